@@ -1,0 +1,44 @@
+# The words a developer needs; `make` without one is `make help`.
+PYTHON ?= python3
+PORT ?= 2181
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help setup links run test types lint bench wheel clean
+
+help:
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+
+setup: $(VENV)/.done links  ## a virtual environment with zoolet (editable) and its test tools
+
+$(VENV)/.done: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "zoolet needs Python 3.11 or newer, this is " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+links:
+	@mkdir -p .typing/zoolet
+	@for part in protocol server client; do ln -sfn ../../$$part .typing/zoolet/$$part; done
+
+run: setup  ## the daemon on 127.0.0.1:2181 (PORT=..., ARGS=... pass through)
+	exec $(BIN)/zoolet serve --port $(PORT) $(ARGS)
+
+test: setup  ## the whole suite (ARGS=... pass through to pytest)
+	$(BIN)/pytest $(ARGS)
+
+types: setup  ## mypy and pyright
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+lint: setup  ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+wheel: setup  ## sdist and wheel in dist/
+	rm -rf build dist
+	$(BIN)/pip install --quiet --disable-pip-version-check build
+	$(BIN)/python -m build
+
+clean:  ## remove everything that was made
+	rm -rf $(VENV) .typing build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,28 @@
+"""ZooKeeper's wire protocol without I/O: records, op codes, errors, paths and frames, for server and client alike."""
+
+if __name__ != "zoolet.protocol":
+    raise ImportError("import zoolet.protocol, not protocol")
+
+from zoolet.protocol.acl import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Id, digest_id
+from zoolet.protocol.enums import AddWatchMode, CreateMode, EventType, KeeperState, Perm
+from zoolet.protocol.errors import ErrorCode, ZooKeeperError
+from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.records import Stat
+
+__all__ = [
+    "ACL",
+    "CREATOR_ALL_ACL",
+    "OPEN_ACL_UNSAFE",
+    "READ_ACL_UNSAFE",
+    "AddWatchMode",
+    "CreateMode",
+    "ErrorCode",
+    "EventType",
+    "Id",
+    "KeeperState",
+    "OpCode",
+    "Perm",
+    "Stat",
+    "ZooKeeperError",
+    "digest_id",
+]

@@ -1,0 +1,292 @@
+"""Compile a record's declared fields into straight-line encode and decode functions.
+
+A record is declared once, as a class with annotated fields; :func:`record` writes its functions from that declaration
+when the module is imported. Neighbouring fixed-size fields share one ``struct.Struct``. The source that was written is
+registered with ``linecache``, so a traceback shows it.
+
+========================  =======================================================================
+annotation                on the wire
+========================  =======================================================================
+``Byte Int Long Bool``    1, 4, 8 and 1 bytes, big-endian; any byte but 0 reads as true
+``str``                   int length, UTF-8; null (length -1) does not decode
+``bytes``                 int length, bytes; null does not decode
+``str | None`` ...        the same, with null as None
+a record class            its fields in order
+``list[T]``               int count, items; a count below -1 reads as no items; null as for ``str``
+``Annotated[T, Codec]``   whatever the two functions of the ``Codec`` say
+========================  =======================================================================
+
+Whatever the bytes are, decoding gives a record or raises :class:`MarshallingError`, and costs no more than the bytes do.
+
+Source: zookeeper.jute; BinaryInputArchive.
+"""
+
+from __future__ import annotations
+
+import codecs
+import linecache
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+
+from zoolet.protocol.errors import MarshallingError
+
+Byte = Annotated[int, "b"]
+Int = Annotated[int, "i"]
+Long = Annotated[int, "q"]
+Bool = Annotated[bool, "?"]
+R = TypeVar("R", bound="Record")
+
+_INT = struct.Struct(">i")
+int_at = _INT.unpack_from
+pack_int = _INT.pack
+NULL = b"\xff\xff\xff\xff"
+
+
+class Codec(NamedTuple):
+    """How a field that is not declared by its type alone is read and written.
+
+    Args:
+        take: ``(buf, at, stop) -> (value, next_at)``; raises MarshallingError.
+        put: ``value -> bytes``.
+    """
+
+    take: Callable[[bytes, int, int], tuple[Any, int]]
+    put: Callable[[Any], bytes]
+
+
+class Record:
+    """Base of every wire record; :func:`record` replaces the three functions by compiled ones."""
+
+    __slots__ = ()
+
+    @classmethod
+    def decode(cls, buf: bytes, at: int = 0, stop: int | None = None) -> Self:
+        """Read one record from ``buf[at:stop]``; bytes left over are ignored.
+
+        Raises:
+            MarshallingError: The bytes end early, a length is negative, or a field that must not be null is.
+        """
+        raise TypeError(f"{cls.__name__} is not decorated with @record")
+
+    @classmethod
+    def take(cls, buf: bytes, at: int, stop: int) -> tuple[Self, int]:
+        """Read one record and say where the next one starts; errors as for :meth:`decode`."""
+        raise TypeError(f"{cls.__name__} is not decorated with @record")
+
+    def encode(self) -> bytes:
+        """Write the record."""
+        raise TypeError(f"{type(self).__name__} is not decorated with @record")
+
+
+def _malformed(error: UnicodeError) -> tuple[str, int]:
+    """Replace malformed UTF-8 by U+FFFD, taking as many bytes at a time as Java does.
+
+    Python and Java agree but for an encoded surrogate (``ED A0..BF xx``), which Java takes as one.
+    """
+    assert isinstance(error, UnicodeDecodeError)
+    raw, at = error.object, error.start
+    if raw[at] == 0xED and len(raw) > at + 1 and 0xA0 <= raw[at + 1] <= 0xBF:
+        whole = len(raw) > at + 2 and raw[at + 2] & 0xC0 == 0x80
+        return "\ufffd", at + (3 if whole else 2)
+    return "\ufffd", error.end
+
+
+codecs.register_error("zoolet.java", _malformed)
+
+
+def text(raw: bytes) -> str:
+    """Decode malformed UTF-8 as Java's ``new String(bytes, UTF_8)`` does. Slow; only for what ``bytes.decode`` refuses."""
+    return raw.decode("utf-8", "zoolet.java")
+
+
+def str_at(buf: bytes, at: int, stop: int) -> tuple[str, int]:
+    """Read a string that must not be null."""
+    value, at = str_or_null_at(buf, at, stop)
+    if value is None:
+        raise MarshallingError(detail="a string that must not be null is null")
+    return value, at
+
+
+def str_or_null_at(buf: bytes, at: int, stop: int) -> tuple[str | None, int]:
+    """Read a string or null."""
+    value, at = bytes_or_null_at(buf, at, stop)
+    if value is None:
+        return None, at
+    try:
+        return value.decode(), at
+    except UnicodeDecodeError:
+        return text(value), at
+
+
+def bytes_at(buf: bytes, at: int, stop: int) -> tuple[bytes, int]:
+    """Read a buffer that must not be null."""
+    value, at = bytes_or_null_at(buf, at, stop)
+    if value is None:
+        raise MarshallingError(detail="a buffer that must not be null is null")
+    return value, at
+
+
+def bytes_or_null_at(buf: bytes, at: int, stop: int) -> tuple[bytes | None, int]:
+    """Read a buffer or null."""
+    if at + 4 > stop:
+        raise MarshallingError(detail="the bytes end inside a length")
+    (size,) = int_at(buf, at)
+    at += 4
+    if size == -1:
+        return None, at
+    end = at + size
+    if size < 0 or end > stop:
+        raise MarshallingError(detail=f"a length of {size} where {stop - at} bytes are left")
+    return buf[at:end], end
+
+
+def count_at(buf: bytes, at: int, stop: int) -> int:
+    """Read the count of a vector: -1 for null, 0 or more for items."""
+    if at + 4 > stop:
+        raise MarshallingError(detail="the bytes end inside a count")
+    (count,) = int_at(buf, at)
+    return -1 if count == -1 else max(count, 0)
+
+
+def put_str(value: str | None) -> bytes:
+    """Write a string or null."""
+    if value is None:
+        return NULL
+    raw = value.encode()
+    return pack_int(len(raw)) + raw
+
+
+def put_bytes(value: bytes | None) -> bytes:
+    """Write a buffer or null."""
+    return NULL if value is None else pack_int(len(value)) + value
+
+
+def put_strs(values: list[str] | None) -> bytes:
+    """Write a vector of strings or null."""
+    return NULL if values is None else pack_int(len(values)) + b"".join([put_str(value) for value in values])
+
+
+_TAKERS: dict[Any, str] = {str: "str_at", bytes: "bytes_at", (str, None): "str_or_null_at", (bytes, None): "bytes_or_null_at"}
+_PUTTERS: dict[Any, str] = {str: "put_str", bytes: "put_bytes"}
+
+
+def _fixed_code(hint: Any) -> str | None:
+    """Give the ``struct`` letter of a fixed-size field, None for any other."""
+    meta = get_args(hint)[1] if get_origin(hint) is Annotated else None
+    return meta if isinstance(meta, str) else None
+
+
+def _optional(hint: Any) -> tuple[Any, bool]:
+    if get_origin(hint) in (Union, UnionType):
+        (inner,) = (arg for arg in get_args(hint) if arg is not NoneType)
+        return inner, True
+    return hint, False
+
+
+class _Writer:
+    """Collects the source lines and the names they need."""
+
+    def __init__(self, cls: type, hints: dict[str, Any]) -> None:
+        self.cls = cls
+        self.hints = hints
+        self.env: dict[str, Any] = {"cls": cls, **globals()}
+        self.reads: list[str] = []
+        self.writes: list[str] = []
+
+    def source(self) -> str:
+        run: list[tuple[str, str]] = []
+        for name, hint in self.hints.items():
+            if code := _fixed_code(hint):
+                run.append((name, code))
+                continue
+            self.fixed(run)
+            run = []
+            self.variable(name, hint)
+        self.fixed(run)
+        names = ", ".join(self.hints)
+        body = [f"        {line}" for line in self.reads]
+        guard = [
+            "    except StructError:",
+            f"        raise MarshallingError(detail='the bytes end inside {self.cls.__name__}') from None",
+            "    if at > stop:",
+            f"        raise MarshallingError(detail='the bytes end inside {self.cls.__name__}')",
+        ]
+        return "\n".join([
+            "def take(buf, at, stop):", "    try:", *body, "        pass", *guard, f"    return cls({names}), at",
+            "def decode(buf, at=0, stop=None):", "    if stop is None:", "        stop = len(buf)",
+            "    try:", *body, "        pass", *guard, f"    return cls({names})",
+            "def encode(self):", f"    return {' + '.join(self.writes) or repr(b'')}", "",
+        ])  # fmt: skip
+
+    def fixed(self, run: list[tuple[str, str]]) -> None:
+        """Read and write neighbouring fixed-size fields with one Struct."""
+        if not run:
+            return
+        layout = struct.Struct(">" + "".join(code for _, code in run))
+        tag = f"fixed{len(self.reads)}"
+        self.env[f"{tag}_at"], self.env[f"{tag}_pack"] = layout.unpack_from, layout.pack
+        self.reads += [f"{', '.join(name for name, _ in run)}, = {tag}_at(buf, at)", f"at += {layout.size}"]
+        self.writes.append(f"{tag}_pack({', '.join('self.' + name for name, _ in run)})")
+
+    def variable(self, name: str, hint: Any) -> None:
+        inner, optional = _optional(hint)
+        if get_origin(inner) is Annotated and isinstance(codec := get_args(inner)[1], Codec):
+            self.env[f"take_{name}"], self.env[f"put_{name}"] = codec.take, codec.put
+            self.reads.append(f"{name}, at = take_{name}(buf, at, stop)")
+            self.writes.append(f"put_{name}(self.{name})")
+        elif get_origin(inner) is list:
+            self.vector(name, get_args(inner)[0], optional)
+        elif inner in _PUTTERS:
+            self.scalar(name, inner, optional)
+        else:
+            self.env[f"item_{name}"] = inner
+            self.reads.append(f"{name}, at = item_{name}.take(buf, at, stop)")
+            self.writes.append(f"self.{name}.encode()")
+
+    def scalar(self, name: str, kind: type, optional: bool) -> None:
+        """Read a string or buffer in line: a call each would cost a fifth of a read request."""
+        taker = _TAKERS[(kind, None) if optional else kind]
+        self.reads += ["size, = int_at(buf, at)", "end = at + 4 + size", "if size < 0 or end > stop:"]
+        self.reads += [f"    {name}, at = {taker}(buf, at, stop)", "else:"]
+        if kind is str:
+            self.reads += ["    try:", f"        {name} = buf[at + 4:end].decode()", "    except UnicodeDecodeError:"]
+            self.reads += [f"        {name} = text(buf[at + 4:end])"]
+        else:
+            self.reads.append(f"    {name} = buf[at + 4:end]")
+        self.reads.append("    at = end")
+        self.writes.append(f"{_PUTTERS[kind]}(self.{name})")
+
+    def vector(self, name: str, item: Any, optional: bool) -> None:
+        self.env[f"item_{name}"] = item
+        taker = _TAKERS.get(item) or f"item_{name}.take"
+        putter = f"{_PUTTERS[item]}(value)" if item in _PUTTERS else "value.encode()"
+        null = f"    {name} = None" if optional else f"    raise MarshallingError(detail='the vector {name} is null')"
+        self.reads += ["size = count_at(buf, at, stop)", "at += 4", "if size < 0:", null, "else:", f"    {name} = []"]
+        self.reads += ["    for _ in range(size):", f"        value, at = {taker}(buf, at, stop)"]
+        self.reads += [f"        {name}.append(value)"]
+        self.writes.append(
+            f"(NULL if self.{name} is None else "
+            f"pack_int(len(self.{name})) + b''.join([{putter} for value in self.{name}]))"
+        )
+
+
+StructError = struct.error
+
+
+@dataclass_transform()
+def record(cls: type[R]) -> type[R]:
+    """Turn an annotated class into a slotted dataclass with compiled ``decode``, ``take`` and ``encode``."""
+    made = dataclass(slots=True, unsafe_hash=True)(cls)
+    hints = get_type_hints(made, include_extras=True)
+    writer = _Writer(made, {field.name: hints[field.name] for field in fields(made)})
+    source = writer.source()
+    filename = f"<record {made.__qualname__}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    exec(compile(source, filename, "exec"), writer.env)
+    functions = {"decode": staticmethod(writer.env["decode"]), "take": staticmethod(writer.env["take"])}
+    for name, function in {**functions, "encode": writer.env["encode"]}.items():
+        setattr(made, name, function)
+    return made

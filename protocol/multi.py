@@ -1,0 +1,81 @@
+"""Transactions on the wire: operations, and results, each behind a MultiHeader, up to a header that says done.
+
+Source: MultiOperationRecord, MultiResponse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from zoolet.protocol.codec import Record
+from zoolet.protocol.errors import MarshallingError
+from zoolet.protocol.opcodes import OPERATIONS, OpCode
+from zoolet.protocol.records import ErrorResponse, MultiHeader
+
+END: Final = MultiHeader(-1, True, -1).encode()
+WRITES: Final = frozenset({
+    OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL, OpCode.DELETE, OpCode.SET_DATA, OpCode.CHECK,
+})  # fmt: skip
+"""What a multi may hold."""
+READS: Final = frozenset({OpCode.GET_DATA, OpCode.GET_CHILDREN})
+"""What a multiRead may hold."""
+
+
+def encode_operations(operations: list[tuple[OpCode, Record]]) -> bytes:
+    """Write the body of a multi or multiRead request."""
+    return b"".join([MultiHeader(op, False, -1).encode() + body.encode() for op, body in operations]) + END
+
+
+def take_operations(buf: bytes, at: int, stop: int, allowed: frozenset[OpCode]) -> Iterator[tuple[OpCode, Record]]:
+    """Read the operations of a multi or multiRead request.
+
+    Raises:
+        MarshallingError: An operation is not allowed here or does not decode, or the end is missing.
+    """
+    while True:
+        header, at = MultiHeader.take(buf, at, stop)
+        if header.done:
+            return
+        if header.type not in allowed:
+            raise MarshallingError(detail=f"operation {header.type} is not allowed here")
+        op = OpCode(header.type)
+        request = OPERATIONS[op].request
+        assert request is not None, op
+        body, at = request.take(buf, at, stop)
+        yield op, body
+
+
+def result(kind: int, body: bytes) -> bytes:
+    """Write the result of an operation that succeeded."""
+    return MultiHeader(kind, False, 0).encode() + body
+
+
+def error_result(code: int) -> bytes:
+    """Write the result of an operation that failed or was not tried; the code stands in it twice."""
+    return MultiHeader(-1, False, code).encode() + ErrorResponse(code).encode()
+
+
+def decode_results(buf: bytes, at: int = 0) -> list[tuple[int, Record]]:
+    """Read the body of a multi or multiRead reply.
+
+    Returns:
+        For each operation its result type and response record; type -1 goes with an :class:`ErrorResponse`.
+
+    Raises:
+        MarshallingError: A result type is unknown, or the bytes end early.
+    """
+    results: list[tuple[int, Record]] = []
+    while True:
+        header, at = MultiHeader.take(buf, at, len(buf))
+        if header.done:
+            return results
+        if header.type == -1:
+            kind: type[Record] = ErrorResponse
+        else:
+            operation = OPERATIONS.get(header.type)  # type: ignore[call-overload]
+            if operation is None or operation.response is None:
+                raise MarshallingError(detail=f"a result of unknown type {header.type}")
+            kind = operation.response
+        body, at = kind.take(buf, at, len(buf))
+        results.append((header.type, body))

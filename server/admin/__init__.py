@@ -1,0 +1,1 @@
+"""What operators ask a server: text about the engine, made without sockets."""

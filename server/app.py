@@ -1,0 +1,31 @@
+"""Put the parts of a server together, nothing more."""
+
+from __future__ import annotations
+
+from zoolet.server.admin.words import words
+from zoolet.server.config import Config
+from zoolet.server.core.engine import Engine
+from zoolet.server.net.clock import Clock, RealClock
+from zoolet.server.net.collector import Collector
+from zoolet.server.net.listener import Listener
+
+
+def assemble(config: Config, *, clock: Clock | None = None, collector: Collector | None = None) -> Listener:
+    """Make an engine and what listens for it; call inside the loop that is to serve.
+
+    Args:
+        config: What it was told.
+        clock: What time it is; by default the machine's clocks.
+        collector: The garbage collector's settings, where the server owns the process.
+    """
+    clock = clock or RealClock()
+    engine = Engine(config.settings, now=clock.now(), uptime=clock.uptime())
+    return Listener(
+        engine,
+        clock,
+        words(config.whitelist),
+        max_per_host=config.max_client_cnxns,
+        max_connections=config.max_cnxns,
+        backlog=config.backlog if config.backlog > 0 else 128,
+        collector=collector,
+    )

@@ -1,0 +1,117 @@
+"""The ``zoolet`` command.
+
+Exit codes: 0 fine, 1 the thing asked for failed, 2 wrong usage. An error is one line on stderr that says what and where.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Sequence
+from importlib.metadata import version
+from typing import Any
+
+from zoolet.server.app import assemble
+from zoolet.server.config import Config, ConfigError, Setting, build, parse_definitions, read_environment, read_file
+from zoolet.server.core.compat import BY_NAME
+from zoolet.server.net.collector import Collector
+
+_log = logging.getLogger("zoolet.server")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the result is its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    definitions = [argument for argument in given if argument.startswith("-D")]
+    options = _parser().parse_args([argument for argument in given if argument not in definitions])
+    try:
+        return int(options.command(options, definitions))
+    except ConfigError as error:
+        print(f"zoolet: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"zoolet: {error.strerror or error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="zoolet", description="A ZooKeeper-compatible coordination server.")
+    parser.add_argument("--version", action="version", version=f"zoolet {version('zoolet')}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    serve = commands.add_parser("serve", help="run the daemon", description="Run the daemon. -Dname=value sets a ZooKeeper property.")
+    serve.add_argument("config", nargs="?", metavar="ZOO_CFG", help="a zoo.cfg")
+    serve.add_argument("--host", help="address to listen on (default 127.0.0.1)")
+    serve.add_argument("--port", type=_port, help="port to listen on (default 2181; 0 takes a free one)")
+    serve.add_argument("--log-format", choices=("text", "json"), default="text", help="how log lines look on stderr")
+    serve.add_argument("--compat", choices=sorted(BY_NAME), default="3.9", help="which ZooKeeper to answer like (default 3.9)")
+    serve.set_defaults(command=_serve)
+    return parser
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: it must be a number from 0 to 65535")
+    return int(text)
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {"time": record.created, "level": record.levelname, "logger": record.name, "message": record.getMessage()}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(_JsonLines() if options.log_format == "json" else text)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    said: dict[str, Setting] = parse_definitions(definitions, "command line")
+    if options.host is not None:
+        said["clientPortAddress"] = Setting(options.host, "command line")
+    if options.port is not None:
+        said["clientPort"] = Setting(str(options.port), "command line")
+    filed = read_file(options.config) if options.config else {}
+    config = build(read_environment(os.environ), filed, said, compat=options.compat)
+    if not options.host and not filed:
+        config.host = config.host or "127.0.0.1"
+    return run(_daemon(config))
+
+
+async def _daemon(config: Config) -> int:
+    """Serve until SIGTERM or SIGINT."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    with Collector() as collector:
+        listener = assemble(config, collector=collector)
+        try:
+            port = await listener.start(config.host, config.port)
+        except OSError as error:
+            where = f"{config.host or '*'}:{config.port}"
+            print(f"zoolet: cannot listen on {where}: {os.strerror(error.errno) if error.errno else error}", file=sys.stderr)
+            return 1
+        if config.ignored:
+            _log.warning("no effect in this server: %s", ", ".join(config.ignored))
+        print(f"zoolet ready on {config.host or '0.0.0.0'}:{port}", flush=True)
+        await stop.wait()
+        _log.info("stopping: %d connections, %d sessions", len(listener.open), len(listener.engine.sessions.alive))
+        await listener.stop()
+    return 0
+
+
+def run(main: Coroutine[Any, Any, int]) -> int:
+    """Run a coroutine on uvloop, or on asyncio's own loop where there is no uvloop."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)

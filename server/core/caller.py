@@ -1,0 +1,54 @@
+"""Who is asking: one connection as the operations see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from zoolet.protocol.acl import Id
+
+if TYPE_CHECKING:
+    from zoolet.server.core.sessions import Session
+
+
+def _nobody() -> None:
+    """Flush to nowhere: what a caller without a transport does."""
+
+
+class Caller:
+    """A connection's identities, watches and output.
+
+    Watches and identities belong to the connection, not to its session: another connection that takes the session over starts with
+    neither.
+
+    Args:
+        host: The address of the peer, as scheme ``ip`` compares it.
+        port: Its port, for reports.
+        flush: Sends what is in ``outbox``, and closes the connection if ``closing`` is set.
+    """
+
+    __slots__ = (
+        "closing", "deadline", "flush", "host", "ids", "is_super", "last_op", "last_xid", "last_zxid", "modes", "outbox", "port",
+        "received", "since", "sent", "session",
+    )  # fmt: skip
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0, flush: Callable[[], None] = _nobody) -> None:
+        self.host = host
+        self.port = port
+        self.flush = flush
+        self.session: Session | None = None
+        self.ids: dict[Id, None] = {Id("ip", host): None}
+        self.is_super = False
+        self.outbox: list[bytes] = []
+        self.closing = False
+        self.modes: tuple[dict[str, int], dict[str, int]] = ({}, {})  # watch modes by path: data store, child store
+        self.deadline = 0  # of the handshake, in milliseconds of the engine's uptime
+        self.received = self.sent = 0  # packets
+        self.since = 0  # session start, in milliseconds since the epoch
+        self.last_op = self.last_xid = self.last_zxid = -1
+
+    def add_id(self, scheme: str, name: str) -> None:
+        """Add an identity; one that is there already is not added again."""
+        self.ids[Id(scheme, name)] = None
+        if scheme == "super":
+            self.is_super = True

@@ -1,0 +1,259 @@
+"""One connection without I/O: bytes in; bytes out through the caller's outbox.
+
+::
+
+    CONNECTING --connect request--> OPEN --closeSession, refusal, bad frame--> CLOSED
+        |                             |
+        +--four-letter word, refusal, bad frame--> CLOSED
+
+After CLOSED whatever arrives is dropped; what is in the outbox is still to be sent.
+
+The first four bytes of a connection are a frame length or one of the four-letter words. They cannot be both: as a length the shortest
+word would be above a billion, and no limit is that high.
+
+Source: NIOServerCnxn; ZooKeeperServer.processConnectRequest, processPacket.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from zoolet.protocol import records as r
+from zoolet.protocol.codec import int_at
+from zoolet.protocol.enums import Xid
+from zoolet.protocol.errors import ErrorCode, MarshallingError, ZooKeeperError
+from zoolet.protocol.framing import frame
+from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
+from zoolet.protocol.opcodes import OpCode
+from zoolet.server.core.caller import Caller
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.ops.sessions import authenticate
+from zoolet.server.core.sessions import Session, password_of
+
+_HEAD = struct.Struct(">iii").unpack_from
+_REPLY = struct.Struct(">iiqi").pack
+
+Word = Callable[[Engine, Caller, bytes], bytes]
+"""What answers a four-letter word: it gets what arrived behind the word."""
+
+
+class State(Enum):
+    """Where a connection stands."""
+
+    CONNECTING = 1
+    OPEN = 2
+    CLOSED = 3
+
+
+class Connection:
+    """Splits what arrives into requests and answers them.
+
+    Args:
+        engine: What answers.
+        caller: The connection as the operations see it; replies go to its outbox.
+        words: The four-letter words that are answered, by their four bytes.
+    """
+
+    __slots__ = ("_missing", "_parts", "_words", "caller", "engine", "state")
+
+    def __init__(self, engine: Engine, caller: Caller, words: dict[bytes, Word] | None = None) -> None:
+        self.engine = engine
+        self.caller = caller
+        self.state = State.CONNECTING
+        self._words = words or {}
+        self._parts: list[bytes] = []  # of a frame that is not whole
+        self._missing = 4  # bytes without which there is nothing to do
+        engine.connect(caller)
+
+    def receive(self, data: bytes) -> bool:
+        """Take bytes off the wire and answer the requests that are whole.
+
+        Returns:
+            True when whole requests are left because their answers would exceed ``output_share``: call again, with ``b""``, once the
+            others have had their turn and this client has read what there is.
+        """
+        if self.caller.closing:
+            return False
+        self._missing -= len(data)
+        parts = self._parts
+        if self._missing > 0:  # a long frame arrives in pieces: join them once
+            parts.append(data)
+            return False
+        if parts:
+            parts.append(data)
+            data = b"".join(parts)
+            parts.clear()
+        at = self._handshake(data) if self.state is State.CONNECTING else 0
+        if self.state is State.OPEN:
+            at = self._requests(data, at)
+        if self.caller.closing:
+            self.state = State.CLOSED
+            return False
+        return self._keep(data, at)
+
+    def _keep(self, buf: bytes, at: int) -> bool:
+        """Keep what is not answered yet; hang up if it cannot be the beginning of a frame."""
+        rest = len(buf) - at
+        length = -1
+        if rest >= 4:
+            (length,) = int_at(buf, at)
+            shortest = 0 if self.state is State.CONNECTING else 8
+            if not 0 <= length <= self.engine.settings.max_frame or (length < shortest and rest >= 4 + length):
+                self._hang_up()
+                return False
+        if rest:
+            self._parts.append(buf[at:])
+        self._missing = 4 + max(length, 0) - rest
+        return self._missing <= 0
+
+    def _hang_up(self) -> None:
+        self.state = State.CLOSED
+        self.engine.hang_up(self.caller)
+
+    # --- the first frame ---
+
+    def _handshake(self, buf: bytes) -> int:
+        """Answer the connect request or the four-letter word at the start; return where the next frame starts."""
+        word = self._words.get(buf[:4])
+        if word is not None:
+            self.caller.received += 1
+            self.engine.metrics.packets_received += 1
+            self.caller.outbox.append(word(self.engine, self.caller, buf[4:]))
+            self._hang_up()
+            return len(buf)
+        (length,) = int_at(buf, 0)
+        stop = 4 + length
+        if not 0 <= length <= self.engine.settings.max_frame or len(buf) < stop:
+            return 0  # _keep waits for it or hangs up
+        try:
+            request = ConnectRequest.decode(buf, 4, stop)
+        except MarshallingError:
+            self._hang_up()
+            return stop
+        self.caller.received += 1
+        self.engine.metrics.packets_received += 1
+        self._connect(request)
+        return stop
+
+    def _connect(self, request: ConnectRequest) -> None:
+        """Open or resume a session.
+
+        Source: ZooKeeperServer.processConnectRequest, reopenSession; the order of its checks.
+        """
+        engine, caller = self.engine, self.caller
+        if request.last_zxid_seen > engine.zxid and not (request.session_id and engine.settings.forgetful):
+            self._hang_up()
+            return
+        timeout = engine.settings.negotiate(request.timeout_ms)
+        session: Session | None
+        if request.session_id == 0:
+            session = engine.open_session(timeout)
+        else:
+            session = engine.sessions.alive.get(request.session_id)
+            if session is not None and session.caller is not None:
+                engine.hang_up(session.caller)  # even when the password turns out to be wrong
+            if request.password != password_of(request.session_id):
+                session = None
+        read_only = None if request.read_only is None else False
+        if session is None:
+            self._send(frame(ConnectResponse(read_only=read_only).encode()))
+            self._hang_up()
+            return
+        session.timeout_ms = timeout
+        engine.serve(session, caller)
+        self.state = State.OPEN
+        self._send(frame(ConnectResponse(timeout, session.id, password_of(session.id), read_only).encode()))
+
+    def _send(self, data: bytes) -> None:
+        self.caller.outbox.append(data)
+        self.caller.sent += 1
+        self.engine.metrics.packets_sent += 1
+
+    # --- all others ---
+
+    def _requests(self, buf: bytes, at: int) -> int:
+        """Answer every whole request from *at* on; return where the first one starts that is left.
+
+        The hot path of the server: everything a request needs is a local name, what can be done once a batch is, and the few
+        operations with answers of their own are told apart by not being in the table.
+        """
+        engine, caller = self.engine, self.caller
+        find, emit = engine.table.get, caller.outbox.append
+        unpack, pack, size = _HEAD, _REPLY, len(buf)
+        max_frame, share = engine.settings.max_frame, engine.settings.output_share
+        done = heard = 0
+        while size - at >= 12:
+            length, xid, opcode = unpack(buf, at)
+            stop = at + 4 + length
+            if stop > size or not 8 <= length <= max_frame or share < 0:
+                break
+            entry = find(opcode)
+            if entry is None:
+                heard += opcode == OpCode.PING
+                at = stop
+                done += 1
+                if self._control(xid, opcode, buf, at - length + 8, stop):
+                    continue
+                break
+            try:
+                body = entry[1](engine, caller, entry[0](buf, at + 12, stop))
+            except ZooKeeperError as error:
+                emit(pack(16, xid, engine.zxid, error.code))
+            else:
+                emit(pack(16 + len(body), xid, engine.zxid, 0))
+                emit(body)
+                share -= len(body)
+            heard += 1
+            done += 1
+            at = stop
+        if done:
+            self._count(done, heard)
+            caller.last_xid, caller.last_op = xid, opcode
+        return at
+
+    def _count(self, done: int, heard: int) -> None:
+        """Do what is due once a batch: counters, and the session's deadline."""
+        engine, caller = self.engine, self.caller
+        caller.received += done
+        caller.sent += done
+        caller.last_zxid = engine.zxid
+        engine.metrics.packets_received += done
+        engine.metrics.packets_sent += done
+        session = caller.session
+        if heard and session is not None:
+            engine.sessions.touch(session, engine.uptime)
+
+    def _control(self, xid: int, opcode: int, buf: bytes, at: int, stop: int) -> bool:
+        """Answer an operation whose reply is not made like the others'; say whether the connection goes on."""
+        engine, caller = self.engine, self.caller
+        emit = caller.outbox.append
+        if opcode == OpCode.PING:
+            emit(_REPLY(16, Xid.PING, engine.zxid, 0))
+            return True
+        if opcode == OpCode.AUTH:
+            return self._authenticate(xid, buf, at, stop)
+        if opcode == OpCode.CLOSE_SESSION and caller.session is not None:
+            session = caller.session
+            engine.close_session(session)
+            emit(_REPLY(16, xid, engine.zxid, 0))
+        else:
+            emit(_REPLY(16, xid, -1, ErrorCode.UNIMPLEMENTED))
+        self._hang_up()
+        return False
+
+    def _authenticate(self, xid: int, buf: bytes, at: int, stop: int) -> bool:
+        try:
+            packet = r.AuthPacket.decode(buf, at, stop)
+        except MarshallingError:
+            self._hang_up()
+            return False
+        if authenticate(self.engine, self.caller, packet):
+            self.caller.outbox.append(_REPLY(16, xid, 0, 0))
+            return True
+        self.engine.metrics.auth_failed += 1
+        self.caller.outbox.append(_REPLY(16, xid, 0, ErrorCode.AUTH_FAILED))
+        self._hang_up()
+        return False

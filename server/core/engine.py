@@ -1,0 +1,136 @@
+"""The state machine: it owns the tree, the sessions, the watches and the zxid, and nothing else has state.
+
+Given the same calls with the same times it does the same, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from zoolet.protocol.acl import READ_ACL_UNSAFE
+from zoolet.protocol.codec import Record
+from zoolet.protocol.txns import CloseSessionTxn, CreateSessionTxn
+from zoolet.server.core.acls import Acls
+from zoolet.server.core.caller import Caller
+from zoolet.server.core.expiry import Expiry
+from zoolet.server.core.metrics import Metrics
+from zoolet.server.core import ops  # noqa: F401 - its modules fill the dispatch tables
+from zoolet.server.core.ops.registry import APPLIES, table_for
+from zoolet.server.core.quota import Quota
+from zoolet.server.core.sessions import Session, Sessions, first_session_id
+from zoolet.server.core.settings import Settings
+from zoolet.server.core.tree import Tree
+from zoolet.server.core.watches import Watches
+
+if TYPE_CHECKING:
+    from zoolet.server.core.ops.registry import Entry
+
+
+class Engine:
+    """A ZooKeeper server without a clock and without sockets.
+
+    There are two times, for they may run apart: ``now``, milliseconds since the epoch, stands in Stats; ``uptime``, milliseconds on a
+    clock that is never set, ends sessions. Whoever drives the engine calls :meth:`at` before anything else.
+
+    Args:
+        settings: What it was told to be.
+        now: Milliseconds since the epoch.
+        uptime: Milliseconds on a steady clock.
+        server_id: The top byte of session ids, 0 to 127.
+    """
+
+    def __init__(self, settings: Settings | None = None, *, now: int = 0, uptime: int = 0, server_id: int = 1) -> None:
+        self.settings = settings or Settings()
+        self.acls = Acls(self.settings)
+        self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))
+        self.quota = Quota(self.tree, self.settings)
+        self.watches = Watches(self.acls, self.settings.compat)
+        self.sessions = Sessions(self.settings.tick_time, first_session_id(server_id, now))
+        self.callers: dict[Caller, None] = {}
+        self.metrics = Metrics()
+        self.table: dict[int, Entry] = table_for(self.settings.compat)
+        self.read_only = False
+        self.zxid = 0
+        self.now = now
+        self.uptime = self.started = uptime
+        self._silent: Expiry[Caller] = Expiry(self.settings.sessionless_timeout)
+
+    def at(self, now: int, uptime: int) -> None:
+        """Set the time of all that follows."""
+        self.now = now
+        self.uptime = uptime
+
+    # --- transactions ---
+
+    def apply(self, txn: Record, session_id: int) -> object:
+        """Do what a transaction record says, at the engine's zxid and time, for a session; it cannot fail."""
+        return APPLIES[type(txn)](self, txn, session_id)
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Undo every change made inside the ``with``, events included, if it ends with an exception."""
+        with self.acls.all_or_nothing(), self.watches.all_or_nothing(), self.quota.all_or_nothing(), self.tree.all_or_nothing():
+            yield
+
+    # --- connections ---
+
+    def connect(self, caller: Caller) -> None:
+        """A connection was made; it has ``sessionless_timeout`` to say who it is."""
+        self.callers[caller] = None
+        self._silent.touch(caller, self.uptime, self.settings.sessionless_timeout)
+
+    def disconnect(self, caller: Caller) -> None:
+        """A connection is gone: its watches too, but not its session."""
+        self.watches.forget(caller)
+        self.callers.pop(caller, None)
+        self.watches.dirty.pop(caller, None)
+        self._silent.remove(caller)
+        session, caller.session = caller.session, None
+        if session is not None and session.caller is caller:
+            session.caller = None
+
+    def hang_up(self, caller: Caller) -> None:
+        """Close a connection from this side, once what is in its outbox has been sent."""
+        self.disconnect(caller)
+        caller.closing = True
+        self.watches.dirty[caller] = None
+
+    # --- sessions ---
+
+    def open_session(self, timeout_ms: int) -> Session:
+        """Open a session; takes a zxid."""
+        self.zxid += 1
+        session_id = self.sessions.new_id()
+        self.apply(CreateSessionTxn(timeout_ms), session_id)
+        return self.sessions.alive[session_id]
+
+    def serve(self, session: Session, caller: Caller) -> None:
+        """Let *caller* be the connection of a session from now on."""
+        self._silent.remove(caller)
+        session.caller, caller.session = caller, session
+        caller.since = self.now
+        self.sessions.touch(session, self.uptime)
+
+    def close_session(self, session: Session) -> None:
+        """End a session: its ephemeral nodes go, with events; takes a zxid."""
+        self.zxid += 1
+        self.apply(CloseSessionTxn(list(self.tree.ephemerals.get(session.id, ()))), session.id)
+
+    def expire(self, session: Session) -> None:
+        """End a session and hang up on its client without a word."""
+        caller = session.caller
+        self.close_session(session)
+        if caller is not None:
+            self.hang_up(caller)
+
+    def tick(self) -> None:
+        """Do what is due at the engine's time: end sessions, oldest deadline first, and silent connections.
+
+        Source: SessionTrackerImpl.run; NIOServerCnxnFactory.ConnectionExpirerThread.
+        """
+        for session in self.sessions.expiry.due(self.uptime):
+            self.expire(session)
+        for caller in self._silent.due(self.uptime):
+            self.hang_up(caller)

@@ -1,0 +1,68 @@
+"""Deadlines in buckets: whoever is heard of in time moves on, and each bucket is emptied at its hour.
+
+A deadline is rounded up to the next whole interval, so nobody expires early and at most one interval late, and moving a busy session
+costs a dictionary move once an interval, not once a request.
+
+Source: ExpiryQueue.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Generic, Protocol, TypeVar
+
+
+class Mortal(Protocol):
+    """What can expire."""
+
+    deadline: int
+
+
+M = TypeVar("M", bound=Mortal)
+
+
+class Expiry(Generic[M]):
+    """All that may expire, in order of deadline.
+
+    Args:
+        interval: The size of a bucket, in milliseconds.
+    """
+
+    def __init__(self, interval: int) -> None:
+        self.interval = interval
+        self._buckets: dict[int, dict[M, None]] = {}
+        self._hours: list[int] = []  # a heap of the buckets' deadlines
+
+    def touch(self, one: M, uptime: int, timeout: int) -> None:
+        """Let *one* live until *timeout* milliseconds after *uptime*, rounded up."""
+        interval = self.interval
+        deadline = (uptime + timeout) // interval * interval + interval
+        if deadline == one.deadline:
+            return
+        self.remove(one)
+        one.deadline = deadline
+        bucket = self._buckets.get(deadline)
+        if bucket is None:
+            bucket = self._buckets[deadline] = {}
+            heapq.heappush(self._hours, deadline)
+        bucket[one] = None
+
+    def remove(self, one: M) -> None:
+        """Let *one* never expire; harmless if it would not have."""
+        bucket = self._buckets.get(one.deadline)
+        if bucket is not None:
+            bucket.pop(one, None)
+        one.deadline = 0
+
+    def due(self, uptime: int) -> list[M]:
+        """Take out and return all whose deadline has come, oldest deadline first, in each in the order they were last heard of."""
+        found: list[M] = []
+        while self._hours and self._hours[0] <= uptime:
+            for one in self._buckets.pop(heapq.heappop(self._hours)):
+                one.deadline = 0
+                found.append(one)
+        return found
+
+    def next(self) -> int | None:
+        """Give the hour of the first bucket, in milliseconds of uptime; None if there is none."""
+        return self._hours[0] if self._hours else None

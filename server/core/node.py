@@ -1,0 +1,110 @@
+"""One znode."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from zoolet.protocol.codec import NULL, pack_int, put_strs
+
+_STAT = struct.Struct(">qqqqiiiqiiq").pack
+
+CONTAINER_OWNER: Final = -(1 << 63)
+"""What a container node has in place of a session id: 0x8000000000000000."""
+_TTL_OWNER: Final = -(1 << 56)
+"""What a TTL node has there, below which stands the ttl: 0xff00000000000000."""
+MAX_TTL: Final = (1 << 40) - 1
+"""The longest ttl, in milliseconds."""
+
+
+def ttl_owner(ttl: int) -> int:
+    """Encode a ttl (1 to 2**40 - 1 milliseconds) as an owner.
+
+    Source: EphemeralType.TTL.
+    """
+    return _TTL_OWNER | ttl
+
+
+def int32(value: int) -> int:
+    """Wrap a number as Java's int does."""
+    return (value + 0x80000000 & 0xFFFFFFFF) - 0x80000000
+
+
+class Children(dict[str, "Node"]):
+    """The children of one node by name, and the encoded list of their names while it is known."""
+
+    __slots__ = ("_encoded",)
+    _encoded: bytes | None
+
+    def __init__(self) -> None:
+        self._encoded = None
+
+    def changed(self) -> None:
+        """Forget the encoded list; the tree's mutators call this."""
+        self._encoded = None
+
+    def encoded(self) -> bytes:
+        """Give the vector of names as it goes on the wire, in order of creation."""
+        encoded = self._encoded
+        if encoded is None:
+            encoded = self._encoded = put_strs(list(self))
+        return encoded
+
+
+class Node:
+    """A node's data and everything its Stat tells.
+
+    Only the mutators of :class:`~zoolet.server.core.tree.Tree` may write to a node; each of them calls :meth:`changed`.
+
+    Args:
+        data: What the node holds; null is not the same as empty.
+        acl: A key of :class:`~zoolet.server.core.acls.Acls`; 0 means everybody may do everything.
+        owner: 0 for a persistent node, the session id for an ephemeral one; below 0 for containers and TTL nodes.
+        zxid: The transaction that makes it.
+        now: Its time, in milliseconds since the epoch.
+    """
+
+    # No more slots than needed: each costs 8 MB in a tree of a million nodes.
+    __slots__ = (
+        "_stat", "acl", "aversion", "children", "creates", "ctime", "czxid", "data", "mtime", "mzxid", "owner", "pzxid", "version",
+    )  # fmt: skip
+
+    def __init__(self, data: bytes | None, acl: int, owner: int, zxid: int, now: int) -> None:
+        self.data = data
+        self.acl = acl
+        self.owner = owner
+        self.czxid = self.mzxid = self.pzxid = zxid
+        self.ctime = self.mtime = now
+        self.version = self.aversion = 0
+        self.creates = 0  # children ever made; the sequence counter
+        self.children: Children | None = None
+        self._stat: bytes | None = None
+
+    def changed(self) -> None:
+        """Forget the encoded Stat."""
+        self._stat = None
+
+    def stat(self) -> bytes:
+        """Give the encoded Stat record, 68 bytes, made at most once between two changes."""
+        stat = self._stat
+        if stat is None:
+            data, children, owner = self.data, self.children, self.owner
+            count = len(children) if children else 0
+            stat = self._stat = _STAT(
+                self.czxid, self.mzxid, self.ctime, self.mtime, self.version, int32(self.creates * 2 - count), self.aversion,
+                owner if owner > 0 else 0, len(data) if data else 0, count, self.pzxid,
+            )  # fmt: skip
+        return stat
+
+    def encoded_data(self) -> bytes:
+        """Give the data as it goes on the wire."""
+        data = self.data
+        return NULL if data is None else pack_int(len(data)) + data
+
+    def is_container(self) -> bool:
+        """Say whether the node goes away when its last child does."""
+        return self.owner == CONTAINER_OWNER
+
+    def ttl(self) -> int | None:
+        """Give the milliseconds without change after which the node goes away; None for every other kind."""
+        return self.owner & MAX_TTL if CONTAINER_OWNER < self.owner < 0 else None

@@ -1,0 +1,127 @@
+"""What looks at the tree: each gives the encoded body of its reply and changes nothing but the watch tables.
+
+Source: FinalRequestProcessor.processRequest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import ACL, AclList, Id
+from zoolet.protocol.codec import pack_int, put_str, put_strs
+from zoolet.protocol.enums import Perm
+from zoolet.protocol.errors import BadArgumentsError, NoAuthError, NoNodeError
+from zoolet.protocol.opcodes import OpCode
+from zoolet.server.core.ops.registry import reads
+from zoolet.server.core.watches import CHILD, DATA, STANDARD
+
+if TYPE_CHECKING:
+    from zoolet.server.core.caller import Caller
+    from zoolet.server.core.engine import Engine
+
+
+@reads(OpCode.GET_DATA)
+def get_data(engine: Engine, caller: Caller, request: r.GetDataRequest) -> bytes:
+    """Give data and Stat; the watch is set only if that works."""
+    node = engine.tree.find(request.path)
+    if node.acl:
+        engine.acls.check(node.acl, caller, Perm.READ, request.path)
+    if request.watch:
+        engine.watches.add(caller, DATA, request.path, STANDARD)
+    data = node.data
+    if data is None:
+        return node.encoded_data() + node.stat()
+    return pack_int(len(data)) + data + node.stat()
+
+
+@reads(OpCode.EXISTS)
+def exists(engine: Engine, caller: Caller, request: r.ExistsRequest) -> bytes:
+    """Give the Stat; the watch is set also when there is no such node."""
+    if "\0" in request.path:
+        raise BadArgumentsError(request.path)
+    node = engine.tree.get(request.path)
+    if node is not None and node.acl and engine.settings.compat.exists_needs_read:
+        engine.acls.check(node.acl, caller, Perm.READ, request.path)
+    if request.watch:
+        engine.watches.add(caller, DATA, request.path, STANDARD)
+    if node is None:
+        raise NoNodeError(request.path)
+    return node.stat()
+
+
+def _children(engine: Engine, caller: Caller, request: r.GetChildrenRequest) -> tuple[bytes, bytes]:
+    node = engine.tree.find(request.path)
+    if node.acl:
+        engine.acls.check(node.acl, caller, Perm.READ, request.path)
+    if request.watch:
+        engine.watches.add(caller, CHILD, request.path, STANDARD)
+    return node.children.encoded() if node.children else put_strs([]), node.stat()
+
+
+@reads(OpCode.GET_CHILDREN)
+def get_children(engine: Engine, caller: Caller, request: r.GetChildrenRequest) -> bytes:
+    """Give the names of a node's children."""
+    return _children(engine, caller, request)[0]
+
+
+@reads(OpCode.GET_CHILDREN2)
+def get_children2(engine: Engine, caller: Caller, request: r.GetChildrenRequest) -> bytes:
+    """Give the names of a node's children, and its own Stat."""
+    names, stat = _children(engine, caller, request)
+    return names + stat
+
+
+@reads(OpCode.GET_ALL_CHILDREN_NUMBER)
+def get_all_children_number(engine: Engine, caller: Caller, request: r.GetAllChildrenNumberRequest) -> bytes:
+    """Count the nodes below a node; the empty path counts the root as well.
+
+    Source: DataTree.getAllChildrenNumber.
+    """
+    node = engine.tree.find(request.path)
+    engine.acls.check(node.acl, caller, Perm.READ, request.path)
+    return pack_int(engine.tree.count_below(node) + (request.path == ""))
+
+
+@reads(OpCode.GET_ACL)
+def get_acl(engine: Engine, caller: Caller, request: r.GetACLRequest) -> bytes:
+    """Give the ACL list and the Stat; digests are masked for those who may not change the list."""
+    node = engine.tree.find(request.path)
+    engine.acls.check(node.acl, caller, Perm.READ | Perm.ADMIN, request.path)
+    acl = engine.acls.list(node.acl)
+    if not engine.acls.allows(node.acl, caller, Perm.ADMIN):
+        acl = _masked(acl)
+    return r.GetACLResponse(acl, r.Stat.decode(node.stat())).encode()
+
+
+def _masked(acl: AclList) -> AclList:
+    return tuple(
+        ACL(entry.perms, Id("digest", (entry.id.id or "").partition(":")[0] + ":x")) if entry.id.scheme == "digest" else entry
+        for entry in acl
+    )
+
+
+@reads(OpCode.GET_EPHEMERALS)
+def get_ephemerals(engine: Engine, caller: Caller, request: r.GetEphemeralsRequest) -> bytes:
+    """Give the session's own ephemeral nodes; the prefix is one of strings, not of path parts."""
+    assert caller.session is not None
+    mine = engine.tree.ephemerals.get(caller.session.id, ())
+    prefix = request.prefixPath or ""
+    return put_strs(list(mine) if not prefix.strip() or prefix == "/" else [path for path in mine if path.startswith(prefix)])
+
+
+@reads(OpCode.SYNC)
+def sync(engine: Engine, caller: Caller, request: r.SyncRequest) -> bytes:
+    """Give the path back: with one server everything sent before has happened."""
+    return put_str(request.path)
+
+
+@reads(OpCode.WHO_AM_I)
+def who_am_i(engine: Engine, caller: Caller, request: r.EmptyRequest) -> bytes:
+    """Give the connection's identities; of a digest only the user.
+
+    Source: AuthUtil.getClientInfos.
+    """
+    return r.WhoAmIResponse([
+        r.ClientInfo(one.scheme, (one.id or "").partition(":")[0] if one.scheme == "digest" else one.id) for one in caller.ids
+    ]).encode()

@@ -1,0 +1,100 @@
+"""Setting, checking and removing watches by themselves.
+
+Source: FinalRequestProcessor, cases setWatches to removeWatches; DataTree.setWatches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from zoolet.protocol import records as r
+from zoolet.protocol.codec import pack_int
+from zoolet.protocol.enums import AddWatchMode, EventType
+from zoolet.protocol.errors import MarshallingError, NoWatcherError
+from zoolet.protocol.opcodes import OpCode
+from zoolet.server.core.node import Node
+from zoolet.server.core.ops.registry import reads
+from zoolet.server.core.watches import CHILD, DATA, PERSISTENT, RECURSIVE, STANDARD
+
+if TYPE_CHECKING:
+    from zoolet.server.core.caller import Caller
+    from zoolet.server.core.engine import Engine
+
+
+@reads(OpCode.ADD_WATCH)
+def add_watch(engine: Engine, caller: Caller, request: r.AddWatchRequest) -> bytes:
+    """Set a watch that stays; the path need not exist, nor be one."""
+    if request.mode == AddWatchMode.PERSISTENT:
+        stores, mode = (DATA, CHILD), PERSISTENT
+    elif request.mode == AddWatchMode.PERSISTENT_RECURSIVE:
+        stores, mode = (DATA,) if engine.settings.compat.watch_modes_coexist else (DATA, CHILD), RECURSIVE
+    else:
+        raise MarshallingError(request.path, f"unknown watch mode {request.mode}")
+    if request.path is not None:  # a watch on null is accepted and never fires
+        for store in stores:
+            engine.watches.add(caller, store, request.path, mode)
+    return pack_int(0)
+
+
+@reads(OpCode.CHECK_WATCHES)
+def check_watches(engine: Engine, caller: Caller, request: r.CheckWatchesRequest) -> bytes:
+    """Say whether the connection has such a watch on exactly this path."""
+    if engine.watches.wanted(request.type) is None:
+        raise MarshallingError(request.path, f"unknown watcher type {request.type}")
+    if not engine.watches.has(caller, request.path, request.type):
+        raise NoWatcherError(request.path)
+    return b""
+
+
+@reads(OpCode.REMOVE_WATCHES)
+def remove_watches(engine: Engine, caller: Caller, request: r.RemoveWatchesRequest) -> bytes:
+    """Remove such watches of the connection on exactly this path; no event is sent."""
+    if engine.watches.wanted(request.type) is None:
+        raise MarshallingError(request.path, f"unknown watcher type {request.type}")
+    if not engine.watches.remove(caller, request.path, request.type):
+        raise NoWatcherError(request.path)
+    return b""
+
+
+@reads(OpCode.SET_WATCHES, OpCode.SET_WATCHES2)
+def set_watches(engine: Engine, caller: Caller, request: r.SetWatches | r.SetWatches2) -> bytes:
+    """Set the watches of an earlier connection again; tell at once what happened since ``relativeZxid``.
+
+    A null list makes the request undecodable, but the lists before it have been dealt with by then, as in ZooKeeper.
+    """
+    since = request.relativeZxid
+    for path in _given(request.dataWatches):
+        _again(engine, caller, DATA, path, lambda node: node.mzxid > since, EventType.NODE_DATA_CHANGED)
+    for path in _given(request.existWatches):
+        if engine.tree.get(path) is None:
+            engine.watches.add(caller, DATA, path, STANDARD)
+        else:
+            engine.watches.tell(caller, path, EventType.NODE_CREATED)
+    for path in _given(request.childWatches):
+        _again(engine, caller, CHILD, path, lambda node: node.pzxid > since, EventType.NODE_CHILDREN_CHANGED)
+    if isinstance(request, r.SetWatches2):
+        for path in _given(request.persistentWatches):
+            engine.watches.add(caller, CHILD, path, PERSISTENT)
+            engine.watches.add(caller, DATA, path, PERSISTENT)
+        for path in _given(request.persistentRecursiveWatches):
+            engine.watches.add(caller, DATA, path, RECURSIVE)
+            if not engine.settings.compat.watch_modes_coexist:
+                engine.watches.add(caller, CHILD, path, RECURSIVE)
+    return b""
+
+
+def _given(paths: list[str] | None) -> list[str]:
+    if paths is None:
+        raise MarshallingError(None, "a list of watches is null")
+    return paths
+
+
+def _again(engine: Engine, caller: Caller, store: int, path: str, missed: Callable[[Node], bool], event: EventType) -> None:
+    node = engine.tree.get(path)
+    if node is None:
+        engine.watches.tell(caller, path, EventType.NODE_DELETED)
+    elif missed(node):
+        engine.watches.tell(caller, path, event)
+    else:
+        engine.watches.add(caller, store, path, STANDARD)

@@ -1,0 +1,310 @@
+"""Create, delete, setData, setACL and check: what is asked before, and what is done.
+
+The order of the checks decides which error a client sees; it is ZooKeeper's.
+
+Source: PrepRequestProcessor.pRequest2Txn, pRequest2TxnCreate; DataTree.processTxn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zoolet.protocol import paths
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import AclList
+from zoolet.protocol.codec import put_str
+from zoolet.protocol.enums import (
+    ANY_VERSION,
+    EPHEMERAL_MODES,
+    SEQUENTIAL_MODES,
+    TTL_MODES,
+    Perm,
+)
+from zoolet.protocol.errors import (
+    BadArgumentsError,
+    BadVersionError,
+    MarshallingError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    UnimplementedError,
+)
+from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.txns import (
+    CheckVersionTxn,
+    CreateContainerTxn,
+    CreateTTLTxn,
+    CreateTxn,
+    DeleteTxn,
+    SetACLTxn,
+    SetDataTxn,
+)
+from zoolet.server.core.node import CONTAINER_OWNER, MAX_TTL, Node, int32, ttl_owner
+from zoolet.server.core.ops.registry import applies, prepares
+from zoolet.server.core.tree import QUOTA, RESERVED
+
+if TYPE_CHECKING:
+    from zoolet.server.core.caller import Caller
+    from zoolet.server.core.engine import Engine
+
+AnyCreateTxn = CreateTxn | CreateContainerTxn | CreateTTLTxn
+
+
+# --- replies ---
+
+
+def reply_path(txn: AnyCreateTxn, node: Node) -> bytes:
+    """Give the final path."""
+    return put_str(txn.path)
+
+
+def reply_path_and_stat(txn: AnyCreateTxn, node: Node) -> bytes:
+    """Give the final path and the Stat."""
+    return put_str(txn.path) + node.stat()
+
+
+def reply_stat(txn: SetDataTxn | SetACLTxn, node: Node) -> bytes:
+    """Give the new Stat."""
+    return node.stat()
+
+
+def reply_nothing(txn: object, outcome: object) -> bytes:
+    """Give no more than the header."""
+    return b""
+
+
+# --- create ---
+
+
+@prepares({OpCode.CREATE: reply_path, OpCode.CREATE2: reply_path_and_stat})
+def prepare_create(engine: Engine, caller: Caller, request: r.CreateRequest) -> CreateTxn:
+    """Check the making of a persistent or ephemeral node."""
+    flags = request.flags
+    if flags in TTL_MODES or not 0 <= flags <= 6:
+        refuse_flags(engine, request, flags)
+    path, acl, parent = check_create(engine, caller, request, flags)
+    return CreateTxn(path, request.data, acl, flags in EPHEMERAL_MODES, int32(parent.creates + 1))
+
+
+@prepares({OpCode.CREATE_CONTAINER: reply_path_and_stat})
+def prepare_create_container(engine: Engine, caller: Caller, request: r.CreateRequest) -> CreateContainerTxn:
+    """Check the making of a container; the flags matter only for a sequence number."""
+    flags = request.flags
+    if flags in TTL_MODES or not 0 <= flags <= 6:
+        refuse_flags(engine, request, flags)
+    path, acl, parent = check_create(engine, caller, request, flags)
+    return CreateContainerTxn(path, request.data, acl, int32(parent.creates + 1))
+
+
+@prepares({OpCode.CREATE_TTL: reply_path_and_stat})
+def prepare_create_ttl(engine: Engine, caller: Caller, request: r.CreateTTLRequest) -> CreateTTLTxn:
+    """Check the making of a node that expires.
+
+    ZooKeeper stops serving when the flags are not a TTL mode and the ttl is negative; that is answered with BadArguments here.
+    """
+    flags = request.flags
+    if not 0 <= flags <= 6:
+        raise BadArgumentsError(request.path, f"unknown create flags {flags}")
+    if not engine.settings.extended_types:
+        raise UnimplementedError(request.path, "TTL nodes are switched off (extendedTypesEnabled)")
+    if flags not in TTL_MODES or not 1 <= request.ttl <= MAX_TTL:
+        raise BadArgumentsError(request.path, f"a ttl of {request.ttl} ms with create flags {flags}; the limit is {MAX_TTL} ms")
+    path, acl, parent = check_create(engine, caller, request, flags)
+    return CreateTTLTxn(path, request.data, acl, int32(parent.creates + 1), request.ttl)
+
+
+def refuse_flags(engine: Engine, request: r.CreateRequest, flags: int) -> None:
+    """Refuse flags that are unknown, or ask for a TTL where none can be given.
+
+    Raises:
+        BadArgumentsError: They are unknown, or the ttl is missing.
+        UnimplementedError: TTL nodes are switched off.
+    """
+    if flags in TTL_MODES and not engine.settings.extended_types:
+        raise UnimplementedError(request.path, "TTL nodes are switched off (extendedTypesEnabled)")
+    raise BadArgumentsError(request.path, f"create flags {flags} cannot be used with this operation")
+
+
+def check_create(
+    engine: Engine, caller: Caller, request: r.CreateRequest | r.CreateTTLRequest, flags: int
+) -> tuple[str, AclList, Node]:
+    """Do the checks that all creates have in common.
+
+    Returns:
+        The final path, the ACL list to store, and the node it will hang in.
+    """
+    path = request.path
+    if path is None:
+        raise MarshallingError(None, "a path must not be null")
+    at = path.rfind("/")
+    if at < 0 or "\0" in path:
+        raise BadArgumentsError(path)
+    acl = engine.acls.fixed_up(request.acl, caller, path)
+    parent = engine.tree.find(path[:at])
+    if parent.acl:
+        engine.acls.check(parent.acl, caller, Perm.CREATE, path)
+    if flags in SEQUENTIAL_MODES:
+        path += paths.sequence_suffix(parent.creates)
+    name = path[at + 1 :]
+    if not paths.legal_name(name) or path.startswith("//") or (not at and path[0] != "/"):
+        if path == "/":
+            raise NodeExistsError(path)
+        raise BadArgumentsError(path, paths.fault(path) or "")
+    if parent.children and name in parent.children:
+        raise NodeExistsError(path)
+    if parent.owner > 0:
+        raise NoChildrenForEphemeralsError(path)
+    if engine.quota.enforced:
+        engine.quota.check(path, 1, len(request.data or b""))
+    return path, acl, parent
+
+
+@applies(CreateTxn, CreateContainerTxn, CreateTTLTxn)
+def apply_create(engine: Engine, txn: AnyCreateTxn, session_id: int) -> Node:
+    """Hang the node into the tree and tell those who watch it or its parent."""
+    if type(txn) is CreateTxn:
+        owner = session_id if txn.ephemeral else 0
+    else:
+        owner = CONTAINER_OWNER if isinstance(txn, CreateContainerTxn) else ttl_owner(txn.ttl)  # type: ignore[union-attr]
+    path = txn.path
+    acls, tree = engine.acls, engine.tree
+    acl = acls.intern(txn.acl or ())
+    node = tree.create(path, txn.data, acl, owner, engine.zxid, engine.now)
+    parent_path = path[: path.rindex("/")] or "/"
+    engine.watches.created(path, acl, parent_path, tree.find(parent_path).acl, engine.zxid)
+    if engine.quota.active or path.startswith(QUOTA):
+        engine.quota.created(path, node)
+    return node
+
+
+# --- delete ---
+
+
+@prepares({OpCode.DELETE: reply_nothing})
+def prepare_delete(engine: Engine, caller: Caller, request: r.DeleteRequest) -> DeleteTxn:
+    """Check the right to delete in the parent, the version, and that there are no children."""
+    path = request.path
+    if path is None:
+        raise MarshallingError(None, "a path must not be null")
+    at = path.rfind("/")
+    if at < 0 or "\0" in path or path in RESERVED:
+        raise BadArgumentsError(path)
+    parent = engine.tree.find(path[:at])
+    if parent.acl:
+        engine.acls.check(parent.acl, caller, Perm.DELETE, path)
+    node = parent.children.get(path[at + 1 :]) if parent.children else None
+    if node is None or path.startswith("//"):
+        raise NoNodeError(path)
+    check_version(path, request.version, node.version)
+    if node.children:
+        raise NotEmptyError(path)
+    return DeleteTxn(path)
+
+
+@applies(DeleteTxn)
+def apply_delete(engine: Engine, txn: DeleteTxn, session_id: int) -> None:
+    """Take the node out of the tree and tell those who watch it or its parent."""
+    path, tree = txn.path, engine.tree
+    node = tree.delete(path, engine.zxid)
+    parent_path = path[: path.rindex("/")] or "/"
+    engine.watches.deleted(path, node.acl, parent_path, tree.find(parent_path).acl, engine.zxid)
+    engine.acls.release(node.acl)
+    if engine.quota.active:
+        engine.quota.deleted(path, node)
+
+
+# --- the others ---
+
+
+def legal_node(engine: Engine, path: str | None) -> Node:
+    """Find a node whose path must be legal in every part.
+
+    Raises:
+        BadArgumentsError: The path is not legal.
+        NoNodeError: There is no such node.
+    """
+    node = engine.tree.get(path) if path else None
+    if node is None:
+        if (why := paths.fault(path)) is not None:
+            raise BadArgumentsError(path, why)
+        raise NoNodeError(path)
+    return node
+
+
+def check_version(path: str | None, wanted: int, found: int) -> None:
+    """Do nothing if the version is the wanted one, or any will do.
+
+    Raises:
+        BadVersionError: It is another.
+    """
+    if wanted not in (ANY_VERSION, found):
+        raise BadVersionError(path, f"expected version {wanted}, found {found}")
+
+
+@prepares({OpCode.SET_DATA: reply_stat})
+def prepare_set_data(engine: Engine, caller: Caller, request: r.SetDataRequest) -> SetDataTxn:
+    """Check the right to write, the quota and the version."""
+    path = request.path
+    node = legal_node(engine, path)
+    assert path is not None
+    if node.acl:
+        engine.acls.check(node.acl, caller, Perm.WRITE, path)
+    if engine.quota.enforced:
+        engine.quota.check(path, 0, len(request.data or b"") - len(node.data or b""))
+    check_version(path, request.version, node.version)
+    return SetDataTxn(path, request.data, int32(node.version + 1))
+
+
+@applies(SetDataTxn)
+def apply_set_data(engine: Engine, txn: SetDataTxn, session_id: int) -> Node:
+    """Replace the data and tell those who watch it."""
+    path = txn.path
+    quota = engine.quota
+    before = len(engine.tree.find(path).data or b"") if quota.active else 0
+    node = engine.tree.set_data(path, txn.data, txn.version, engine.zxid, engine.now)
+    engine.watches.changed(path, node.acl, engine.zxid)
+    if quota.active:
+        quota.changed(path, len(node.data or b"") - before)
+    return node
+
+
+@prepares({OpCode.SET_ACL: reply_stat})
+def prepare_set_acl(engine: Engine, caller: Caller, request: r.SetACLRequest) -> SetACLTxn:
+    """Check the list, the right to change it, and its version."""
+    path = request.path
+    if (why := paths.fault(path)) is not None:
+        raise BadArgumentsError(path, why)
+    assert path is not None
+    acl = engine.acls.fixed_up(request.acl, caller, path)
+    node = engine.tree.find(path)
+    engine.acls.check(node.acl, caller, Perm.ADMIN, path)
+    check_version(path, request.version, node.aversion)
+    return SetACLTxn(path, acl, int32(node.aversion + 1))
+
+
+@applies(SetACLTxn)
+def apply_set_acl(engine: Engine, txn: SetACLTxn, session_id: int) -> Node:
+    """Replace the ACL list; nobody is told."""
+    before = engine.tree.find(txn.path).acl
+    node = engine.tree.set_acl(txn.path, engine.acls.intern(txn.acl or ()), txn.version)
+    engine.acls.release(before)
+    return node
+
+
+@prepares({OpCode.CHECK: reply_nothing})
+def prepare_check(engine: Engine, caller: Caller, request: r.CheckVersionRequest) -> CheckVersionTxn:
+    """Check that a node exists and has the version."""
+    path = request.path
+    node = legal_node(engine, path)
+    assert path is not None
+    engine.acls.check(node.acl, caller, Perm.READ, path)
+    check_version(path, request.version, node.version)
+    return CheckVersionTxn(path, request.version)
+
+
+@applies(CheckVersionTxn)
+def apply_check(engine: Engine, txn: CheckVersionTxn, session_id: int) -> None:
+    """Change nothing: the check has been made."""
+
+

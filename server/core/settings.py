@@ -1,0 +1,62 @@
+"""What the core can be told. Files, environment and command line are read elsewhere (``server/config.py``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zoolet.protocol.enums import MAX_FRAME
+from zoolet.server.core.compat import V3_9, Compat
+
+
+@dataclass(slots=True)
+class Settings:
+    """All times are milliseconds, all sizes bytes.
+
+    Args:
+        tick_time: Sessions end on multiples of this.
+        min_session_timeout: Default twice ``tick_time``.
+        max_session_timeout: Default twenty times ``tick_time``.
+        max_frame: ``jute.maxbuffer``; a longer request closes its connection.
+        sessionless_timeout: A connection that has not said who it is by then is closed.
+        output_share: A connection's replies in one turn; when they exceed it, others get their turn first.
+        max_unread: Events and replies that may wait for one client to read them before it is cut off.
+        compat: Whose bytes to answer with.
+        forgetful: The tree was empty at the start, so a client that resumes a session from before it is told that it expired,
+            rather than cut off for being ahead, again and again (ZooKeeper does that).
+        skip_acl: Let everybody do everything.
+        super_digest: ``user:hash`` whose owner may do everything.
+        extended_types: Offer TTL nodes; containers are always offered.
+        enforce_quota: Refuse writes that exceed a hard limit.
+        digest_algorithm: How scheme ``digest`` hashes; a name of ``hashlib``.
+    """
+
+    tick_time: int = 2000
+    min_session_timeout: int = -1
+    max_session_timeout: int = -1
+    max_frame: int = MAX_FRAME
+    sessionless_timeout: int = 10_000
+    output_share: int = 1 << 20
+    max_unread: int = 64 << 20
+    compat: Compat = V3_9
+    forgetful: bool = True
+    skip_acl: bool = False
+    super_digest: str | None = None
+    extended_types: bool = True
+    enforce_quota: bool = False
+    digest_algorithm: str = "sha1"
+
+    def __post_init__(self) -> None:
+        if self.tick_time <= 0:
+            raise ValueError(f"tickTime is {self.tick_time}; it must be above 0 milliseconds")
+        if self.min_session_timeout < 0:
+            self.min_session_timeout = 2 * self.tick_time
+        if self.max_session_timeout < 0:
+            self.max_session_timeout = 20 * self.tick_time
+        if self.min_session_timeout > self.max_session_timeout:
+            raise ValueError(
+                f"minSessionTimeout {self.min_session_timeout} must not be larger than maxSessionTimeout {self.max_session_timeout}"
+            )
+
+    def negotiate(self, wanted: int) -> int:
+        """Give the session timeout for a client that wants *wanted* milliseconds."""
+        return min(max(wanted, self.min_session_timeout), self.max_session_timeout)

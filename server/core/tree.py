@@ -1,0 +1,277 @@
+"""The tree of nodes: the only place where a node changes.
+
+A node hangs in the ``children`` of its parent and nowhere else, so a million nodes cost one dictionary entry each and a name, not a
+path. Looking a path up means walking it; what was found is kept in ``_found`` until it is deleted or the memo is full.
+
+The tree knows nothing of sessions' rights, watches or versions to expect: whoever calls a mutator has checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from zoolet.protocol.errors import NoNodeError
+from zoolet.server.core.node import Children, Node, int32
+
+_MEMO: Final = 1 << 16
+"""Paths kept in ``_found``; about 10 MB when full."""
+
+ROOT: Final = "/"
+ZOOKEEPER: Final = "/zookeeper"
+QUOTA: Final = "/zookeeper/quota"
+CONFIG: Final = "/zookeeper/config"
+RESERVED: Final = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
+"""The nodes that every tree has and nobody can delete."""
+
+
+class Tree:
+    """All nodes, from the root down.
+
+    Args:
+        config_acl: The ACL key of ``/zookeeper/config``.
+    """
+
+    def __init__(self, config_acl: int = 0) -> None:
+        self.root = Node(b"", 0, 0, 0, 0)
+        self.size = 4
+        """Nodes in the tree, the root included."""
+        self.data_size = 0
+        """Bytes of all paths and data."""
+        self.ephemerals: dict[int, dict[str, None]] = {}
+        """Each session's ephemeral paths, in order of creation."""
+        self.fleeting: dict[str, Node] = {}
+        """Container and TTL nodes by path: what the server itself deletes some day."""
+        self._found: dict[str, Node] = {}
+        self._undo: list[Callable[[], None]] | None = None
+        for path in (ZOOKEEPER, QUOTA, CONFIG):
+            # These were never "created": the counters of their parents stay at 0, as on a fresh ZooKeeper.
+            parent_path, _, name = path.rpartition("/")
+            parent = self.find(parent_path)
+            parent.children = parent.children or Children()
+            parent.children[name] = Node(b"", 0, 0, 0, 0)
+            self.data_size += len(path)
+        config = self.find(CONFIG)
+        config.acl, config.aversion = config_acl, -1
+
+    # --- looking ---
+
+    def find(self, path: str) -> Node:
+        """Give the node at exactly this path; the empty string is the root too.
+
+        Raises:
+            NoNodeError: There is none, which goes for every malformed path.
+
+        Source: DataTree.getNode; NodeHashMapImpl.
+        """
+        node = self._found.get(path)
+        return node if node is not None else self._walk(path)
+
+    def get(self, path: str) -> Node | None:
+        """Give the node at exactly this path, or None."""
+        try:
+            return self.find(path)
+        except NoNodeError:
+            return None
+
+    def _walk(self, path: str) -> Node:
+        found = self._found
+        head, slash, name = path.rpartition("/")
+        node: Node | None = self.root
+        if path in ("", ROOT):
+            pass
+        elif slash and head != ROOT and (above := found.get(head)) is not None:
+            node = above.children.get(name) if above.children else None
+        elif path[0] != "/":
+            node = None
+        else:
+            for part in path[1:].split("/"):
+                node = node.children.get(part) if node is not None and node.children else None
+        if node is None:
+            raise NoNodeError(path)
+        if len(found) >= _MEMO:
+            found.clear()
+        found[path] = node
+        return node
+
+    def walk(self, path: str = ROOT) -> Iterator[tuple[str, Node]]:
+        """Give *path* and all below it, parents before children.
+
+        Raises:
+            NoNodeError: There is no such node.
+        """
+        pending = [(path, self.find(path))]
+        while pending:
+            at, node = pending.pop()
+            yield at, node
+            if node.children:
+                prefix = at if at.endswith("/") else at + "/"
+                pending += [(prefix + name, child) for name, child in reversed(node.children.items())]
+
+    def count_below(self, node: Node) -> int:
+        """Count the nodes below *node*, at any depth."""
+        total, pending = 0, [node]
+        while pending:
+            children = pending.pop().children
+            if children:
+                total += len(children)
+                pending += [child for child in children.values() if child.children]
+        return total
+
+    # --- the mutators ---
+
+    def create(self, path: str, data: bytes | None, acl: int, owner: int, zxid: int, now: int) -> Node:
+        """Hang a new node into the tree. Its parent exists and has no child of that name."""
+        at = path.rindex("/")
+        name = path[at + 1 :]
+        parent = self.find(path[:at])
+        node = Node(data, acl, owner, zxid, now)
+        children = parent.children
+        if children is None:
+            children = parent.children = Children()
+        if self._undo is not None:
+            self._undo.append(_uncreate(self, path, parent, node))
+        children[name] = node
+        children.changed()
+        creates = parent.creates + 1
+        parent.creates = creates if creates < 0x80000000 else int32(creates)
+        parent.pzxid = zxid
+        parent.changed()
+        self.size += 1
+        self.data_size += len(path) + (len(data) if data else 0)
+        if owner:
+            self._own(path, node)
+        return node
+
+    def delete(self, path: str, zxid: int) -> Node:
+        """Take a node without children out of the tree and return it."""
+        at = path.rindex("/")
+        parent = self.find(path[:at])
+        children = parent.children
+        assert children is not None, path
+        node = children[path[at + 1 :]]
+        if self._undo is not None:
+            self._undo.append(_undelete(self, path, parent, node))
+        self._unhang(path, parent, node)
+        parent.pzxid = zxid
+        parent.changed()
+        return node
+
+    def set_data(self, path: str, data: bytes | None, version: int, zxid: int, now: int) -> Node:
+        """Replace a node's data; *version* is the new one."""
+        node = self.find(path)
+        if self._undo is not None:
+            self._undo.append(_restore(self, node, ("data", "version", "mzxid", "mtime")))
+        self.data_size += (len(data) if data else 0) - (len(node.data) if node.data else 0)
+        node.data = data
+        node.version = version
+        node.mzxid = zxid
+        node.mtime = now
+        node.changed()
+        return node
+
+    def set_acl(self, path: str, acl: int, aversion: int) -> Node:
+        """Replace a node's ACL key; *aversion* is the new one."""
+        node = self.find(path)
+        if self._undo is not None:
+            self._undo.append(_restore(self, node, ("acl", "aversion")))
+        node.acl = acl
+        node.aversion = aversion
+        node.changed()
+        return node
+
+    def amend(self, node: Node, data: bytes) -> None:
+        """Replace a node's data and leave no trace of it in its Stat but the length: what quota counts need."""
+        if self._undo is not None:
+            self._undo.append(_restore(self, node, ("data",)))
+        self.data_size += len(data) - len(node.data or b"")
+        node.data = data
+        node.changed()
+
+    def _own(self, path: str, node: Node) -> None:
+        if node.owner > 0:
+            self.ephemerals.setdefault(node.owner, {})[path] = None
+        else:
+            self.fleeting[path] = node
+
+    def _unhang(self, path: str, parent: Node, node: Node) -> None:
+        children = parent.children
+        assert children is not None, path
+        del children[path[path.rindex("/") + 1 :]]
+        if children:
+            children.changed()
+        else:
+            parent.children = None
+        self._found.pop(path, None)
+        self.size -= 1
+        self.data_size -= len(path) + (len(node.data) if node.data else 0)
+        if node.owner > 0:
+            owned = self.ephemerals[node.owner]
+            del owned[path]
+            if not owned:
+                del self.ephemerals[node.owner]
+        elif node.owner:
+            del self.fleeting[path]
+
+    # --- all or nothing ---
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Undo every change made inside the ``with`` if it ends with an exception.
+
+        While it is on, each mutator notes how to undo itself; otherwise it costs one test. The order of a node's children is the one
+        thing that may differ after an undone delete; no client is promised any.
+        """
+        assert self._undo is None, "transactions do not nest"
+        self._undo = notes = []
+        try:
+            yield
+        except BaseException:
+            self._undo = None
+            for undo in reversed(notes):
+                undo()
+            raise
+        finally:
+            self._undo = None
+
+
+def _uncreate(tree: Tree, path: str, parent: Node, node: Node) -> Callable[[], None]:
+    creates, pzxid = parent.creates, parent.pzxid
+
+    def undo() -> None:
+        tree._unhang(path, parent, node)  # noqa: SLF001 - the tree's own second half
+        parent.creates, parent.pzxid = creates, pzxid
+        parent.changed()
+
+    return undo
+
+
+def _undelete(tree: Tree, path: str, parent: Node, node: Node) -> Callable[[], None]:
+    pzxid = parent.pzxid
+
+    def undo() -> None:
+        parent.children = parent.children or Children()
+        parent.children[path[path.rindex("/") + 1 :]] = node
+        parent.children.changed()
+        parent.pzxid = pzxid
+        parent.changed()
+        tree.size += 1
+        tree.data_size += len(path) + (len(node.data) if node.data else 0)
+        if node.owner:
+            tree._own(path, node)  # noqa: SLF001 - the tree's own second half
+
+    return undo
+
+
+def _restore(tree: Tree, node: Node, names: tuple[str, ...]) -> Callable[[], None]:
+    kept = [(name, getattr(node, name)) for name in names]
+    size = tree.data_size
+
+    def undo() -> None:
+        for name, value in kept:
+            setattr(node, name, value)
+        tree.data_size = size
+        node.changed()
+
+    return undo

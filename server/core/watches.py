@@ -1,0 +1,216 @@
+"""Watches: who waits for what, and what they are told.
+
+There are two stores. The *data* store holds the watches that exists, getData and addWatch set, the *child* store those of getChildren
+and addWatch. In each store a connection has a set of modes for a path: STANDARD (fires once), PERSISTENT, and in the data store
+RECURSIVE, which also hears of everything below. The modes live in ``Caller.modes``; the stores only know who has any.
+
+A change fires its steps in order, and in each step a connection hears at most once:
+
+=========  =====================================  ======================================================  =======================
+change     first                                  then                                                    last
+=========  =====================================  ======================================================  =======================
+create N   data store, N: NodeCreated             child store, parent: NodeChildrenChanged
+setData N  data store, N: NodeDataChanged
+delete N   data store, N: NodeDeleted             child store, N: NodeDeleted, but to nobody told before  child store, parent:
+                                                                                                          NodeChildrenChanged
+=========  =====================================  ======================================================  =======================
+
+Source: WatchManager, WatchManagerWithRecursive modes; DataTree.createNode, deleteNode, setData.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from zoolet.protocol.codec import put_str
+from zoolet.protocol.enums import EventType, KeeperState, Perm, WatcherType, Xid
+from zoolet.server.core.acls import Acls
+from zoolet.server.core.caller import Caller
+from zoolet.server.core.compat import Compat
+
+STANDARD: Final = 1
+PERSISTENT: Final = 2
+RECURSIVE: Final = 4
+ALL_MODES: Final = 7
+DATA: Final = 0
+CHILD: Final = 1
+
+_EVENT = struct.Struct(">iiqiii").pack
+
+WANTED: Final[dict[int, tuple[tuple[int, int], ...]]] = {
+    WatcherType.CHILDREN: ((CHILD, STANDARD),),
+    WatcherType.DATA: ((DATA, STANDARD),),
+    WatcherType.ANY: ((DATA, ALL_MODES), (CHILD, ALL_MODES)),
+    WatcherType.PERSISTENT: ((DATA, PERSISTENT), (CHILD, PERSISTENT)),
+    WatcherType.PERSISTENT_RECURSIVE: ((DATA, RECURSIVE),),
+}
+"""What each WatcherType of a checkWatches or removeWatches request means: stores and modes."""
+WANTED_3_8: Final[dict[int, tuple[tuple[int, int], ...]]] = {
+    WatcherType.CHILDREN: ((CHILD, ALL_MODES),),
+    WatcherType.DATA: ((DATA, ALL_MODES),),
+    WatcherType.ANY: ((DATA, ALL_MODES), (CHILD, ALL_MODES)),
+}
+
+
+def encode_event(path: str, event: int, zxid: int) -> bytes:
+    """Write a notification, frame and all."""
+    raw = put_str(path)
+    return _EVENT(24 + len(raw), Xid.NOTIFICATION, zxid, 0, event, KeeperState.SYNC_CONNECTED) + raw
+
+
+class Watches:
+    """The watches of all connections.
+
+    Args:
+        acls: Events go only to those who may read the node they tell of.
+        compat: Whether modes coexist, and what zxid events carry.
+
+    Attributes:
+        dirty: Connections that have something to send, in the order in which they came to it; whoever sends it clears this.
+    """
+
+    def __init__(self, acls: Acls, compat: Compat) -> None:
+        self._acls = acls
+        self._compat = compat
+        self._stores: tuple[dict[str, dict[Caller, None]], dict[str, dict[Caller, None]]] = ({}, {})
+        self._recursive = 0  # connections times paths with a recursive watch; 0 spares the walk up
+        self._held: list[tuple[int, str, int, int, int]] | None = None
+        self.dirty: dict[Caller, None] = {}
+
+    # --- setting and removing ---
+
+    def add(self, caller: Caller, store: int, path: str, mode: int) -> None:
+        """Set a watch; one that is set already is not set twice."""
+        modes = caller.modes[store]
+        before = modes.get(path, 0)
+        after = before | mode if self._compat.watch_modes_coexist else mode
+        self._recursive += (after & RECURSIVE > 0) - (before & RECURSIVE > 0)
+        modes[path] = after
+        if not before:
+            self._stores[store].setdefault(path, {})[caller] = None
+
+    def wanted(self, kind: int) -> tuple[tuple[int, int], ...] | None:
+        """Give the stores and modes that a WatcherType means; None if there is no such type."""
+        return (WANTED if self._compat.watcher_types_4_and_5 else WANTED_3_8).get(kind)
+
+    def has(self, caller: Caller, path: str, kind: int) -> bool:
+        """Say whether *caller* has a watch of that WatcherType on exactly this path."""
+        wanted = self.wanted(kind) or ()
+        if self._compat.check_watches_sees_others:
+            return any(path in self._stores[store] for store, _ in wanted)
+        return any(caller.modes[store].get(path, 0) & mode for store, mode in wanted)
+
+    def remove(self, caller: Caller, path: str, kind: int) -> bool:
+        """Remove the watches of that WatcherType; say whether there was one."""
+        removed = False
+        for store, mode in self.wanted(kind) or ():
+            if caller.modes[store].get(path, 0) & mode:
+                self._drop(caller, store, path, mode)
+                removed = True
+        return removed
+
+    def forget(self, caller: Caller) -> None:
+        """Remove all watches of a connection that is gone."""
+        for store in (DATA, CHILD):
+            for path in list(caller.modes[store]):
+                self._drop(caller, store, path, ALL_MODES)
+
+    def _drop(self, caller: Caller, store: int, path: str, mode: int) -> None:
+        modes = caller.modes[store]
+        before = modes[path]
+        after = before & ~mode
+        self._recursive -= (before & RECURSIVE > 0) - (after & RECURSIVE > 0)
+        if after:
+            modes[path] = after
+            return
+        del modes[path]
+        waiting = self._stores[store][path]
+        del waiting[caller]
+        if not waiting:
+            del self._stores[store][path]
+
+    # --- firing ---
+
+    def created(self, path: str, acl: int, parent: str, parent_acl: int, zxid: int) -> None:
+        """A node was made: *acl* is its ACL key, *parent_acl* that of the node it hangs in."""
+        if self._stores[DATA] or self._stores[CHILD]:
+            self._fire(DATA, path, EventType.NODE_CREATED, acl, zxid)
+            self._fire(CHILD, parent, EventType.NODE_CHILDREN_CHANGED, parent_acl, zxid)
+
+    def changed(self, path: str, acl: int, zxid: int) -> None:
+        """A node's data was replaced."""
+        if self._stores[DATA]:
+            self._fire(DATA, path, EventType.NODE_DATA_CHANGED, acl, zxid)
+
+    def deleted(self, path: str, acl: int, parent: str, parent_acl: int, zxid: int) -> None:
+        """A node is gone."""
+        if self._stores[DATA] or self._stores[CHILD]:
+            self._fire(DATA, path, EventType.NODE_DELETED, acl, zxid)
+            self._fire(CHILD, parent, EventType.NODE_CHILDREN_CHANGED, parent_acl, zxid)
+
+    def _fire(self, store: int, path: str, event: int, acl: int, zxid: int) -> None:
+        if self._held is not None:
+            self._held.append((store, path, event, acl, zxid))
+            return
+        told = self._step(store, path, event, acl, zxid, ())
+        if event == EventType.NODE_DELETED:
+            self._step(CHILD, path, event, acl, zxid, told)
+
+    def _step(
+        self, store: int, path: str, event: int, acl: int, zxid: int, told: dict[Caller, None] | tuple[()]
+    ) -> dict[Caller, None] | tuple[()]:
+        """Tell everybody in one store who waits for *path*, but those in *told*; return whom."""
+        waiting = self._waiting(store, path)
+        if not waiting:
+            return ()
+        frame = encode_event(path, event, zxid if self._compat.event_zxid else -1)
+        for caller in waiting:
+            if caller.modes[store].get(path, 0) & STANDARD:
+                self._drop(caller, store, path, STANDARD)
+            if caller not in told and (not acl or self._acls.allows(acl, caller, Perm.READ)):
+                caller.outbox.append(frame)
+                self.dirty[caller] = None
+        return waiting
+
+    def _waiting(self, store: int, path: str) -> dict[Caller, None]:
+        """Who is to hear of *path*: a copy, for the watches that fire once are removed on the way."""
+        waiting = dict(self._stores[store].get(path) or ())
+        if store == DATA and self._recursive:
+            above = path
+            while above != "/" and above:
+                above = above[: above.rfind("/")] or "/"
+                for caller in self._stores[DATA].get(above) or ():
+                    if caller.modes[DATA][above] & RECURSIVE:
+                        waiting[caller] = None
+        return waiting
+
+    def tell(self, caller: Caller, path: str, event: int) -> None:
+        """Tell one connection what it missed while it was away; no permission is asked for, no zxid told.
+
+        Source: DataTree.setWatches.
+        """
+        caller.outbox.append(encode_event(path, event, -1))
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Keep back all events until the ``with`` ends; drop them if it ends with an exception."""
+        self._held = held = []
+        try:
+            yield
+        finally:
+            self._held = None
+        for store, path, event, acl, zxid in held:
+            self._fire(store, path, event, acl, zxid)
+
+    # --- looking ---
+
+    def by_path(self, store: int) -> dict[str, list[Caller]]:
+        """Give the connections that watch each path, for reports."""
+        return {path: list(waiting) for path, waiting in self._stores[store].items()}
+
+    def count(self) -> int:
+        """Count the watches: one for each connection, store and path."""
+        return sum(len(waiting) for store in self._stores for waiting in store.values())

@@ -1,0 +1,134 @@
+"""Accept connections, and let time pass."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+
+from zoolet.server.core.connection import Word
+from zoolet.server.core.engine import Engine
+from zoolet.server.net.clock import Clock
+from zoolet.server.net.collector import Collector
+from zoolet.server.net.transport import Transport
+
+
+class Listener:
+    """A listening socket in the running loop, its connections and the tick.
+
+    Args:
+        engine: What answers.
+        clock: What time it is.
+        words: The four-letter words that are answered.
+        max_per_host: Connections that one address may have; 0 for no limit.
+        max_connections: Connections in all; 0 for no limit.
+        backlog: Connections that may wait to be accepted.
+        collector: Told of the size of the tree at each tick, if given.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        words: dict[bytes, Word],
+        *,
+        max_per_host: int = 60,
+        max_connections: int = 0,
+        backlog: int = 128,
+        collector: Collector | None = None,
+    ) -> None:
+        self.engine = engine
+        self.clock = clock
+        self.words = words
+        self.loop = asyncio.get_running_loop()
+        self.open: dict[Transport, str] = {}
+        """The open connections and the host of each."""
+        self._per_host: Counter[str] = Counter()
+        self._max_per_host = max_per_host
+        self._max_connections = max_connections
+        self._backlog = backlog
+        self._collector = collector
+        self._server: asyncio.Server | None = None
+        self._tick: asyncio.TimerHandle | None = None
+        self._all_closed = asyncio.Event()
+
+    async def start(self, host: str | None, port: int) -> int:
+        """Listen.
+
+        Args:
+            host: An address or name; None for all addresses of the machine.
+            port: 0 for a free one.
+
+        Returns:
+            The port.
+
+        Raises:
+            OSError: The address is in use or is not this machine's.
+        """
+        self._server = await self.loop.create_server(lambda: Transport(self), host, port, backlog=self._backlog)
+        self._schedule()
+        bound: socket.socket = self._server.sockets[0]
+        return int(bound.getsockname()[1])
+
+    async def stop(self) -> None:
+        """Accept no more, send what there is to send, and close all connections; sessions are left as they are."""
+        if self._tick is not None:
+            self._tick.cancel()
+        if self._server is not None:
+            self._server.close()
+        for transport in list(self.open):
+            transport.flush()
+            transport.close()
+        if self.open:
+            self._all_closed.clear()
+            await self._all_closed.wait()
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    # --- called by transports ---
+
+    def admits(self, host: str) -> bool:
+        """Count a new connection, or say that there are too many."""
+        if self._max_per_host and self._per_host[host] >= self._max_per_host:
+            return False
+        if self._max_connections and len(self.open) >= self._max_connections:
+            return False
+        self._per_host[host] += 1
+        return True
+
+    def closed(self, transport: Transport) -> None:
+        """Take note that a connection is gone."""
+        host = self.open.pop(transport, None)
+        if host is not None:
+            self._per_host[host] -= 1
+            if not self._per_host[host]:
+                del self._per_host[host]
+        if not self.open:
+            self._all_closed.set()
+
+    def deliver(self) -> None:
+        """Send what connections have got by what others did."""
+        dirty = self.engine.watches.dirty
+        while dirty:
+            callers = list(dirty)
+            dirty.clear()
+            for caller in callers:
+                caller.flush()
+
+    # --- time ---
+
+    def tick(self) -> None:
+        """Do what is due now."""
+        self.engine.at(self.clock.now(), self.clock.uptime())
+        self.engine.tick()
+        self.deliver()
+        if self._collector is not None:
+            self._collector.grown(self.engine.tree.size)
+
+    def _schedule(self) -> None:
+        interval = min(self.engine.settings.tick_time, 1000)
+        self._tick = self.loop.call_later((interval - self.clock.uptime() % interval) / 1000, self._ticked)
+
+    def _ticked(self) -> None:
+        self.tick()
+        self._schedule()
