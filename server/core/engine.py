@@ -7,21 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from random import Random
 from typing import TYPE_CHECKING
 
 from zoolet.protocol.acl import READ_ACL_UNSAFE
 from zoolet.protocol.codec import Record
-from zoolet.protocol.txns import CloseSessionTxn, CreateSessionTxn
+from zoolet.protocol.txns import CloseSessionTxn, CreateSessionTxn, DeleteTxn
+from zoolet.server.core import (
+    ops,  # noqa: F401 - its modules fill the dispatch tables
+    reaping,
+)
 from zoolet.server.core.acls import Acls
 from zoolet.server.core.caller import Caller
 from zoolet.server.core.expiry import Expiry
 from zoolet.server.core.metrics import Metrics
-from zoolet.server.core import ops  # noqa: F401 - its modules fill the dispatch tables
-from zoolet.server.core.ops.registry import APPLIES, table_for
+from zoolet.server.core.ops.registry import APPLIES, read_only_table, table_for
 from zoolet.server.core.quota import Quota
 from zoolet.server.core.sessions import Session, Sessions, first_session_id
 from zoolet.server.core.settings import Settings
-from zoolet.server.core.tree import Tree
+from zoolet.server.core.throttle import Tokens
+from zoolet.server.core.tree import CONFIG, Tree
 from zoolet.server.core.watches import Watches
 
 if TYPE_CHECKING:
@@ -39,10 +44,17 @@ class Engine:
         now: Milliseconds since the epoch.
         uptime: Milliseconds on a steady clock.
         server_id: The top byte of session ids, 0 to 127.
+        random: Where nonces come from.
+
+    Attributes:
+        table: What answers each op code now; another one while the server is read-only.
     """
 
-    def __init__(self, settings: Settings | None = None, *, now: int = 0, uptime: int = 0, server_id: int = 1) -> None:
+    def __init__(
+        self, settings: Settings | None = None, *, now: int = 0, uptime: int = 0, server_id: int = 1, random: Random | None = None
+    ) -> None:
         self.settings = settings or Settings()
+        self.random = random or Random(now)
         self.acls = Acls(self.settings)
         self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))
         self.quota = Quota(self.tree, self.settings)
@@ -50,17 +62,41 @@ class Engine:
         self.sessions = Sessions(self.settings.tick_time, first_session_id(server_id, now))
         self.callers: dict[Caller, None] = {}
         self.metrics = Metrics()
-        self.table: dict[int, Entry] = table_for(self.settings.compat)
-        self.read_only = False
+        self._answers = table_for(self.settings.compat)
+        self.table: dict[int, Entry] = self._answers
+        self._next_reap = uptime + self.settings.container_check_interval
+        self._tokens = Tokens(self.settings, uptime)
         self.zxid = 0
         self.now = now
         self.uptime = self.started = uptime
         self._silent: Expiry[Caller] = Expiry(self.settings.sessionless_timeout)
+        if self.settings.reconfig_enabled:
+            only = {server_id: "localhost:2888:3888:participant;0.0.0.0:2181"}
+            self.tree.amend(self.tree.find(CONFIG), ops.reconfig.encode_config(only, 0))
 
     def at(self, now: int, uptime: int) -> None:
         """Set the time of all that follows."""
         self.now = now
         self.uptime = uptime
+
+    # --- read-only mode ---
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writes are refused and only clients that accept it are served."""
+        return self.table is not self._answers
+
+    @read_only.setter
+    def read_only(self, on: bool) -> None:
+        """Switch; connections are cut either way, as when a server loses or finds its quorum, and their sessions live on.
+
+        Source: ReadOnlyZooKeeperServer, ReadOnlyRequestProcessor.
+        """
+        if on == self.read_only:
+            return
+        self.table = read_only_table(self._answers) if on else self._answers
+        for caller in list(self.callers):
+            self.hang_up(caller)
 
     # --- transactions ---
 
@@ -96,6 +132,10 @@ class Engine:
         self.disconnect(caller)
         caller.closing = True
         self.watches.dirty[caller] = None
+
+    def admits(self) -> bool:
+        """Say whether a session may be opened or resumed now, as the connection throttle sees it."""
+        return self._tokens.take(self.uptime)
 
     # --- sessions ---
 
@@ -134,3 +174,13 @@ class Engine:
             self.expire(session)
         for caller in self._silent.due(self.uptime):
             self.hang_up(caller)
+        if self.uptime >= self._next_reap:
+            self._next_reap = self.uptime + self.settings.container_check_interval
+            self.reap()
+
+    def reap(self) -> None:
+        """Delete the container and TTL nodes that are due, each with a zxid of its own; no permission is asked for."""
+        most = max(1, self.settings.container_max_per_minute * self.settings.container_check_interval // 60_000)
+        for path in reaping.due(self.tree, self.now, self.settings.container_never_used)[:most]:
+            self.zxid += 1
+            self.apply(DeleteTxn(path), 0)

@@ -25,6 +25,17 @@ class Settings:
             rather than cut off for being ahead, again and again (ZooKeeper does that).
         skip_acl: Let everybody do everything.
         super_digest: ``user:hash`` whose owner may do everything.
+        reconfig_enabled: Answer reconfig as the only voter of an ensemble would; otherwise it is refused.
+        sasl_users: The password of each user that may log in with SASL DIGEST-MD5; None where there is no SASL.
+        super_users: SASL users who may do everything.
+        require_auth: Schemes of which a connection must have proved one before it may do anything else.
+        allow_failed_sasl: Keep a connection whose SASL login failed, as nobody in particular.
+        container_check_interval: Between two looks for container and TTL nodes that are due.
+        container_never_used: After this a container that never had a child goes too; 0 for never.
+        container_max_per_minute: Container and TTL nodes deleted in a minute at the most.
+        throttle_tokens: Sessions that may be opened at once before clients are turned away; 0 for no limit.
+        throttle_fill_time: Between two refills of the tokens.
+        throttle_fill_count: Tokens in a refill.
         extended_types: Offer TTL nodes; containers are always offered.
         enforce_quota: Refuse writes that exceed a hard limit.
         digest_algorithm: How scheme ``digest`` hashes; a name of ``hashlib``.
@@ -41,6 +52,17 @@ class Settings:
     forgetful: bool = True
     skip_acl: bool = False
     super_digest: str | None = None
+    reconfig_enabled: bool = False
+    sasl_users: dict[str, str] | None = None
+    super_users: frozenset[str] = frozenset()
+    require_auth: frozenset[str] = frozenset()
+    allow_failed_sasl: bool = False
+    container_check_interval: int = 60_000
+    container_never_used: int = 0
+    container_max_per_minute: int = 10_000
+    throttle_tokens: int = 0
+    throttle_fill_time: int = 1
+    throttle_fill_count: int = 1
     extended_types: bool = True
     enforce_quota: bool = False
     digest_algorithm: str = "sha1"

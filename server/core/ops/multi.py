@@ -2,7 +2,7 @@
 
 Each operation is prepared and applied before the next, so that it sees what came before; the first that fails undoes them all.
 
-Source: PrepRequestProcessor.pRequest2Txn, case multi; FinalRequestProcessor, cases multi and multiRead.
+Source: PrepRequestProcessor.pRequest2Txn, case multi; MultiOperationRecord.deserialize; FinalRequestProcessor, cases multi and multiRead.
 """
 
 from __future__ import annotations
@@ -12,58 +12,80 @@ from typing import TYPE_CHECKING
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import Record
-from zoolet.protocol.enums import SEQUENTIAL_MODES, TTL_MODES, CreateMode
+from zoolet.protocol.enums import TTL_MODES, CreateMode
 from zoolet.protocol.errors import ErrorCode, MarshallingError, ZooKeeperError
 from zoolet.protocol.opcodes import OpCode
-from zoolet.server.core.ops.reads import get_children, get_data
 from zoolet.server.core.ops.registry import APPLIES, TABLE, WRITES, Entry, reads
 
 if TYPE_CHECKING:
     from zoolet.server.core.caller import Caller
+    from zoolet.server.core.compat import Compat
     from zoolet.server.core.engine import Engine
 
 Operations = list[tuple[OpCode, Record]]
+Where = tuple[bytes, int, int]
 
 
-def _decode_writes(buf: bytes, at: int, stop: int) -> Operations:
-    return list(wire.take_operations(buf, at, stop, wire.WRITES))
+def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
+    """Do all operations or none; either way the reply's header says 0 and the results tell.
 
-
-def _decode_reads(buf: bytes, at: int, stop: int) -> Operations:
-    return list(wire.take_operations(buf, at, stop, wire.READS))
-
-
-def multi(engine: Engine, caller: Caller, operations: Operations) -> bytes:
-    """Do all operations or none; either way the reply's header says 0 and the results tell."""
+    Only a request that makes no sense as a whole fails as a whole; it has taken its zxid by then, in every release.
+    """
     assert caller.session is not None
     session_id = caller.session.id
     engine.zxid += 1
+    compat = engine.settings.compat
+    operations = [_meant(compat, op, request) for op, request in wire.take_operations(*where, wire.WRITES)]
     results: list[bytes] = []
     try:
         with engine.all_or_nothing():
             for op, request in operations:
-                op = _kind(engine, op, request)
                 prepare, reply = WRITES[op]
                 txn = prepare(engine, caller, request)
-                results.append(wire.result(_result_type(engine, op), reply(txn, APPLIES[type(txn)](engine, txn, session_id))))
+                results.append(wire.result(_result_type(op), reply(txn, APPLIES[type(txn)](engine, txn, session_id))))
     except MarshallingError:
         raise
     except ZooKeeperError as error:
-        failed, left = len(results), len(operations) - len(results) - 1
-        codes = [ErrorCode.OK] * failed + [error.code] + [ErrorCode.RUNTIME_INCONSISTENCY] * left
+        done, left = len(results), len(operations) - len(results) - 1
+        codes = [ErrorCode.OK] * done + [error.code] + [ErrorCode.RUNTIME_INCONSISTENCY] * left
         results = [wire.error_result(code) for code in codes]
     return b"".join(results) + wire.END
 
 
-def _kind(engine: Engine, op: OpCode, request: Record) -> OpCode:
-    return op
+def _meant(compat: Compat, op: OpCode, request: Record) -> tuple[OpCode, Record]:
+    """Give what an operation of a multi means: here the flags decide what a create makes, not only the op code.
+
+    Raises:
+        MarshallingError: It has no path, or flags for which a create has no ttl.
+
+    Source: Op.create, Op.Create.getOpcode.
+    """
+    if request.path is None:  # type: ignore[attr-defined] # each request that wire.WRITES allows has one
+        raise MarshallingError(None, "a path must not be null")
+    if isinstance(request, r.CreateTTLRequest):
+        if request.flags in TTL_MODES:
+            return op, request
+        op, request = OpCode.CREATE, r.CreateRequest(request.path, request.data, request.acl, request.flags)
+    elif not isinstance(request, r.CreateRequest):
+        return op, request
+    elif request.flags in TTL_MODES:
+        raise MarshallingError(request.path, f"create flags {request.flags} without a ttl")
+    elif compat.multi_checks_flags_first and not 0 <= request.flags <= 6:
+        raise MarshallingError(request.path, f"unknown create flags {request.flags}")
+    elif not compat.multi_answers_create2:
+        op = OpCode.CREATE
+    return (OpCode.CREATE_CONTAINER if request.flags == CreateMode.CONTAINER else op), request
 
 
-def _result_type(engine: Engine, op: OpCode) -> int:
-    return op
+def _result_type(op: OpCode) -> int:
+    return OpCode.CREATE2 if op in (OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL) else op
 
 
-TABLE[OpCode.MULTI] = Entry(_decode_writes, multi)
+TABLE[OpCode.MULTI] = Entry(lambda buf, at, stop: (buf, at, stop), multi)
+
+
+def _decode_reads(buf: bytes, at: int, stop: int) -> Operations:
+    return list(wire.take_operations(buf, at, stop, wire.READS))
 
 
 @reads(OpCode.MULTI_READ, decode=_decode_reads)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zoolet.protocol.codec import Record
-from zoolet.protocol.errors import MarshallingError
+from zoolet.protocol.errors import MarshallingError, NotReadOnlyError
 from zoolet.protocol.opcodes import OPERATIONS, OpCode
 from zoolet.server.core.compat import Compat
 
@@ -111,7 +111,8 @@ def table_for(compat: Compat) -> dict[int, Entry]:
     """Give the dispatch table with which to answer as a release does."""
     if not compat.undecodable_write_takes_zxid:
         return TABLE
-    return {op: _takes_zxid_first(entry) if OPERATIONS[OpCode(op)].writes else entry for op, entry in TABLE.items()}
+    late = {op for op in WRITES if op in TABLE} | {OpCode.RECONFIG}  # a multi always takes its zxid first
+    return {op: _takes_zxid_first(entry) if op in late else entry for op, entry in TABLE.items()}
 
 
 def _takes_zxid_first(entry: Entry) -> Entry:
@@ -124,3 +125,19 @@ def _takes_zxid_first(entry: Entry) -> Entry:
         return entry.handle(engine, caller, request)
 
     return Entry(lambda buf, at, stop: (buf, at, stop), handle)
+
+
+def read_only_table(table: dict[int, Entry]) -> dict[int, Entry]:
+    """Give a dispatch table that refuses what writes, and sync.
+
+    Source: ReadOnlyRequestProcessor.
+    """
+    return {op: Entry(_whatever, _refuse) if OPERATIONS[OpCode(op)].writes or op == OpCode.SYNC else table[op] for op in table}
+
+
+def _whatever(buf: bytes, at: int, stop: int) -> None:
+    return None
+
+
+def _refuse(engine: Engine, caller: Caller, request: None) -> bytes:
+    raise NotReadOnlyError

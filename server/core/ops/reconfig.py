@@ -1,0 +1,115 @@
+"""Reconfiguration: what a single server can say to it.
+
+With ``reconfigEnabled`` a server answers as the only voter of an ensemble: observers come and go, ``/zookeeper/config`` says who is in it,
+and what would need another voter is refused. Nothing else follows from it: no other server is ever asked.
+
+Source: PrepRequestProcessor.pRequest2Txn, case reconfig; QuorumPeer.QuorumServer; QuorumMaj.toString.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from zoolet.protocol import records as r
+from zoolet.protocol.enums import Perm
+from zoolet.protocol.errors import (
+    BadArgumentsError,
+    BadVersionError,
+    NewConfigNoQuorumError,
+    ReconfigDisabledError,
+)
+from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.txns import SetDataTxn
+from zoolet.server.core.node import Node
+from zoolet.server.core.ops.registry import prepares
+from zoolet.server.core.tree import CONFIG
+
+if TYPE_CHECKING:
+    from zoolet.server.core.caller import Caller
+    from zoolet.server.core.engine import Engine
+
+_SPEC = re.compile(
+    r"(?P<quorum>\[[^\]]+\]:\d+:\d+|[^:;\[\]]+:\d+:\d+)(?::(?P<role>participant|observer))?;(?:(?P<host>\[[^\]]+\]|[^:;\[\]]*):)?(?P<port>\d+)"
+)
+
+Members = dict[int, str]
+
+
+def reply_config(txn: SetDataTxn, node: Node) -> bytes:
+    """Give the new configuration and the Stat of its node."""
+    return node.encoded_data() + node.stat()
+
+
+@prepares({OpCode.RECONFIG: reply_config})
+def prepare_reconfig(engine: Engine, caller: Caller, request: r.ReconfigRequest) -> SetDataTxn:
+    """Check a change of members; the last check is the right to write ``/zookeeper/config``."""
+    if not engine.settings.reconfig_enabled:
+        raise ReconfigDisabledError(CONFIG)
+    node = engine.tree.find(CONFIG)
+    members, version = parse_config(node.data)
+    if request.curConfigId not in (-1, version):
+        raise BadVersionError(CONFIG, f"expected configuration {request.curConfigId:x}, found {version:x}")
+    if request.newMembers is not None:
+        members = dict(_member(line) for line in re.split("[,\n]", request.newMembers) if line.strip())
+    else:
+        members = _changed(members, request.joiningServers, request.leavingServers)
+    voters = [spec for spec in members.values() if ":observer" not in spec]
+    if not voters:
+        raise BadArgumentsError(CONFIG, "the new configuration must have at least one participant")
+    if len(voters) > 1:
+        raise NewConfigNoQuorumError(CONFIG, "this is the only server: another participant cannot be reached")
+    engine.acls.check(node.acl, caller, Perm.WRITE, CONFIG)
+    return SetDataTxn(CONFIG, encode_config(members, engine.zxid), -1)
+
+
+def _changed(members: Members, joining: str | None, leaving: str | None) -> Members:
+    members = dict(members)
+    for number in _parts(leaving):
+        if not re.fullmatch("[0-9]{1,18}", number):
+            raise BadArgumentsError(CONFIG, f"not a server number: {number!r}")
+        members.pop(int(number), None)
+    for line in _parts(joining):
+        number_, spec = _member(line)
+        members.pop(number_, None)
+        if spec in members.values():
+            raise BadArgumentsError(CONFIG, f"the addresses of {line!r} are another server's")
+        members[number_] = spec
+    return members
+
+
+def _parts(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def _member(line: str) -> tuple[int, str]:
+    """Read ``server.N=host:port:port[:role];[host:]port``.
+
+    Raises:
+        BadArgumentsError: It is not of that form.
+    """
+    name, equals, spec = line.partition("=")
+    number = re.fullmatch(r"(?:.*\.)?(\d{1,18})", name.strip())
+    match = _SPEC.fullmatch(spec.strip())
+    if not equals or number is None or match is None:
+        raise BadArgumentsError(CONFIG, f"not of the form server.N=host:port:port[:role];[host:]port: {line!r}")
+    role, host = match["role"] or "participant", match["host"] or "0.0.0.0"
+    return int(number[1]), f"{match['quorum']}:{role};{host}:{match['port']}"
+
+
+def encode_config(members: Members, version: int) -> bytes:
+    """Write the data of ``/zookeeper/config``; the last line is the version, in hexadecimal."""
+    return "".join(f"server.{number}={spec}\n" for number, spec in sorted(members.items())).encode() + b"version=%x" % version
+
+
+def parse_config(data: bytes | None) -> tuple[Members, int]:
+    """Read the data of ``/zookeeper/config``: the members, and the version."""
+    members: Members = {}
+    version = 0
+    for line in (data or b"").decode("utf-8", "replace").splitlines():
+        name, _, value = line.partition("=")
+        if name == "version" and re.fullmatch("[0-9a-f]{1,16}", value):
+            version = int(value, 16)
+        elif name.startswith("server.") and name[7:].isdecimal():
+            members[int(name[7:])] = value
+    return members, version

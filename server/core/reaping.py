@@ -1,0 +1,33 @@
+"""Container and TTL nodes: which of them the server is to delete by itself.
+
+A container goes when it has no children but has had one; or, if ``never_used`` is set, when it has never had one and was not changed for
+that long. A TTL node goes when it has no children and was not changed for its ttl. Having children does not renew it: only setData does.
+
+Source: ContainerManager.getCandidates.
+"""
+
+from __future__ import annotations
+
+from zoolet.server.core.tree import Tree
+
+
+def due(tree: Tree, now: int, never_used: int) -> list[str]:
+    """Give the paths of the nodes that are due, in order of creation.
+
+    Args:
+        tree: The nodes.
+        now: Milliseconds since the epoch.
+        never_used: Milliseconds after which a container that never had a child goes; 0 for never.
+    """
+    paths = []
+    for path, node in tree.fleeting.items():
+        if node.children:
+            continue
+        ttl = node.ttl()
+        if ttl is not None:
+            gone = now - node.mtime > ttl
+        else:
+            gone = node.creates > 0 or (never_used > 0 and now - node.mtime > never_used)
+        if gone:
+            paths.append(path)
+    return paths

@@ -1,0 +1,36 @@
+"""The connection throttle: a bucket of tokens, one for each session that is opened or resumed.
+
+Source: BlueThrottle.
+"""
+
+from __future__ import annotations
+
+from zoolet.server.core.settings import Settings
+
+
+class Tokens:
+    """How many clients may come now.
+
+    Args:
+        settings: The size of the bucket, and how it is refilled.
+        uptime: Milliseconds on a steady clock.
+    """
+
+    def __init__(self, settings: Settings, uptime: int) -> None:
+        self._settings = settings
+        self._left = settings.throttle_tokens
+        self._filled = uptime
+
+    def take(self, uptime: int) -> bool:
+        """Take a token; say whether there was one. There is no end of them where the throttle is off."""
+        settings = self._settings
+        if not settings.throttle_tokens:
+            return True
+        refills = (uptime - self._filled) // settings.throttle_fill_time
+        if refills > 0:
+            self._left = min(self._left + refills * settings.throttle_fill_count, settings.throttle_tokens)
+            self._filled += refills * settings.throttle_fill_time
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True

@@ -1,0 +1,79 @@
+"""One daemon for all tests of this folder; kazoo clients that end with their test."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from support.daemon import Daemon
+
+
+@pytest.fixture(scope="session")
+def daemon() -> Iterator[Daemon]:
+    """A daemon with a tick of 200 ms, so sessions live 400 ms to 4 s."""
+    options = ("-Dzookeeper.tickTime=200", "-Dzookeeper.minSessionTimeout=400", "-Dzookeeper.maxClientCnxns=0")
+    with Daemon(*options) as running:
+        yield running
+
+
+@pytest.fixture
+def kazoo(daemon: Daemon) -> Iterator[Callable[..., KazooClient]]:
+    """A function that returns a started client; takes a chroot and ``KazooClient``'s own keywords."""
+    clients: list[KazooClient] = []
+
+    def connect(chroot: str = "", **options: Any) -> KazooClient:
+        client = KazooClient(daemon.hosts + chroot, **options)
+        clients.append(client)
+        client.start(timeout=10)
+        return client
+
+    yield connect
+    for client in reversed(clients):
+        client.stop()
+        client.close()
+
+
+@pytest.fixture
+def base(kazoo: Callable[..., KazooClient]) -> str:
+    """The path of a node that only this test knows."""
+    path = f"/test-{uuid.uuid4().hex}"
+    kazoo().create(path)
+    return path
+
+
+@pytest.fixture
+def background() -> Callable[..., Future[Any]]:
+    """A function that runs another in a thread; what blocks for ever is freed when its client stops."""
+
+    def run(function: Callable[..., Any], *args: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+
+        def target() -> None:
+            try:
+                future.set_result(function(*args))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=target, daemon=True).start()
+        return future
+
+    return run
+
+
+@pytest.fixture
+def until() -> Callable[..., None]:
+    """A function that returns as soon as a condition holds, and fails after a deadline."""
+
+    def wait(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline, f"{timeout_s} s have passed, and still the condition does not hold"
+            time.sleep(0.005)
+
+    return wait

@@ -1,0 +1,34 @@
+"""kazoo's Lock keeps processes apart, also when its holders are killed; the work is done by benchmarks/contention.py."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from support.daemon import Daemon
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def contention(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The benchmark as a module."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    return importlib.import_module("contention")
+
+
+def test_four_processes_count_under_one_lock_without_losing_an_update(daemon: Daemon, contention: ModuleType) -> None:
+    result = contention.contend(daemon.hosts, processes=4, rounds=50)
+
+    assert result.count == 200
+    assert result.broken == []
+
+
+def test_lock_of_a_killed_holder_moves_on_within_session_timeout_and_tick(daemon: Daemon, contention: ModuleType) -> None:
+    result = contention.contend(daemon.hosts, processes=4, rounds=60, kill_every=0.1, kills=3, session_timeout=1.5, tick=0.2)
+
+    assert result.kills == 3
+    assert result.worst_handover_s is not None
+    assert result.broken == []

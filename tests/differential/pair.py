@@ -1,0 +1,279 @@
+"""Zoolet and a real ZooKeeper in lockstep: the same bytes go to both, and all that can be seen is compared.
+
+Both start empty and get the same requests, so zxids, session ids and passwords are the same numbers on both sides. Only what is random in
+the real one is evened out: the times in Stats, the order of children's names, ephemerals and identities, and the order of events where a
+session ends.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import dataclass
+
+from support.oracle import Oracle
+from support.peer import Peer
+from zoolet.protocol import multi as wire
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import digest_id
+from zoolet.protocol.codec import Record
+from zoolet.protocol.errors import MarshallingError
+from zoolet.protocol.framing import frame
+from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
+from zoolet.protocol.opcodes import OPERATIONS, OpCode
+from zoolet.server.core.compat import V3_8
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.settings import Settings
+
+SUPER = "super:secret"
+KEPT_AT_6 = (OpCode.RECONFIG, OpCode.CREATE_TTL, OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER)
+PING = r.RequestHeader(-2, OpCode.PING).encode()
+
+
+@dataclass(frozen=True)
+class Connect:
+    """Open connection *who* anew; resume the session of *of*, with its password or a wrong one, or open a new one."""
+
+    who: int
+    of: int | None = None
+    right: bool = True
+    timeout: int = 30_000
+    ahead: int = 0
+    short: bool = False
+
+
+@dataclass(frozen=True)
+class Request:
+    """Send a request on connection *who*."""
+
+    who: int
+    op: int
+    body: bytes
+    xid: int = 1
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Send a frame's payload as it is on connection *who*."""
+
+    who: int
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Cut connection *who* without closing its session."""
+
+    who: int
+
+
+Step = Connect | Request | Raw | Drop
+
+
+class Link:
+    """A socket to the real server."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=8)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = b""
+
+    def send(self, payload: bytes) -> None:
+        try:
+            self.socket.sendall(frame(payload))
+        except OSError:
+            pass  # it has been closed; reading says so
+
+    def read(self) -> bytes | None:
+        """Give the next payload, or None at the end."""
+        while True:
+            if len(self._buffer) >= 4:
+                (length,) = struct.unpack_from(">i", self._buffer)
+                if len(self._buffer) >= 4 + length:
+                    payload, self._buffer = self._buffer[4 : 4 + length], self._buffer[4 + length :]
+                    return payload
+            try:
+                data = self.socket.recv(1 << 16)
+            except ConnectionError:
+                return None
+            if not data:
+                return None
+            self._buffer += data
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def is_event(payload: bytes) -> bool:
+    """No request here has xid -1."""
+    return payload[:4] == b"\xff\xff\xff\xff"
+
+
+def closes(op: int, payload: bytes) -> bool:
+    """Say whether the server closes the connection behind this reply: only then is it read to the end."""
+    (err,) = struct.unpack_from(">i", payload, 12)
+    return op == OpCode.CLOSE_SESSION or (op == OpCode.AUTH and err != 0) or (err == -6 and op not in KEPT_AT_6)
+
+
+def blank_times(stat: r.Stat) -> None:
+    stat.ctime = stat.mtime = 0
+
+
+def even(op: int, payload: bytes) -> object:
+    """Even out what is random in a reply."""
+    header = (payload[:4], payload[4:12], payload[12:16])
+    body = payload[16:]
+    if op in (OpCode.MULTI, OpCode.MULTI_READ) and body:
+        try:
+            results = wire.decode_results(body)
+        except MarshallingError:
+            return header, body
+        for _, record in results:
+            _even_record(record)
+        return header, tuple(map(repr, results))
+    operation = OPERATIONS.get(op)  # type: ignore[call-overload]
+    if not body or operation is None or operation.response is None:
+        return header, body
+    try:
+        record = operation.response.decode(body)
+    except MarshallingError:
+        return header, body
+    if record.encode() != body:
+        return header, body
+    _even_record(record)
+    return header, repr(record)
+
+
+def _even_record(record: Record) -> None:
+    if isinstance(stat := getattr(record, "stat", None), r.Stat):
+        blank_times(stat)
+    for name in ("children", "ephemerals"):
+        if (names := getattr(record, name, None)) is not None:
+            names.sort()
+    if isinstance(record, r.WhoAmIResponse):
+        record.clientInfo.sort(key=repr)
+
+
+class Pair:
+    """Both servers, and up to *size* connections to each.
+
+    Args:
+        oracle: The real one; nobody else may use it.
+        size: How many connections.
+    """
+
+    def __init__(self, oracle: Oracle, size: int = 3) -> None:
+        self.oracle = oracle
+        self.steps = 0
+        settings = Settings(compat=V3_8, forgetful=False, super_digest=digest_id(SUPER.encode()))
+        self.engine = Engine(settings)
+        self.links: list[Link | None] = [None] * size
+        self.peers: list[Peer | None] = [None] * size
+        self.welcomes: list[ConnectResponse | None] = [None] * size
+
+    def close(self) -> None:
+        """Cut all connections to the real server."""
+        for link in self.links:
+            if link is not None:
+                link.close()
+
+    # --- steps ---
+
+    def do(self, step: Step) -> tuple[object, object]:
+        """Do one step on both sides and give what each side showed: the real one first."""
+        self.steps += 1
+        if isinstance(step, Connect):
+            return self._connect(step)
+        if isinstance(step, Drop):
+            return self._drop(step.who)
+        if self.links[step.who] is None:
+            real, ours = self._connect(Connect(step.who))
+            if real != ours:
+                return real, ours
+        link, peer = self.links[step.who], self.peers[step.who]
+        assert link is not None
+        assert peer is not None
+        if isinstance(step, Request):
+            payload, op = r.RequestHeader(step.xid, step.op).encode() + step.body, step.op
+        else:
+            payload, op = step.payload, -99
+        link.send(payload)
+        unordered = op == OpCode.CLOSE_SESSION
+        real = [self._real(step.who, link, op, unordered)]
+        ours = [self._ours(step.who, peer, op, peer.feed(frame(payload)), unordered)]
+        return self._with_others(step.who, real, ours, unordered)
+
+    def _with_others(self, who: int, real: list[object], ours: list[object], unordered: bool) -> tuple[object, object]:
+        """Add what the other connections heard: a ping on each makes sure that it has all arrived."""
+        for other, (link, peer) in enumerate(zip(self.links, self.peers, strict=True)):
+            if other != who and link is not None and peer is not None:
+                link.send(PING)
+                real.append(self._real(other, link, OpCode.PING, unordered))
+                ours.append(self._ours(other, peer, OpCode.PING, peer.take() + peer.feed(frame(PING)), unordered))
+        return real, ours
+
+    def _real(self, who: int, link: Link, op: int, unordered: bool) -> object:
+        """Read up to the reply, or to the end if the connection is closed with it."""
+        seen: list[object] = []
+        events: list[bytes] = []
+        while (payload := link.read()) is not None:
+            if is_event(payload):
+                (events if unordered else seen).append(payload)
+                continue
+            seen.append(even(op, payload))
+            if not closes(op, payload):
+                return sorted(events) + seen
+        self._gone(who)
+        return [*sorted(events), *seen, "closed"]
+
+    def _ours(self, who: int, peer: Peer, op: int, data: bytes, unordered: bool) -> object:
+        seen: list[object] = []
+        events: list[bytes] = []
+        for payload in peer._frames.feed(data):
+            if is_event(payload):
+                (events if unordered else seen).append(payload)
+            else:
+                seen.append(even(op, payload))
+        if peer.closed:
+            self.peers[who] = None
+            return [*sorted(events), *seen, "closed"]
+        return sorted(events) + seen
+
+    def _gone(self, who: int) -> None:
+        link = self.links[who]
+        assert link is not None
+        link.close()
+        self.links[who] = None
+
+    def _drop(self, who: int) -> tuple[object, object]:
+        link, peer = self.links[who], self.peers[who]
+        if link is None or peer is None:
+            return None, None
+        self._gone(who)
+        self.engine.disconnect(peer.caller)
+        self.peers[who] = None
+        return self._with_others(who, [], [], False)
+
+    def _connect(self, step: Connect) -> tuple[object, object]:
+        self._drop(step.who)
+        before = self.welcomes[step.of] if step.of is not None else None
+        session = before.session_id if before else 0
+        password = before.password if before and step.right else b"\1" * 16
+        request = ConnectRequest(self.engine.zxid + step.ahead, step.timeout, session, password, None if step.short else False)
+        link = Link(self.oracle.port)
+        link.send(request.encode())
+        answer = link.read()
+        welcome = ConnectResponse.decode(answer) if answer else None
+        if welcome and not session:
+            self.engine.sessions._next_id = welcome.session_id
+        peer = Peer(self.engine)
+        raw = peer.feed(frame(request.encode()))
+        ours = peer._frames.feed(raw)
+        self.links[step.who] = link
+        self.peers[step.who] = None if peer.closed else peer
+        if welcome is None or not welcome.timeout_ms:
+            link.close()
+            self.links[step.who] = None
+        else:
+            self.welcomes[step.who] = welcome
+        return self._with_others(step.who, [answer], [ours[0] if ours else None], False)

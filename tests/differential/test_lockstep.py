@@ -1,0 +1,113 @@
+"""The same bytes to zoolet and to a real ZooKeeper 3.8: no difference that a client could see.
+
+``ZOOLET_DIFFERENTIAL_STEPS`` sets how many steps are done with fixed seeds, and how many with fresh ones (default 4,000 each).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as with_seed
+
+from differential.pair import Pair, Request, Step
+from differential.strategies import CONNECTIONS, steps
+from support.oracle import Oracle
+from zoolet.protocol import records as r
+from zoolet.protocol.opcodes import OpCode
+from zoolet.server.core.tree import RESERVED
+
+STEPS = int(os.environ.get("ZOOLET_DIFFERENTIAL_STEPS", "4000"))
+pytestmark = pytest.mark.slow
+
+
+class Lockstep:
+    """A pair that is made anew after a difference, for the two sides are out of step then."""
+
+    def __init__(self) -> None:
+        self.oracle: Oracle | None = None
+        self.pair: Pair | None = None
+        self.done = 0
+
+    def start(self) -> Pair:
+        if self.pair is None:
+            self.oracle = Oracle(properties={"zookeeper.DigestAuthenticationProvider.superDigest": super_digest()}).__enter__()
+            self.pair = Pair(self.oracle, CONNECTIONS)
+        return self.pair
+
+    def stop(self) -> None:
+        if self.pair is not None and self.oracle is not None:
+            self.done += self.pair.steps
+            self.pair.close()
+            self.oracle.__exit__(None, None, None)
+        self.pair = self.oracle = None
+
+
+def super_digest() -> str:
+    from differential.pair import SUPER, digest_id
+
+    return digest_id(SUPER.encode())
+
+
+@pytest.fixture(scope="module")
+def lockstep() -> Iterator[Lockstep]:
+    made = Lockstep()
+    yield made
+    made.stop()
+
+
+def compare(lockstep: Lockstep, script: list[Step]) -> None:
+    """Do the steps, then clear the tree, on both sides."""
+    pair = lockstep.start()
+    try:
+        for step in script:
+            real, ours = pair.do(step)
+            assert ours == real, step
+        for step in clearing(pair):
+            real, ours = pair.do(step)
+            assert ours == real, ("while clearing", step)
+    except BaseException:
+        lockstep.stop()
+        raise
+
+
+def clearing(pair: Pair) -> Iterator[Step]:
+    """Close all sessions, then delete what is left as the super user, children first."""
+    for who in range(CONNECTIONS):
+        yield Request(who, OpCode.CLOSE_SESSION, b"")
+    yield Request(0, OpCode.AUTH, r.AuthPacket(0, "digest", b"super:secret").encode(), -4)
+    for path, _ in reversed(list(pair.engine.tree.walk())):
+        if path not in RESERVED:
+            yield Request(0, OpCode.DELETE, r.DeleteRequest(path, -1).encode())
+    yield Request(0, OpCode.CLOSE_SESSION, b"")
+
+
+def run(lockstep: Lockstep, seed: int, enough: int) -> None:
+    before = lockstep.done
+
+    @settings(
+        max_examples=100_000, deadline=None, database=None, phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck), print_blob=False, report_multiple_bugs=False,
+    )  # fmt: skip
+    @with_seed(seed)
+    @given(steps)
+    def examples(script: list[Step]) -> None:
+        done = lockstep.done - before + (lockstep.pair.steps if lockstep.pair else 0)
+        if done < enough:
+            compare(lockstep, script)
+
+    examples()
+    lockstep.stop()
+    print(f"{lockstep.done - before} steps with seed {seed}: no difference")
+    assert lockstep.done - before >= enough
+
+
+def test_fixed_seeds_show_no_difference(lockstep: Lockstep) -> None:
+    run(lockstep, 1, STEPS)
+
+
+def test_fresh_seeds_show_no_difference(lockstep: Lockstep) -> None:
+    run(lockstep, random.SystemRandom().randrange(2**32), STEPS)
