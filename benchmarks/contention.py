@@ -8,23 +8,24 @@ writes its name there, reads ``/counter`` and writes it back plus one, both with
 its own, empties it, and lets go. Only the lock keeps two of them apart, so two holders at once show in three ways: as a
 foreign name in ``/holder`` (a *violation*), as a number written twice, or as a count that is too low.
 
-With ``--kill-every`` the parent stops a current holder (SIGSTOP), makes sure that it is still the holder, writes its name
-down under ``/dead``, and only then sends SIGKILL: so it always dies inside the critical section, and who comes next may
-find its name in ``/holder`` without being a violation. A new worker takes over the rounds that the dead one had not begun.
+With ``--kill-every`` the parent stops a current holder (SIGSTOP), makes sure that it is still the holder, writes its
+name down under ``/dead``, and only then sends SIGKILL: so it always dies inside the critical section, and who comes
+next may find its name in ``/holder`` without being a violation. A new worker takes over the rounds that the dead one
+had not begun.
 
-What must hold. Each worker keeps a journal in a file, which outlives it: ``begun`` once it has the lock, ``done N`` when
-the server has acknowledged the count N. The only update that may be missing or unacknowledged is the one a killed worker
-had in flight: it has begun, and nobody knows more. Hence
+What must hold. Each worker keeps a journal in a file, which outlives it: ``begun`` once it has the lock, ``done N``
+when the server has acknowledged the count N. The only update that may be missing or unacknowledged is the one a killed
+worker had in flight: it has begun, and nobody knows more. Hence
 
 - no number is acknowledged twice, and none is above the final count (an acknowledged update is never lost);
-- of the numbers up to the count, at most one a kill is acknowledged to nobody (it was applied, the answer came too late);
-- the count is at most processes times rounds, and without kills exactly that;
-- there are no violations, and no worker fails;
-- after a kill the next holder is in within the session timeout plus one tick. (ZooKeeper rounds a session's end up to a
+- of the numbers up to the count, at most one a kill is acknowledged to nobody (it was applied, the answer came too
+late); - the count is at most processes times rounds, and without kills exactly that; - there are no violations, and no
+worker fails; - after a kill the next holder is in within the session timeout plus one tick. (ZooKeeper rounds a
+session's end up to a
   whole tick.) ``ALLOWANCE_S`` on top is for the clients: one watch event and five round trips until the parent sees it.
 
-Prints one line of JSON; the exit code is 0 if all of that holds. ``--session-timeout`` and ``--tick`` are seconds and must
-be what the server really grants and has: a timeout below its minSessionTimeout would be raised behind our back.
+Prints one line of JSON; the exit code is 0 if all of that holds. ``--session-timeout`` and ``--tick`` are seconds and
+must be what the server really grants and has: a timeout below its minSessionTimeout would be raised behind our back.
 """
 
 from __future__ import annotations
@@ -298,7 +299,9 @@ def contend(
     Raises:
         TimeoutError: It lasted ``DEADLINE_S``.
     """
-    result = Result(processes, rounds, expected=processes * rounds, limit_s=round(session_timeout + tick + ALLOWANCE_S, 3))
+    result = Result(
+        processes, rounds, expected=processes * rounds, limit_s=round(session_timeout + tick + ALLOWANCE_S, 3)
+    )
     base = f"/contention-{uuid.uuid4().hex}"
     keeper = KazooClient(hosts)
     keeper.start()

@@ -46,7 +46,9 @@ _OPEN_BYTES: Final = pack_int(1) + OPEN_ACL_UNSAFE[0].encode()
 
 
 def _take(buf: bytes, at: int, stop: int) -> tuple[AclList | None, int]:
-    """Read a vector of ACLs. The one list nearly everybody sends is known by its bytes: decoding costs a third of a create."""
+    """Read a vector of ACLs. The one list nearly everybody sends is known by its bytes: decoding costs a third of a
+    create.
+    """
     if buf.startswith(_OPEN_BYTES, at, stop):
         return OPEN_ACL_UNSAFE, at + len(_OPEN_BYTES)
     count = count_at(buf, at, stop)

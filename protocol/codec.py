@@ -16,7 +16,8 @@ a record class            its fields in order
 ``Annotated[T, Codec]``   whatever the two functions of the ``Codec`` say
 ========================  =======================================================================
 
-Whatever the bytes are, decoding gives a record or raises :class:`MarshallingError`, and costs no more than the bytes do.
+Whatever the bytes are, decoding gives a record or raises :class:`MarshallingError`, and costs no more than the bytes
+do.
 
 Source: zookeeper.jute; BinaryInputArchive.
 """
@@ -29,7 +30,19 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    Self,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from zoolet.protocol.errors import MarshallingError
 
@@ -98,7 +111,7 @@ codecs.register_error("zoolet.java", _malformed)
 
 
 def text(raw: bytes) -> str:
-    """Decode malformed UTF-8 as Java's ``new String(bytes, UTF_8)`` does. Slow; only for what ``bytes.decode`` refuses."""
+    """Decode malformed UTF-8 as Java's ``new String(bytes, UTF_8)`` does; slow, only for what is malformed."""
     return raw.decode("utf-8", "zoolet.java")
 
 
@@ -169,7 +182,12 @@ def put_strs(values: list[str] | None) -> bytes:
     return NULL if values is None else pack_int(len(values)) + b"".join([put_str(value) for value in values])
 
 
-_TAKERS: dict[Any, str] = {str: "str_at", bytes: "bytes_at", (str, None): "str_or_null_at", (bytes, None): "bytes_or_null_at"}
+_TAKERS: dict[Any, str] = {
+    str: "str_at",
+    bytes: "bytes_at",
+    (str, None): "str_or_null_at",
+    (bytes, None): "bytes_or_null_at",
+}
 _PUTTERS: dict[Any, str] = {str: "put_str", bytes: "put_bytes"}
 
 
@@ -281,7 +299,7 @@ def record(cls: type[R]) -> type[R]:
     """Turn an annotated class into a slotted dataclass with compiled ``decode``, ``take`` and ``encode``."""
     made = dataclass(slots=True, unsafe_hash=True)(cls)
     hints = get_type_hints(made, include_extras=True)
-    writer = _Writer(made, {field.name: hints[field.name] for field in fields(made)})
+    writer = _Writer(made, {field.name: hints[field.name] for field in fields(cast(Any, made))})
     source = writer.source()
     filename = f"<record {made.__qualname__}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)

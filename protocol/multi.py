@@ -14,9 +14,17 @@ from zoolet.protocol.opcodes import OPERATIONS, OpCode
 from zoolet.protocol.records import ErrorResponse, MultiHeader
 
 END: Final = MultiHeader(-1, True, -1).encode()
-WRITES: Final = frozenset({
-    OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL, OpCode.DELETE, OpCode.SET_DATA, OpCode.CHECK,
-})  # fmt: skip
+WRITES: Final = frozenset(
+    {
+        OpCode.CREATE,
+        OpCode.CREATE2,
+        OpCode.CREATE_CONTAINER,
+        OpCode.CREATE_TTL,
+        OpCode.DELETE,
+        OpCode.SET_DATA,
+        OpCode.CHECK,
+    }
+)
 """What a multi may hold."""
 READS: Final = frozenset({OpCode.GET_DATA, OpCode.GET_CHILDREN})
 """What a multiRead may hold."""

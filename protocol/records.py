@@ -13,8 +13,8 @@ from zoolet.protocol.codec import Bool, Int, Long, Record, record
 class Stat(Record):
     """What a client may know of a node besides its data.
 
-    Times are milliseconds since the epoch. ``cversion`` counts creations and deletions of children; ``ephemeralOwner`` is the
-    session id for an ephemeral node and 0 for every other kind.
+    Times are milliseconds since the epoch. ``cversion`` counts creations and deletions of children; ``ephemeralOwner``
+    is the session id for an ephemeral node and 0 for every other kind.
     """
 
     czxid: Long

@@ -22,7 +22,7 @@ class TxnHeader(Record):
 
 @record
 class CreateTxn(Record):
-    """Make a persistent or ephemeral node; ``parentCVersion`` is the number of children ever made, this one included."""
+    """Make a persistent or ephemeral node; ``parentCVersion`` counts the children ever made, this one included."""
 
     path: str
     data: bytes | None

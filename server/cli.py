@@ -1,6 +1,7 @@
 """The ``zoolet`` command.
 
-Exit codes: 0 fine, 1 the thing asked for failed, 2 wrong usage. An error is one line on stderr that says what and where.
+Exit codes: 0 fine, 1 the thing asked for failed, 2 wrong usage. An error is one line on stderr that says what and
+where.
 """
 
 from __future__ import annotations
@@ -43,12 +44,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="zoolet", description="A ZooKeeper-compatible coordination server.")
     parser.add_argument("--version", action="version", version=f"zoolet {version('zoolet')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    serve = commands.add_parser("serve", help="run the daemon", description="Run the daemon. -Dname=value sets a ZooKeeper property.")
+    serve = commands.add_parser(
+        "serve", help="run the daemon", description="Run the daemon. -Dname=value sets a ZooKeeper property."
+    )
     serve.add_argument("config", nargs="?", metavar="ZOO_CFG", help="a zoo.cfg")
     serve.add_argument("--host", help="address to listen on (default 127.0.0.1)")
     serve.add_argument("--port", type=_port, help="port to listen on (default 2181; 0 takes a free one)")
     serve.add_argument("--log-format", choices=("text", "json"), default="text", help="how log lines look on stderr")
-    serve.add_argument("--compat", choices=sorted(BY_NAME), default="3.9", help="which ZooKeeper to answer like (default 3.9)")
+    serve.add_argument(
+        "--compat", choices=sorted(BY_NAME), default="3.9", help="which ZooKeeper to answer like (default 3.9)"
+    )
     serve.set_defaults(command=_serve)
     return parser
 
@@ -61,7 +66,12 @@ def _port(text: str) -> int:
 
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        line = {"time": record.created, "level": record.levelname, "logger": record.name, "message": record.getMessage()}
+        line = {
+            "time": record.created,
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line)
@@ -96,7 +106,10 @@ async def _daemon(config: Config) -> int:
             port = await listener.start(config.host, config.port)
         except OSError as error:
             where = f"{config.host or '*'}:{config.port}"
-            print(f"zoolet: cannot listen on {where}: {os.strerror(error.errno) if error.errno else error}", file=sys.stderr)
+            print(
+                f"zoolet: cannot listen on {where}: {os.strerror(error.errno) if error.errno else error}",
+                file=sys.stderr,
+            )
             return 1
         if config.ignored:
             _log.warning("no effect in this server: %s", ", ".join(config.ignored))

@@ -1,7 +1,8 @@
 """What a server can be told, and where it is told: options beat the file, the file beats the environment.
 
-Every setting is one row of :data:`KEYS`. A key may be written in zoo.cfg as it stands or with ZooKeeper's prefix ``zookeeper.``, and as
-``-Dzookeeper.KEY=VALUE`` or ``-DKEY=VALUE`` on the command line or in ``SERVER_JVMFLAGS`` or ``JVMFLAGS``.
+Every setting is one row of :data:`KEYS`. A key may be written in zoo.cfg as it stands or with ZooKeeper's prefix
+``zookeeper.``, and as ``-Dzookeeper.KEY=VALUE`` or ``-DKEY=VALUE`` on the command line or in ``SERVER_JVMFLAGS`` or
+``JVMFLAGS``.
 
 Source: QuorumPeerConfig.parseProperties; java.util.Properties.load; zkServer.sh.
 """
@@ -13,8 +14,9 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from zoolet.server import jaas
 from zoolet.server.core.compat import BY_NAME
 from zoolet.server.core.settings import Settings
 
@@ -110,16 +112,41 @@ KEYS: Final[dict[str, Key]] = {
     "maxSessionTimeout": Key(_number(-1), "settings.max_session_timeout"),
     "jute.maxbuffer": Key(_number(0), "settings.max_frame"),
     "nio.sessionlessCnxnTimeout": Key(_number(1), "settings.sessionless_timeout"),
+    "reconfigEnabled": Key(_true, "settings.reconfig_enabled"),
+    "java.security.auth.login.config": Key(jaas.users, "settings.sasl_users"),
+    "superUser": Key(lambda text: frozenset({text}), "settings.super_users"),
+    "sessionRequireClientSASLAuth": Key(
+        lambda text: frozenset({"sasl"} if _true(text) else ()), "settings.require_auth"
+    ),
+    "enforce.auth.schemes": Key(lambda text: frozenset(_words(text)), "schemes"),
+    "enforce.auth.enabled": Key(_true, "enforced"),
+    "allowSaslFailedClients": Key(_true, "settings.allow_failed_sasl"),
+    "znode.container.checkIntervalMs": Key(_number(1), "settings.container_check_interval"),
+    "znode.container.maxPerMinute": Key(_number(1), "settings.container_max_per_minute"),
+    "znode.container.maxNeverUsedIntervalMs": Key(_number(0), "settings.container_never_used"),
+    "connection_throttle_tokens": Key(_number(0), "settings.throttle_tokens"),
+    "connection_throttle_fill_time": Key(_number(1), "settings.throttle_fill_time"),
+    "connection_throttle_fill_count": Key(_number(1), "settings.throttle_fill_count"),
     "skipACL": Key(_yes, "settings.skip_acl"),
     "extendedTypesEnabled": Key(_true, "settings.extended_types"),
     "enforceQuota": Key(_true, "settings.enforce_quota"),
     "DigestAuthenticationProvider.superDigest": Key(_text, "settings.super_digest"),
     "DigestAuthenticationProvider.digestAlg": Key(_algorithm, "settings.digest_algorithm"),
 }
-NO_EFFECT: Final = frozenset({
-    "dataDir", "dataLogDir", "localSessionsEnabled", "localSessionsUpgradingEnabled", "autopurge.snapRetainCount",
-    "autopurge.purgeInterval", "admin.enableServer", "admin.serverPort", "secureClientPort", "snapCount",
-})  # fmt: skip
+NO_EFFECT: Final = frozenset(
+    {
+        "dataDir",
+        "dataLogDir",
+        "localSessionsEnabled",
+        "localSessionsUpgradingEnabled",
+        "autopurge.snapRetainCount",
+        "autopurge.purgeInterval",
+        "admin.enableServer",
+        "admin.serverPort",
+        "secureClientPort",
+        "snapCount",
+    }
+)
 """Keys that people set and that mean something in ZooKeeper, but nothing in a server in memory, or nothing yet."""
 
 
@@ -203,7 +230,9 @@ def build(*sources: Mapping[str, Setting], compat: str = "3.9") -> Config:
     Raises:
         ConfigError: A value makes no sense.
     """
-    config, plain, core, ignored = Config(), {}, {"compat": BY_NAME[compat]}, set()
+    config, ignored = Config(), set()
+    plain: dict[str, Any] = {}
+    core: dict[str, Any] = {"compat": BY_NAME[compat]}
     for source in sources:
         for written, setting in source.items():
             name = written.removeprefix("zookeeper.")
@@ -224,9 +253,16 @@ def build(*sources: Mapping[str, Setting], compat: str = "3.9") -> Config:
                 plain[key.target] = value
     servers = [name for name in ignored if name.startswith("server.")]
     if len(servers) > 1:
-        raise ConfigError(f"this server is a single node, and {len(servers)} servers are configured: {', '.join(sorted(servers))}")
+        raise ConfigError(
+            f"this server is a single node, and {len(servers)} servers are configured: {', '.join(sorted(servers))}"
+        )
     if any("clientPort" in source for source in sources) and "host" not in plain:
         plain["host"] = None  # as ZooKeeper: a file that names a port means all addresses
+    schemes = plain.pop("schemes", frozenset())
+    if plain.pop("enforced", False):
+        if not schemes:
+            raise ConfigError("enforce.auth.enabled is true, and enforce.auth.schemes names no scheme")
+        core["require_auth"] = schemes
     for name, value in plain.items():
         setattr(config, name, value)
     try:

@@ -7,17 +7,38 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Final
 
+from zoolet.protocol.opcodes import OpCode
 from zoolet.server.core.caller import Caller
 from zoolet.server.core.connection import Word
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.watches import DATA
 
 KNOWN: Final = (
-    "conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro", "mntr", "ruok", "srst", "srvr", "stat", "stmk", "wchc",
-    "wchp", "wchs",
-)  # fmt: skip
-"""Every word that ZooKeeper knows; one that is known but not allowed is refused by name."""
+    "conf",
+    "cons",
+    "crst",
+    "dirs",
+    "dump",
+    "envi",
+    "gtmk",
+    "hash",
+    "isro",
+    "mntr",
+    "ruok",
+    "srst",
+    "srvr",
+    "stat",
+    "stmk",
+    "wchc",
+    "wchp",
+    "wchs",
+)
+"""Every word that ZooKeeper knows. One that is not allowed is refused by name; so are the four that are not offered,
+for they tell of what is not there: Java's configuration (conf), its trace mask (gtmk, stmk) and the digests of its log
+(hash)."""
 TELNET_CLOSE: Final = b"\xff\xf4\xff\xfd"
 """What a telnet client sends when its user presses ^C: the connection is closed without a word."""
 
@@ -52,7 +73,8 @@ def number(value: float) -> str:
 
 def version(engine: Engine) -> str:
     """Give the version line's text, in the shape that tools parse."""
-    return f"{engine.settings.compat.release}-zoolet, built on {platform.python_implementation()} {platform.python_version()}"
+    runtime = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"{engine.settings.compat.release}-zoolet, built on {runtime}"
 
 
 def ruok(engine: Engine, caller: Caller) -> str:
@@ -120,8 +142,146 @@ def mntr(engine: Engine, caller: Caller) -> str:
     return "".join(f"zk_{name}\t{value}\n" for name, value in figures.items())
 
 
+def cons(engine: Engine, caller: Caller) -> str:
+    """Answer with all that is known of each connection."""
+    return "".join(f"{_full(one, asking=one is caller)}\n" for one in engine.callers) + "\n"
+
+
+def _full(caller: Caller, *, asking: bool) -> str:
+    line = brief(caller, asking=asking)
+    session = caller.session
+    if session is None:
+        return line
+    op = LAST_OPERATION.get(caller.last_op, "SESS" if caller.last_op == -1 else "NA")
+    xid = f",lcxid=0x{caller.last_xid:x}" if caller.last_xid >= 0 else ""
+    return (
+        f"{line[:-1]},sid=0x{session.id:x},lop={op},est={caller.since},to={session.timeout_ms}{xid},"
+        f"lzxid=0x{caller.last_zxid & (1 << 64) - 1:x},lresp=0,llat=0,minlat=0,avglat=0,maxlat=0)"
+    )
+
+
+def crst(engine: Engine, caller: Caller) -> str:
+    """Set the counters of all connections back to 0."""
+    for one in engine.callers:
+        one.received = one.sent = 0
+    return "Connection stats reset.\n"
+
+
+def srst(engine: Engine, caller: Caller) -> str:
+    """Set the server's counters back to 0."""
+    engine.metrics.reset()
+    return "Server stats reset.\n"
+
+
+def dirs(engine: Engine, caller: Caller) -> str:
+    """Answer that a server in memory has no files."""
+    return "datadir_size: 0\nlogdir_size: 0\n"
+
+
+def dump(engine: Engine, caller: Caller) -> str:
+    """Answer with all sessions by deadline, and their ephemeral nodes."""
+    alive = engine.sessions.alive.values()
+    deadlines: dict[int, list[int]] = {}
+    for session in alive:
+        deadlines.setdefault(session.deadline, []).append(session.id)
+    lines = ["SessionTracker dump:", f"Session Sets ({len(deadlines)})/({len(alive)}):"]
+    for deadline in sorted(deadlines):
+        when = datetime.fromtimestamp((engine.now + deadline - engine.uptime) / 1000, UTC)
+        lines.append(f"{len(deadlines[deadline])} expire at {when:%a %b %d %H:%M:%S} UTC {when.year}:")
+        lines += [f"\t0x{session_id:x}" for session_id in deadlines[deadline]]
+    owners = engine.tree.ephemerals
+    lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(owners)}):"]
+    for owner, paths in owners.items():
+        lines += [f"0x{owner:x}:", *(f"\t{path}" for path in paths)]
+    lines += ["Connections dump:", f"Connections Sets (1)/({len(engine.callers)}):"]
+    for one in engine.callers:
+        lines.append(f"\tip: /{one.host}:{one.port} sessionId: 0x{one.session.id if one.session else 0:x}")
+    return "\n".join(lines) + "\n"
+
+
+def envi(engine: Engine, caller: Caller) -> str:
+    """Answer with what the server runs on, under the names that Java has for it."""
+    system = platform.uname()
+    facts = {
+        "zookeeper.version": version(engine),
+        "host.name": system.node,
+        "java.version": platform.python_version(),
+        "java.vendor": platform.python_implementation(),
+        "os.name": system.system,
+        "os.arch": system.machine,
+        "os.version": system.release,
+    }
+    return "Environment:\n" + "".join(f"{name}={value or '<NA>'}\n" for name, value in facts.items())
+
+
+def wchs(engine: Engine, caller: Caller) -> str:
+    """Answer with the number of data watches."""
+    by_path = engine.watches.by_path(DATA)
+    watching = {one for callers in by_path.values() for one in callers}
+    return (
+        f"{len(watching)} connections watching {len(by_path)} paths\nTotal watches:{sum(map(len, by_path.values()))}\n"
+    )
+
+
+def wchp(engine: Engine, caller: Caller) -> str:
+    """Answer with the sessions that watch each path."""
+    lines = []
+    for path, callers in engine.watches.by_path(DATA).items():
+        lines += [path, *(f"\t0x{one.session.id if one.session else 0:x}" for one in callers)]
+    return "".join(f"{line}\n" for line in lines) + "\n"
+
+
+def wchc(engine: Engine, caller: Caller) -> str:
+    """Answer with the paths that each session watches."""
+    lines = []
+    for one in engine.callers:
+        if one.session is not None and one.modes[DATA]:
+            lines += [f"0x{one.session.id:x}", *(f"\t{path}" for path in one.modes[DATA])]
+    return "".join(f"{line}\n" for line in lines) + "\n"
+
+
+LAST_OPERATION: Final[dict[int, str]] = {
+    OpCode.PING: "PING",
+    OpCode.MULTI: "MULT",
+    OpCode.MULTI_READ: "MLTR",
+    OpCode.CREATE: "CREA",
+    OpCode.CREATE2: "CREA",
+    OpCode.CREATE_TTL: "CREA",
+    OpCode.CREATE_CONTAINER: "CREA",
+    OpCode.DELETE: "DELE",
+    OpCode.SET_DATA: "SETD",
+    OpCode.RECONFIG: "RECO",
+    OpCode.SET_ACL: "SETA",
+    OpCode.CLOSE_SESSION: "CLOS",
+    OpCode.SYNC: "SYNC",
+    OpCode.CHECK: "CHEC",
+    OpCode.EXISTS: "EXIS",
+    OpCode.GET_DATA: "GETD",
+    OpCode.SET_WATCHES: "SETW",
+    OpCode.SET_WATCHES2: "STW2",
+    OpCode.ADD_WATCH: "ADDW",
+    OpCode.GET_ACL: "GETA",
+    OpCode.GET_CHILDREN: "GETC",
+    OpCode.GET_CHILDREN2: "GETC",
+    OpCode.GET_ALL_CHILDREN_NUMBER: "GETACN",
+    OpCode.GET_EPHEMERALS: "GETE",
+    OpCode.CHECK_WATCHES: "CHKW",
+    OpCode.REMOVE_WATCHES: "REMW",
+    OpCode.WHO_AM_I: "HOMI",
+}
+"""What ``cons`` calls the last operation of a connection."""
+
 ANSWERS: Final[dict[str, Callable[[Engine, Caller], str]]] = {
+    "cons": cons,
+    "crst": crst,
+    "dirs": dirs,
+    "dump": dump,
+    "envi": envi,
     "ruok": ruok,
+    "srst": srst,
+    "wchc": wchc,
+    "wchp": wchp,
+    "wchs": wchs,
     "isro": isro,
     "srvr": srvr,
     "stat": stat,

@@ -71,7 +71,7 @@ class Acls:
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """Count what is interned and released inside the ``with`` only if it ends without an exception."""
-        self._interned, self._released = interned, released = [], []
+        self._interned, self._released = interned, released = list[int](), list[int]()
         given_back = interned
         try:
             yield
@@ -115,7 +115,8 @@ class Acls:
     # --- what a client may ask for ---
 
     def fixed_up(self, acl: AclList | None, caller: Caller, path: str | None) -> AclList:
-        """Check the list of a create or setACL and give what is stored: no duplicates, ``auth`` replaced by the caller's identities.
+        """Check the list of a create or setACL and give what is stored: no duplicates, ``auth`` replaced by the
+        caller's identities.
 
         Raises:
             InvalidACLError: The list is empty, or an entry is not valid.
@@ -128,7 +129,7 @@ class Acls:
         if not acl:
             raise InvalidACLError(path)
         stored: list[ACL] = []
-        for entry in dict.fromkeys(acl):
+        for entry in _without_duplicates(acl, path):
             scheme = entry.id.scheme
             if scheme is None:
                 raise InvalidACLError(path)
@@ -162,6 +163,28 @@ class Acls:
         return _network(name, self._settings.compat.ip6_acls) is not None
 
 
+def _without_duplicates(acl: AclList, path: str | None) -> list[ACL]:
+    """Give each entry once, where it first stands.
+
+    Raises:
+        MarshallingError: A null would have to be compared with something: ZooKeeper fails on that, too.
+
+    Source: PrepRequestProcessor.removeDuplicates; the equals of ACL and Id.
+    """
+    kept: list[ACL] = []
+    for entry in acl:
+        for other in kept:
+            if entry.perms != other.perms:
+                continue
+            if entry.id.scheme is None or (entry.id.scheme == other.id.scheme and entry.id.id is None):
+                raise MarshallingError(path, "a null in an ACL list where it would have to be compared")
+            if entry.id == other.id:
+                break
+        else:
+            kept.append(entry)
+    return kept
+
+
 def _matches(identity: Id, wanted: Id) -> bool:
     """Say whether an identity is the one an entry of its scheme means.
 
@@ -179,7 +202,8 @@ def _matches(identity: Id, wanted: Id) -> bool:
 
 
 def _network(text: str, ip6: bool = True) -> tuple[int, int, int] | None:
-    """Read ``address[/bits]``: the address as a number, the bits that count, and the bits there are; None if it is neither.
+    """Read ``address[/bits]``: the address as a number, the bits that count, and the bits there are; None if it is
+    neither.
 
     Source: IPAuthenticationProvider.isValid, addr2Bytes.
     """

@@ -19,8 +19,8 @@ def _nobody() -> None:
 class Caller:
     """A connection's identities, watches and output.
 
-    Watches and identities belong to the connection, not to its session: another connection that takes the session over starts with
-    neither.
+    Watches and identities belong to the connection, not to its session: another connection that takes the session over
+    starts with neither.
 
     Args:
         host: The address of the peer, as scheme ``ip`` compares it.
@@ -29,9 +29,24 @@ class Caller:
     """
 
     __slots__ = (
-        "closing", "deadline", "flush", "host", "ids", "is_super", "last_op", "last_xid", "last_zxid", "modes", "outbox", "port",
-        "received", "sasl", "since", "sent", "session",
-    )  # fmt: skip
+        "closing",
+        "deadline",
+        "flush",
+        "host",
+        "ids",
+        "is_super",
+        "last_op",
+        "last_xid",
+        "last_zxid",
+        "modes",
+        "outbox",
+        "port",
+        "received",
+        "sasl",
+        "sent",
+        "session",
+        "since",
+    )
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0, flush: Callable[[], None] = _nobody) -> None:
         self.host = host

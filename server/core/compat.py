@@ -1,7 +1,7 @@
 """Where releases of ZooKeeper differ in what a client can see: the only place that knows.
 
-``V3_9`` is what zoolet is by default; ``V3_8`` answers byte for byte as 3.8.0 does (Debian's build of it, which filters events by READ
-permission as 3.8.4 and 3.9.2 do).
+``V3_9`` is what zoolet is by default; ``V3_8`` answers byte for byte as 3.8.0 does (Debian's build of it, which filters
+events by READ permission as 3.8.4 and 3.9.2 do).
 """
 
 from __future__ import annotations

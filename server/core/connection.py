@@ -8,8 +8,8 @@
 
 After CLOSED whatever arrives is dropped; what is in the outbox is still to be sent.
 
-The first four bytes of a connection are a frame length or one of the four-letter words. They cannot be both: as a length the shortest
-word would be above a billion, and no limit is that high.
+The first four bytes of a connection are a frame length or one of the four-letter words. They cannot be both: as a
+length the shortest word would be above a billion, and no limit is that high.
 
 Source: NIOServerCnxn; ZooKeeperServer.processConnectRequest, processPacket.
 """
@@ -76,8 +76,8 @@ class Connection:
         """Take bytes off the wire and answer the requests that are whole.
 
         Returns:
-            True when whole requests are left because their answers would exceed ``output_share``: call again, with ``b""``, once the
-            others have had their turn and this client has read what there is.
+            True when whole requests are left because their answers would exceed ``output_share``: call again, with
+            ``b""``, once the others have had their turn and this client has read what there is.
         """
         if self.caller.closing:
             return False
@@ -129,7 +129,7 @@ class Connection:
             self._hang_up()
             return len(buf)
         (length,) = int_at(buf, 0)
-        stop = 4 + length
+        stop: int = 4 + length
         if not 0 <= length <= self.engine.settings.max_frame or len(buf) < stop:
             return 0  # _keep waits for it or hangs up
         try:
@@ -184,8 +184,8 @@ class Connection:
     def _requests(self, buf: bytes, at: int) -> int:
         """Answer every whole request from *at* on; return where the first one starts that is left.
 
-        The hot path of the server: everything a request needs is a local name, what can be done once a batch is, and the few
-        operations with answers of their own are told apart by not being in the table.
+        The hot path of the server: everything a request needs is a local name, what can be done once a batch is, and
+        the few operations with answers of their own are told apart by not being in the table.
         """
         engine, caller = self.engine, self.caller
         find = NOTHING.get if self._barred() else engine.table.get
@@ -254,7 +254,10 @@ class Connection:
         elif opcode == OpCode.PING:
             emit(_REPLY(16, Xid.PING, engine.zxid, 0))
             return True
-        elif opcode == OpCode.DELETE_CONTAINER and engine.settings.compat.delete_container_refused_with != ErrorCode.UNIMPLEMENTED:
+        elif (
+            opcode == OpCode.DELETE_CONTAINER
+            and engine.settings.compat.delete_container_refused_with != ErrorCode.UNIMPLEMENTED
+        ):
             engine.zxid += 1
             emit(_REPLY(16, xid, engine.zxid, engine.settings.compat.delete_container_refused_with))
             return True

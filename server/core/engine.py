@@ -14,7 +14,7 @@ from zoolet.protocol.acl import READ_ACL_UNSAFE
 from zoolet.protocol.codec import Record
 from zoolet.protocol.txns import CloseSessionTxn, CreateSessionTxn, DeleteTxn
 from zoolet.server.core import (
-    ops,  # noqa: F401 - its modules fill the dispatch tables
+    ops,
     reaping,
 )
 from zoolet.server.core.acls import Acls
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 class Engine:
     """A ZooKeeper server without a clock and without sockets.
 
-    There are two times, for they may run apart: ``now``, milliseconds since the epoch, stands in Stats; ``uptime``, milliseconds on a
-    clock that is never set, ends sessions. Whoever drives the engine calls :meth:`at` before anything else.
+    There are two times, for they may run apart: ``now``, milliseconds since the epoch, stands in Stats; ``uptime``,
+    milliseconds on a clock that is never set, ends sessions. Whoever drives the engine calls :meth:`at` before anything
+    else.
 
     Args:
         settings: What it was told to be.
@@ -51,7 +52,13 @@ class Engine:
     """
 
     def __init__(
-        self, settings: Settings | None = None, *, now: int = 0, uptime: int = 0, server_id: int = 1, random: Random | None = None
+        self,
+        settings: Settings | None = None,
+        *,
+        now: int = 0,
+        uptime: int = 0,
+        server_id: int = 1,
+        random: Random | None = None,
     ) -> None:
         self.settings = settings or Settings()
         self.random = random or Random(now)
@@ -88,7 +95,8 @@ class Engine:
 
     @read_only.setter
     def read_only(self, on: bool) -> None:
-        """Switch; connections are cut either way, as when a server loses or finds its quorum, and their sessions live on.
+        """Switch; connections are cut either way, as when a server loses or finds its quorum, and their sessions live
+        on.
 
         Source: ReadOnlyZooKeeperServer, ReadOnlyRequestProcessor.
         """
@@ -107,7 +115,12 @@ class Engine:
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """Undo every change made inside the ``with``, events included, if it ends with an exception."""
-        with self.acls.all_or_nothing(), self.watches.all_or_nothing(), self.quota.all_or_nothing(), self.tree.all_or_nothing():
+        with (
+            self.acls.all_or_nothing(),
+            self.watches.all_or_nothing(),
+            self.quota.all_or_nothing(),
+            self.tree.all_or_nothing(),
+        ):
             yield
 
     # --- connections ---

@@ -1,7 +1,7 @@
 """Deadlines in buckets: whoever is heard of in time moves on, and each bucket is emptied at its hour.
 
-A deadline is rounded up to the next whole interval, so nobody expires early and at most one interval late, and moving a busy session
-costs a dictionary move once an interval, not once a request.
+A deadline is rounded up to the next whole interval, so nobody expires early and at most one interval late, and moving a
+busy session costs a dictionary move once an interval, not once a request.
 
 Source: ExpiryQueue.
 """
@@ -55,7 +55,9 @@ class Expiry(Generic[M]):
         one.deadline = 0
 
     def due(self, uptime: int) -> list[M]:
-        """Take out and return all whose deadline has come, oldest deadline first, in each in the order they were last heard of."""
+        """Take out and return all whose deadline has come, oldest deadline first, in each in the order they were last
+        heard of.
+        """
         found: list[M] = []
         while self._hours and self._hours[0] <= uptime:
             for one in self._buckets.pop(heapq.heappop(self._hours)):

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Metrics:
     """Counters since the start, or since they were last reset.
 
-    Latencies are milliseconds, from the moment a batch of requests was read to the moment its replies were handed to the socket.
+    Latencies are milliseconds, from the moment a batch of requests was read to the moment its replies were handed to
+    the socket.
     """
 
     packets_received: int = 0

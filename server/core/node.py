@@ -66,8 +66,20 @@ class Node:
 
     # No more slots than needed: each costs 8 MB in a tree of a million nodes.
     __slots__ = (
-        "_stat", "acl", "aversion", "children", "creates", "ctime", "czxid", "data", "mtime", "mzxid", "owner", "pzxid", "version",
-    )  # fmt: skip
+        "_stat",
+        "acl",
+        "aversion",
+        "children",
+        "creates",
+        "ctime",
+        "czxid",
+        "data",
+        "mtime",
+        "mzxid",
+        "owner",
+        "pzxid",
+        "version",
+    )
 
     def __init__(self, data: bytes | None, acl: int, owner: int, zxid: int, now: int) -> None:
         self.data = data
@@ -91,9 +103,18 @@ class Node:
             data, children, owner = self.data, self.children, self.owner
             count = len(children) if children else 0
             stat = self._stat = _STAT(
-                self.czxid, self.mzxid, self.ctime, self.mtime, self.version, int32(self.creates * 2 - count), self.aversion,
-                owner if owner > 0 else 0, len(data) if data else 0, count, self.pzxid,
-            )  # fmt: skip
+                self.czxid,
+                self.mzxid,
+                self.ctime,
+                self.mtime,
+                self.version,
+                int32(self.creates * 2 - count),
+                self.aversion,
+                owner if owner > 0 else 0,
+                len(data) if data else 0,
+                count,
+                self.pzxid,
+            )
         return stat
 
     def encoded_data(self) -> bytes:

@@ -1,15 +1,16 @@
 """Quotas: how many nodes and bytes may hang below a node, and how many do.
 
-A quota on ``/a/b`` is the pair of ordinary nodes ``/zookeeper/quota/a/b/zookeeper_limits`` and ``.../zookeeper_stats``. The first holds
-what is allowed, the second what there is, both as text::
+A quota on ``/a/b`` is the pair of ordinary nodes ``/zookeeper/quota/a/b/zookeeper_limits`` and ``.../zookeeper_stats``.
+The first holds what is allowed, the second what there is, both as text::
 
     count=3,bytes=800=;byteHardLimit=1000;countHardLimit=5
 
-``count`` and ``bytes`` of the limits only make the server complain; the hard limits refuse, if ``enforceQuota`` is on. A missing number,
-or -1, is no limit. Only the nearest quota at or above a node counts. The stats change in place: their version, times and watches do not.
+``count`` and ``bytes`` of the limits only make the server complain; the hard limits refuse, if ``enforceQuota`` is on.
+A missing number, or -1, is no limit. Only the nearest quota at or above a node counts. The stats change in place: their
+version, times and watches do not.
 
-What stops a real server is harmless here: limits directly below ``/zookeeper/quota`` are a plain node, and stats that do not parse are
-left alone.
+What stops a real server is harmless here: limits directly below ``/zookeeper/quota`` are a plain node, and stats that
+do not parse are left alone.
 
 Source: DataTree.createNode, updateQuotaStat; ZooKeeperServer.checkQuota; StatsTrack.
 """
@@ -38,9 +39,9 @@ class Amount:
     """The numbers of a limits or stats node; -1 means none."""
 
     count: int = -1
-    bytes: int = -1
+    size: int = -1
     count_hard: int = -1
-    bytes_hard: int = -1
+    size_hard: int = -1
 
     @classmethod
     def parse(cls, data: bytes | None) -> Amount:
@@ -64,7 +65,10 @@ class Amount:
                 raise ValueError(f"not a number: {rest[0]!r}")
             numbers[key] = int(rest[0])
         return cls(
-            numbers.get("count", -1), numbers.get("bytes", -1), numbers.get("countHardLimit", -1), numbers.get("byteHardLimit", -1)
+            numbers.get("count", -1),
+            numbers.get("bytes", -1),
+            numbers.get("countHardLimit", -1),
+            numbers.get("byteHardLimit", -1),
         )
 
 
@@ -96,8 +100,8 @@ class Quota:
     def check(self, path: str, count: int, size: int) -> None:
         """Refuse a write that would exceed a hard limit.
 
-        Inside a transaction the amounts are those from before it, so that several creates in one can exceed a limit together, as
-        in ZooKeeper.
+        Inside a transaction the amounts are those from before it, so that several creates in one can exceed a limit
+        together, as in ZooKeeper.
 
         Args:
             path: The node that is written.
@@ -125,7 +129,7 @@ class Quota:
             return
         for what, new, soft, hard, counted in (
             ("nodes", used.count + count, limits.count, limits.count_hard, count != 0),
-            ("bytes", used.bytes + size, limits.bytes, limits.bytes_hard, size != 0),
+            ("bytes", used.size + size, limits.size, limits.size_hard, size != 0),
         ):
             if counted and hard > -1 and new > hard:
                 raise QuotaExceededError(path, f"{new} {what} would be below {above}, and {hard} is its hard limit")
@@ -165,7 +169,7 @@ class Quota:
             used = Amount.parse(stats.data)
         except ValueError:
             return
-        self._write(QUOTA + above + STATS, stats, used.count + count, used.bytes + size)
+        self._write(QUOTA + above + STATS, stats, used.count + count, used.size + size)
 
     def _recount(self, above: str) -> None:
         count = size = 0
@@ -183,7 +187,7 @@ class Quota:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Check against what was before, and take back which nodes have a quota if the ``with`` ends with an exception."""
+        """Check against what was before; take back which nodes have a quota if the ``with`` ends with an exception."""
         self._before = before, _ = dict(self._limited), {}
         try:
             yield
@@ -196,7 +200,7 @@ class Quota:
 
 
 def _quota_of(path: str) -> tuple[str, str]:
-    """Give the node that a limits or stats node is about, and which of the two it is; two empty strings for any other."""
+    """Give the node that a limits or stats node is about, and which it is; two empty strings for any other."""
     if path.startswith(QUOTA + "/"):
         for kind in (LIMITS, STATS):
             if path.endswith(kind):

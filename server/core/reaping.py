@@ -1,7 +1,8 @@
 """Container and TTL nodes: which of them the server is to delete by itself.
 
-A container goes when it has no children but has had one; or, if ``never_used`` is set, when it has never had one and was not changed for
-that long. A TTL node goes when it has no children and was not changed for its ttl. Having children does not renew it: only setData does.
+A container goes when it has no children but has had one; or, if ``never_used`` is set, when it has never had one and
+was not changed for that long. A TTL node goes when it has no children and was not changed for its ttl. Having children
+does not renew it: only setData does.
 
 Source: ContainerManager.getCandidates.
 """

@@ -94,4 +94,6 @@ def _secret(user: str, realm: str, password: str, nonce: str, cnonce: str) -> st
 def _response(secret: str, said: Mapping[str, str], verb: str) -> str:
     a2 = _md5(f"{verb}{said.get('digest-uri', '')}".encode()).hex()
     qop = said.get("qop", "auth")
-    return _md5(f"{secret}:{said.get('nonce', '')}:{said.get('nc', '')}:{said.get('cnonce', '')}:{qop}:{a2}".encode()).hex()
+    return _md5(
+        f"{secret}:{said.get('nonce', '')}:{said.get('nc', '')}:{said.get('cnonce', '')}:{qop}:{a2}".encode()
+    ).hex()

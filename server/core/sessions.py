@@ -1,7 +1,7 @@
 """Sessions: ids, passwords, and who is alive.
 
-A session is alive from its creation until it is closed or its deadline passes; the connection that serves it may change. Its ephemeral
-nodes are the tree's to know (``Tree.ephemerals``).
+A session is alive from its creation until it is closed or its deadline passes; the connection that serves it may
+change. Its ephemeral nodes are the tree's to know (``Tree.ephemerals``).
 
 Source: SessionTrackerImpl; ZooKeeperServer.generatePasswd.
 """
@@ -34,7 +34,8 @@ def password_of(session_id: int) -> bytes:
 
 
 def first_session_id(server_id: int, now: int) -> int:
-    """Give the first id that a server hands out: its number, then 40 bits of its start time in milliseconds, then a 16-bit count.
+    """Give the first id that a server hands out: its number, then 40 bits of its start time in milliseconds, then a
+    16-bit count.
 
     Source: SessionTrackerImpl.initializeNextSessionId.
     """

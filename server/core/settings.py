@@ -21,8 +21,8 @@ class Settings:
         output_share: A connection's replies in one turn; when they exceed it, others get their turn first.
         max_unread: Events and replies that may wait for one client to read them before it is cut off.
         compat: Whose bytes to answer with.
-        forgetful: The tree was empty at the start, so a client that resumes a session from before it is told that it expired,
-            rather than cut off for being ahead, again and again (ZooKeeper does that).
+        forgetful: The tree was empty at the start, so a client that resumes a session from before it is told that it
+            expired, rather than cut off for being ahead, again and again (ZooKeeper does that).
         skip_acl: Let everybody do everything.
         super_digest: ``user:hash`` whose owner may do everything.
         reconfig_enabled: Answer reconfig as the only voter of an ensemble would; otherwise it is refused.
@@ -76,7 +76,8 @@ class Settings:
             self.max_session_timeout = 20 * self.tick_time
         if self.min_session_timeout > self.max_session_timeout:
             raise ValueError(
-                f"minSessionTimeout {self.min_session_timeout} must not be larger than maxSessionTimeout {self.max_session_timeout}"
+                f"minSessionTimeout {self.min_session_timeout} must not be larger than "
+                f"maxSessionTimeout {self.max_session_timeout}"
             )
 
     def negotiate(self, wanted: int) -> int:

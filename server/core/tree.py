@@ -1,7 +1,8 @@
 """The tree of nodes: the only place where a node changes.
 
-A node hangs in the ``children`` of its parent and nowhere else, so a million nodes cost one dictionary entry each and a name, not a
-path. Looking a path up means walking it; what was found is kept in ``_found`` until it is deleted or the memo is full.
+A node hangs in the ``children`` of its parent and nowhere else, so a million nodes cost one dictionary entry each and a
+name, not a path. Looking a path up means walking it; what was found is kept in ``_found`` until it is deleted or the
+memo is full.
 
 The tree knows nothing of sessions' rights, watches or versions to expect: whoever calls a mutator has checked.
 """
@@ -220,11 +221,11 @@ class Tree:
     def all_or_nothing(self) -> Iterator[None]:
         """Undo every change made inside the ``with`` if it ends with an exception.
 
-        While it is on, each mutator notes how to undo itself; otherwise it costs one test. The order of a node's children is the one
-        thing that may differ after an undone delete; no client is promised any.
+        While it is on, each mutator notes how to undo itself; otherwise it costs one test. The order of a node's
+        children is the one thing that may differ after an undone delete; no client is promised any.
         """
         assert self._undo is None, "transactions do not nest"
-        self._undo = notes = []
+        self._undo = notes = list[Callable[[], None]]()
         try:
             yield
         except BaseException:

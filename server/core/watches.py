@@ -1,19 +1,21 @@
 """Watches: who waits for what, and what they are told.
 
-There are two stores. The *data* store holds the watches that exists, getData and addWatch set, the *child* store those of getChildren
-and addWatch. In each store a connection has a set of modes for a path: STANDARD (fires once), PERSISTENT, and in the data store
-RECURSIVE, which also hears of everything below. The modes live in ``Caller.modes``; the stores only know who has any.
+There are two stores. The *data* store holds the watches that exists, getData and addWatch set, the *child* store those
+of getChildren and addWatch. In each store a connection has a set of modes for a path: STANDARD (fires once),
+PERSISTENT, and in the data store RECURSIVE, which also hears of everything below. The modes live in ``Caller.modes``;
+the stores only know who has any.
 
 A change fires its steps in order, and in each step a connection hears at most once:
 
-=========  =====================================  ======================================================  =======================
-change     first                                  then                                                    last
-=========  =====================================  ======================================================  =======================
-create N   data store, N: NodeCreated             child store, parent: NodeChildrenChanged
-setData N  data store, N: NodeDataChanged
-delete N   data store, N: NodeDeleted             child store, N: NodeDeleted, but to nobody told before  child store, parent:
+=========  =====================================  ======================================================
+======================= change     first                                  then
+last =========  =====================================  ======================================================
+======================= create N   data store, N: NodeCreated             child store, parent: NodeChildrenChanged
+setData N  data store, N: NodeDataChanged delete N   data store, N: NodeDeleted             child store, N: NodeDeleted,
+but to nobody told before  child store, parent:
                                                                                                           NodeChildrenChanged
-=========  =====================================  ======================================================  =======================
+=========  =====================================  ======================================================
+=======================
 
 Source: WatchManager, WatchManagerWithRecursive modes; DataTree.createNode, deleteNode, setData.
 """
@@ -69,7 +71,8 @@ class Watches:
         compat: Whether modes coexist, and what zxid events carry.
 
     Attributes:
-        dirty: Connections that have something to send, in the order in which they came to it; whoever sends it clears this.
+        dirty: Connections that have something to send, in the order in which they came to it; whoever sends it clears
+            this.
     """
 
     def __init__(self, acls: Acls, compat: Compat) -> None:
@@ -197,7 +200,7 @@ class Watches:
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """Keep back all events until the ``with`` ends; drop them if it ends with an exception."""
-        self._held = held = []
+        self._held = held = list[tuple[int, str, int, int, int]]()
         try:
             yield
         finally:

@@ -1,8 +1,8 @@
 """Keep the garbage collector from stopping the server.
 
-A tree of a million nodes is a million objects that a full collection looks at, for nothing: nodes are freed the moment they are deleted.
-A full collection of a million nodes takes 0.1 s and more. So what has survived is set aside (``gc.freeze``) whenever the tree has grown
-by a good deal, and the collector only ever looks at what came after.
+A tree of a million nodes is a million objects that a full collection looks at, for nothing: nodes are freed the moment
+they are deleted. A full collection of a million nodes takes 0.1 s and more. So what has survived is set aside
+(``gc.freeze``) whenever the tree has grown by a good deal, and the collector only ever looks at what came after.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import gc
 from typing import Final
 
 THRESHOLDS: Final = (50_000, 50, 100)
-"""Allocations before a young collection, and how many of each before the next older: worst pause 25 ms, not 138, in 500,000 creates."""
+"""Allocations before a young collection, and how many of each before the next older: worst pause 25 ms, not 138, in
+500,000 creates.
+"""
 GROWTH: Final = 50_000
 """Nodes by which the tree grows before the survivors are set aside."""
 

@@ -1,11 +1,13 @@
 """Between a socket and a :class:`~zoolet.server.core.connection.Connection`.
 
-Back-pressure goes both ways. A client that does not read its replies is not read from. What the server sends unasked, events, has no such
-brake: a client for which more than ``max_unread`` bytes wait is cut off; its session lives on, and what it missed it hears of when it
+Back-pressure goes both ways. A client that does not read its replies is not read from. What the server sends unasked,
+events, has no such
+brake: a client for which more than ``max_unread`` bytes wait is cut off; its session lives on, and what it missed it
+    hears of when it
 comes back.
 
-A connection that the server closes is shut for writing first and dropped once the peer has closed its side, or after a second: a close
-with unread bytes in the kernel would throw away what the peer has not read yet.
+A connection that the server closes is shut for writing first and dropped once the peer has closed its side, or after a
+second: a close with unread bytes in the kernel would throw away what the peer has not read yet.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ class Transport(asyncio.Protocol):
         except Exception:
             # A defect of ours: this connection is lost, no other.
             session = connection.caller.session
-            _log.exception("closing the connection of session 0x%x after an internal error", session.id if session else 0)
+            _log.exception(
+                "closing the connection of session 0x%x after an internal error", session.id if session else 0
+            )
             engine.hang_up(connection.caller)
             self._stalled = False
         self.flush()
@@ -121,7 +125,12 @@ class Transport(asyncio.Protocol):
             transport.write(b"".join(outbox) if len(outbox) > 1 else outbox[0])
             outbox.clear()
             if self._choked and transport.get_write_buffer_size() > self._engine.settings.max_unread:
-                _log.warning("cutting off %s:%d: it has not read %d bytes", caller.host, caller.port, transport.get_write_buffer_size())
+                _log.warning(
+                    "cutting off %s:%d: it has not read %d bytes",
+                    caller.host,
+                    caller.port,
+                    transport.get_write_buffer_size(),
+                )
                 transport.abort()
                 return
         if caller.closing:

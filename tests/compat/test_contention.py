@@ -1,4 +1,4 @@
-"""kazoo's Lock keeps processes apart, also when its holders are killed; the work is done by benchmarks/contention.py."""
+"""kazoo's Lock keeps processes apart, also when its holders are killed; benchmarks/contention.py does the work."""
 
 from __future__ import annotations
 
@@ -26,8 +26,12 @@ def test_four_processes_count_under_one_lock_without_losing_an_update(daemon: Da
     assert result.broken == []
 
 
-def test_lock_of_a_killed_holder_moves_on_within_session_timeout_and_tick(daemon: Daemon, contention: ModuleType) -> None:
-    result = contention.contend(daemon.hosts, processes=4, rounds=60, kill_every=0.1, kills=3, session_timeout=1.5, tick=0.2)
+def test_lock_of_a_killed_holder_moves_on_within_session_timeout_and_tick(
+    daemon: Daemon, contention: ModuleType
+) -> None:
+    result = contention.contend(
+        daemon.hosts, processes=4, rounds=60, kill_every=0.1, kills=3, session_timeout=1.5, tick=0.2
+    )
 
     assert result.kills == 3
     assert result.worst_handover_s is not None

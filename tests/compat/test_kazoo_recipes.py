@@ -57,7 +57,9 @@ threading.Event().wait()
 
 
 def start_child(hosts: str, path: str) -> tuple[subprocess.Popen[str], tuple[int, bytes]]:
-    """Start a process that makes an ephemeral node; return it with its session's id and password once the node is there."""
+    """Start a process that makes an ephemeral node; return it with its session's id and password once the node is
+    there.
+    """
     child = subprocess.Popen([sys.executable, "-c", CHILD, hosts, path], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     session, password = child.stdout.readline().split()
@@ -476,7 +478,9 @@ def test_stop_fires_the_watches_on_ephemerals(kazoo: Connect, base: str) -> None
 
 
 @pytest.mark.slow
-def test_ephemerals_of_a_killed_process_go_within_session_timeout_and_tick(kazoo: Connect, base: str, daemon: Daemon) -> None:
+def test_ephemerals_of_a_killed_process_go_within_session_timeout_and_tick(
+    kazoo: Connect, base: str, daemon: Daemon
+) -> None:
     client = kazoo()
     child, _ = start_child(daemon.hosts, f"{base}/ephemeral")
     gone = threading.Event()
@@ -562,7 +566,9 @@ def test_session_survives_many_dropped_connections(kazoo: Connect, base: str) ->
 
 
 @pytest.mark.slow
-def test_client_whose_session_was_closed_elsewhere_learns_that_it_is_lost(kazoo: Connect, base: str, daemon: Daemon) -> None:
+def test_client_whose_session_was_closed_elsewhere_learns_that_it_is_lost(
+    kazoo: Connect, base: str, daemon: Daemon
+) -> None:
     client = kazoo()
     session = client.client_id
     states = record_states(client)
@@ -822,7 +828,9 @@ def test_readers_share_and_keep_a_writer_out(kazoo: Connect, base: str) -> None:
     assert writer.acquire(blocking=False) is False
 
 
-def test_writer_gets_in_when_the_last_reader_leaves(kazoo: Connect, base: str, background: Background, until: Until) -> None:
+def test_writer_gets_in_when_the_last_reader_leaves(
+    kazoo: Connect, base: str, background: Background, until: Until
+) -> None:
     readers = [kazoo().ReadLock(f"{base}/lock", "reader") for _ in range(2)]
     writer = kazoo().WriteLock(f"{base}/lock", "writer")
     readers[0].acquire()
@@ -861,7 +869,9 @@ def test_semaphore_lets_as_many_in_as_it_has_leases(kazoo: Connect, base: str) -
     assert sorted(three.lease_holders()) == ["one", "two"]
 
 
-def test_semaphore_wakes_a_waiter_when_a_lease_is_free(kazoo: Connect, base: str, background: Background, until: Until) -> None:
+def test_semaphore_wakes_a_waiter_when_a_lease_is_free(
+    kazoo: Connect, base: str, background: Background, until: Until
+) -> None:
     one, two = (kazoo().Semaphore(f"{base}/semaphore", name, max_leases=1) for name in ("one", "two"))
     client = kazoo()
     one.acquire()
@@ -912,7 +922,9 @@ def test_election_has_one_leader_at_a_time(kazoo: Connect, base: str, background
     assert leads_too.is_set()
 
 
-def test_cancelled_candidate_leaves_the_election(kazoo: Connect, base: str, background: Background, until: Until) -> None:
+def test_cancelled_candidate_leaves_the_election(
+    kazoo: Connect, base: str, background: Background, until: Until
+) -> None:
     one, two = kazoo().Election(f"{base}/election", "one"), kazoo().Election(f"{base}/election", "two")
     leads, resign, leads_too = threading.Event(), threading.Event(), threading.Event()
     first = background(one.run, lambda: (leads.set(), resign.wait(WAIT_S)))
@@ -1028,7 +1040,9 @@ def test_locking_queue_gives_a_released_entry_again(kazoo: Connect, base: str) -
     assert two.get(timeout=WAIT_S) == b"a"
 
 
-def test_locking_queue_gives_the_entry_of_a_stopped_consumer_again(kazoo: Connect, base: str, background: Background) -> None:
+def test_locking_queue_gives_the_entry_of_a_stopped_consumer_again(
+    kazoo: Connect, base: str, background: Background
+) -> None:
     client = kazoo()
     one, two = client.LockingQueue(f"{base}/queue"), kazoo().LockingQueue(f"{base}/queue")
     one.put(b"a")

@@ -1,8 +1,8 @@
 """Zoolet and a real ZooKeeper in lockstep: the same bytes go to both, and all that can be seen is compared.
 
-Both start empty and get the same requests, so zxids, session ids and passwords are the same numbers on both sides. Only what is random in
-the real one is evened out: the times in Stats, the order of children's names, ephemerals and identities, and the order of events where a
-session ends.
+Both start empty and get the same requests, so zxids, session ids and passwords are the same numbers on both sides. Only
+what is random in the real one is evened out: the times in Stats, the order of children's names, ephemerals and
+identities, and the order of events where a session ends.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from support.oracle import Oracle
 from support.peer import Peer
+
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import digest_id
@@ -26,6 +27,8 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
 SUPER = "super:secret"
+MIN_TIMEOUT, MAX_TIMEOUT = 600_000, 1_200_000
+"""Milliseconds; long, so that no session expires by itself."""
 KEPT_AT_6 = (OpCode.RECONFIG, OpCode.CREATE_TTL, OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER)
 PING = r.RequestHeader(-2, OpCode.PING).encode()
 
@@ -37,7 +40,7 @@ class Connect:
     who: int
     of: int | None = None
     right: bool = True
-    timeout: int = 30_000
+    timeout: int = 700_000
     ahead: int = 0
     short: bool = False
 
@@ -166,6 +169,7 @@ class Pair:
         self.oracle = oracle
         self.steps = 0
         settings = Settings(compat=V3_8, forgetful=False, super_digest=digest_id(SUPER.encode()))
+        settings.min_session_timeout, settings.max_session_timeout = MIN_TIMEOUT, MAX_TIMEOUT
         self.engine = Engine(settings)
         self.links: list[Link | None] = [None] * size
         self.peers: list[Peer | None] = [None] * size
@@ -259,7 +263,9 @@ class Pair:
         before = self.welcomes[step.of] if step.of is not None else None
         session = before.session_id if before else 0
         password = before.password if before and step.right else b"\1" * 16
-        request = ConnectRequest(self.engine.zxid + step.ahead, step.timeout, session, password, None if step.short else False)
+        request = ConnectRequest(
+            self.engine.zxid + step.ahead, step.timeout, session, password, None if step.short else False
+        )
         link = Link(self.oracle.port)
         link.send(request.encode())
         answer = link.read()

@@ -1,6 +1,7 @@
 """The same bytes to zoolet and to a real ZooKeeper 3.8: no difference that a client could see.
 
-``ZOOLET_DIFFERENTIAL_STEPS`` sets how many steps are done with fixed seeds, and how many with fresh ones (default 4,000 each).
+``ZOOLET_DIFFERENTIAL_STEPS`` sets how many steps are done with fixed seeds, and how many with fresh ones (default 4,000
+each).
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from differential.pair import MAX_TIMEOUT, MIN_TIMEOUT, SUPER, Pair, Request, Step
+from differential.strategies import CONNECTIONS, steps
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as with_seed
-
-from differential.pair import Pair, Request, Step
-from differential.strategies import CONNECTIONS, steps
 from support.oracle import Oracle
+
 from zoolet.protocol import records as r
+from zoolet.protocol.acl import digest_id
 from zoolet.protocol.opcodes import OpCode
 from zoolet.server.core.tree import RESERVED
 
@@ -34,7 +36,16 @@ class Lockstep:
 
     def start(self) -> Pair:
         if self.pair is None:
-            self.oracle = Oracle(properties={"zookeeper.DigestAuthenticationProvider.superDigest": super_digest()}).__enter__()
+            self.oracle = Oracle(
+                config={
+                    "minSessionTimeout": str(MIN_TIMEOUT),
+                    "maxSessionTimeout": str(MAX_TIMEOUT),
+                },  # nothing expires by itself
+                properties={
+                    "zookeeper.DigestAuthenticationProvider.superDigest": digest_id(SUPER.encode()),
+                    "znode.container.checkIntervalMs": "3600000",
+                },
+            ).__enter__()
             self.pair = Pair(self.oracle, CONNECTIONS)
         return self.pair
 
@@ -44,12 +55,6 @@ class Lockstep:
             self.pair.close()
             self.oracle.__exit__(None, None, None)
         self.pair = self.oracle = None
-
-
-def super_digest() -> str:
-    from differential.pair import SUPER, digest_id
-
-    return digest_id(SUPER.encode())
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,9 @@
-"""Forty things that re-implementers of ZooKeeper get wrong, and the real server's defects not to imitate, a test or more each.
+"""Forty things that re-implementers of ZooKeeper get wrong, and the real server's defects not to imitate, a test or
+more each.
 
-The numbers are those of the list of pitfalls in the specification. The default is the behaviour of 3.9; what an older release
-does differently is at the end, with the defects. ``z + 1`` stands for "this request took a zxid", ``z`` for "it took none".
+The numbers are those of the list of pitfalls in the specification. The default is the behaviour of 3.9; what an older
+release does differently is at the end, with the defects. ``z + 1`` stands for "this request took a zxid", ``z`` for "it
+took none".
 """
 
 from __future__ import annotations
@@ -375,12 +377,16 @@ def test_05b_a_connect_request_with_read_only_gets_a_response_with_it(engine):
 
 
 def test_05c_a_client_that_would_be_content_with_read_only_is_told_that_the_server_is_not(engine):
-    raw = Peer(engine).feed(x("0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(16) + b"\x01")
+    raw = Peer(engine).feed(
+        x("0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(16) + b"\x01"
+    )
 
     assert raw[-1:] == x("00")
 
 
-@pytest.mark.parametrize(("wanted", "granted"), [(0, 4000), (-1, 4000), (4001, 4001), (10_000, 10_000), (2**31 - 1, 40_000)])
+@pytest.mark.parametrize(
+    ("wanted", "granted"), [(0, 4000), (-1, 4000), (4001, 4001), (10_000, 10_000), (2**31 - 1, 40_000)]
+)
 def test_05d_the_timeout_is_clamped_to_two_and_twenty_ticks(engine, wanted, granted):
     welcome = Peer(engine).connect(timeout=wanted)
 
@@ -952,7 +958,11 @@ def test_20f_the_sequence_number_moves_on_inside_a_multi(peer):
     reply = multi(peer, creating("/a-", SEQUENTIAL), creating("/b-", SEQUENTIAL))
 
     assert reply.body == (
-        x("00000001 00 00000000") + string("/a-0000000000") + x("00000001 00 00000000") + string("/b-0000000001") + x(END)
+        x("00000001 00 00000000")
+        + string("/a-0000000000")
+        + x("00000001 00 00000000")
+        + string("/b-0000000001")
+        + x(END)
     )
 
 
@@ -1159,7 +1169,9 @@ def test_27b_a_missing_right_comes_before_an_existing_node(peer):
     assert create(peer, "/p/x").err == NO_AUTH
 
 
-@pytest.mark.parametrize(("path", "err"), [("/", NODE_EXISTS), ("a/b", NO_NODE), ("ab", BAD_ARGUMENTS), ("", BAD_ARGUMENTS)])
+@pytest.mark.parametrize(
+    ("path", "err"), [("/", NODE_EXISTS), ("a/b", NO_NODE), ("ab", BAD_ARGUMENTS), ("", BAD_ARGUMENTS)]
+)
 def test_27c_create_looks_for_the_parent_before_it_looks_at_the_whole_path(peer, path, err):
     assert create(peer, path).err == err
 
@@ -1374,7 +1386,21 @@ def test_29i_set_data_and_set_acl_validate_the_whole_path(peer, path):
 
 @pytest.mark.parametrize(
     "character",
-    ["\0", "\x01", "\x1f", "\x7f", "\x85", "\x9f", "\ue000", "\uf8ff", "\ufff0", "\ufffd", "\uffff", "\U00010000", "😀"],
+    [
+        "\0",
+        "\x01",
+        "\x1f",
+        "\x7f",
+        "\x85",
+        "\x9f",
+        "\ue000",
+        "\uf8ff",
+        "\ufff0",
+        "\ufffd",
+        "\uffff",
+        "\U00010000",
+        "😀",
+    ],
 )
 def test_30_characters_in_the_forbidden_ranges_of_utf_16_are_refused(peer, character):
     assert create(peer, f"/a{character}b").err == BAD_ARGUMENTS

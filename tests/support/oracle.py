@@ -1,4 +1,5 @@
-"""A real Apache ZooKeeper, for comparison: Debian's package ``zookeeper`` (3.8.0), started on a free port, its data in memory.
+"""A real Apache ZooKeeper, for comparison: Debian's package ``zookeeper`` (3.8.0), started on a free port, its data in
+memory.
 
 ``ZOOLET_REQUIRE_ORACLE=1`` makes its absence a failure instead of a reason to skip.
 """
@@ -17,12 +18,24 @@ from types import TracebackType
 import pytest
 
 JARS = Path("/usr/share/java")
-NEEDED = ("zookeeper*.jar", "slf4j-*.jar", "netty*.jar", "snappy*.jar", "metrics-core*.jar", "commons-*.jar", "jackson-*.jar")
+NEEDED = (
+    "zookeeper*.jar",
+    "slf4j-*.jar",
+    "netty*.jar",
+    "snappy*.jar",
+    "metrics-core*.jar",
+    "commons-*.jar",
+    "jackson-*.jar",
+)
 
 
 def require_oracle() -> None:
     """Skip the test, or fail it if the oracle was asked for, where there is no real ZooKeeper."""
-    missing = [what for what, there in (("java", shutil.which("java")), ("zookeeper.jar", (JARS / "zookeeper.jar").exists())) if not there]
+    missing = [
+        what
+        for what, there in (("java", shutil.which("java")), ("zookeeper.jar", (JARS / "zookeeper.jar").exists()))
+        if not there
+    ]
     if not missing:
         return
     reason = f"no real ZooKeeper here: {' and '.join(missing)} missing (apt-get install zookeeper default-jre-headless)"
@@ -62,7 +75,14 @@ class Oracle:
         cfg = Path(self._home, "zoo.cfg")
         cfg.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         jars = ":".join(str(jar) for pattern in NEEDED for jar in sorted(JARS.glob(pattern)))
-        command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", jars, *(f"-D{k}={v}" for k, v in self._properties.items())]
+        command = [
+            "java",
+            "-Xmx512m",
+            "-XX:+UseSerialGC",
+            "-cp",
+            jars,
+            *(f"-D{k}={v}" for k, v in self._properties.items()),
+        ]
         command += ["org.apache.zookeeper.server.ZooKeeperServerMain", str(cfg)]
         with open(Path(self._home, "log"), "wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -86,7 +106,9 @@ class Oracle:
         log = Path(self._home, "log").read_text(errors="replace")
         raise RuntimeError(f"the real ZooKeeper did not start:\n{log[-3000:]}")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         assert self._process is not None
         self._process.kill()
         self._process.wait()

@@ -1,4 +1,6 @@
-"""A client reduced to bytes: it encodes a request, feeds the connection, and decodes what comes back. No socket, no loop, no clock."""
+"""A client reduced to bytes: it encodes a request, feeds the connection, and decodes what comes back. No socket, no
+loop, no clock.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,12 @@ class Peer:
     # --- frames ---
 
     def connect(
-        self, timeout: int = 10_000, session: int = 0, password: bytes = bytes(16), zxid: int = 0, read_only: bool | None = False
+        self,
+        timeout: int = 10_000,
+        session: int = 0,
+        password: bytes = bytes(16),
+        zxid: int = 0,
+        read_only: bool | None = False,
     ) -> ConnectResponse | None:
         """Shake hands; the result is None when the server closes without a word."""
         answer = self.feed(frame(ConnectRequest(zxid, timeout, session, password, read_only).encode()))
@@ -145,7 +152,9 @@ class Peer:
 
     def multi(self, *operations: tuple[OpCode, Record]) -> list[tuple[int, Record]]:
         """Send a transaction; return the types and records of its results."""
-        replies = [reply for reply in self.send(OpCode.MULTI, wire.encode_operations(list(operations))) if reply.xid != -1]
+        replies = [
+            reply for reply in self.send(OpCode.MULTI, wire.encode_operations(list(operations))) if reply.xid != -1
+        ]
         if replies[0].err:
             raise error_for(replies[0].err)
         return wire.decode_results(replies[0].body)

@@ -1,8 +1,10 @@
 """Transactions: all of their operations, or none.
 
-Each operation is prepared and applied before the next, so that it sees what came before; the first that fails undoes them all.
+Each operation is prepared and applied before the next, so that it sees what came before; the first that fails undoes
+them all.
 
-Source: PrepRequestProcessor.pRequest2Txn, case multi; MultiOperationRecord.deserialize; FinalRequestProcessor, cases multi and multiRead.
+Source: PrepRequestProcessor.pRequest2Txn, case multi; MultiOperationRecord.deserialize; FinalRequestProcessor, cases
+    multi and multiRead.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
     try:
         with engine.all_or_nothing():
             for op, request in operations:
+                if op == OpCode.CREATE and request.flags in TTL_MODES:  # type: ignore[attr-defined] # a create has flags
+                    raise MarshallingError(None, "create flags that need a ttl, without one")
                 prepare, reply = WRITES[op]
                 txn = prepare(engine, caller, request)
                 results.append(wire.result(_result_type(op), reply(txn, APPLIES[type(txn)](engine, txn, session_id))))
@@ -56,7 +60,7 @@ def _meant(compat: Compat, op: OpCode, request: Record) -> tuple[OpCode, Record]
     """Give what an operation of a multi means: here the flags decide what a create makes, not only the op code.
 
     Raises:
-        MarshallingError: It has no path, or flags for which a create has no ttl.
+        MarshallingError: It has no path; or, where a release looks at that first, flags that are unknown or need a ttl.
 
     Source: Op.create, Op.Create.getOpcode.
     """
@@ -68,10 +72,8 @@ def _meant(compat: Compat, op: OpCode, request: Record) -> tuple[OpCode, Record]
         op, request = OpCode.CREATE, r.CreateRequest(request.path, request.data, request.acl, request.flags)
     elif not isinstance(request, r.CreateRequest):
         return op, request
-    elif request.flags in TTL_MODES:
-        raise MarshallingError(request.path, f"create flags {request.flags} without a ttl")
-    elif compat.multi_checks_flags_first and not 0 <= request.flags <= 6:
-        raise MarshallingError(request.path, f"unknown create flags {request.flags}")
+    elif compat.multi_checks_flags_first and (request.flags in TTL_MODES or not 0 <= request.flags <= 6):
+        raise MarshallingError(request.path, f"create flags {request.flags} are unknown, or need a ttl")
     elif not compat.multi_answers_create2:
         op = OpCode.CREATE
     return (OpCode.CREATE_CONTAINER if request.flags == CreateMode.CONTAINER else op), request

@@ -11,7 +11,7 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import ACL, AclList, Id
 from zoolet.protocol.codec import pack_int, put_str, put_strs
 from zoolet.protocol.enums import Perm
-from zoolet.protocol.errors import BadArgumentsError, NoAuthError, NoNodeError
+from zoolet.protocol.errors import BadArgumentsError, NoNodeError
 from zoolet.protocol.opcodes import OpCode
 from zoolet.server.core.ops.registry import reads
 from zoolet.server.core.watches import CHILD, DATA, STANDARD
@@ -96,7 +96,9 @@ def get_acl(engine: Engine, caller: Caller, request: r.GetACLRequest) -> bytes:
 
 def _masked(acl: AclList) -> AclList:
     return tuple(
-        ACL(entry.perms, Id("digest", (entry.id.id or "").partition(":")[0] + ":x")) if entry.id.scheme == "digest" else entry
+        ACL(entry.perms, Id("digest", (entry.id.id or "").partition(":")[0] + ":x"))
+        if entry.id.scheme == "digest"
+        else entry
         for entry in acl
     )
 
@@ -107,7 +109,9 @@ def get_ephemerals(engine: Engine, caller: Caller, request: r.GetEphemeralsReque
     assert caller.session is not None
     mine = engine.tree.ephemerals.get(caller.session.id, ())
     prefix = request.prefixPath or ""
-    return put_strs(list(mine) if not prefix.strip() or prefix == "/" else [path for path in mine if path.startswith(prefix)])
+    return put_strs(
+        list(mine) if not prefix.strip() or prefix == "/" else [path for path in mine if path.startswith(prefix)]
+    )
 
 
 @reads(OpCode.SYNC)
@@ -122,6 +126,9 @@ def who_am_i(engine: Engine, caller: Caller, request: r.EmptyRequest) -> bytes:
 
     Source: AuthUtil.getClientInfos.
     """
-    return r.WhoAmIResponse([
-        r.ClientInfo(one.scheme, (one.id or "").partition(":")[0] if one.scheme == "digest" else one.id) for one in caller.ids
-    ]).encode()
+    return r.WhoAmIResponse(
+        [
+            r.ClientInfo(one.scheme, (one.id or "").partition(":")[0] if one.scheme == "digest" else one.id)
+            for one in caller.ids
+        ]
+    ).encode()

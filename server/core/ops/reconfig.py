@@ -1,7 +1,8 @@
 """Reconfiguration: what a single server can say to it.
 
-With ``reconfigEnabled`` a server answers as the only voter of an ensemble: observers come and go, ``/zookeeper/config`` says who is in it,
-and what would need another voter is refused. Nothing else follows from it: no other server is ever asked.
+With ``reconfigEnabled`` a server answers as the only voter of an ensemble: observers come and go, ``/zookeeper/config``
+says who is in it, and what would need another voter is refused. Nothing else follows from it: no other server is ever
+asked.
 
 Source: PrepRequestProcessor.pRequest2Txn, case reconfig; QuorumPeer.QuorumServer; QuorumMaj.toString.
 """
@@ -99,7 +100,10 @@ def _member(line: str) -> tuple[int, str]:
 
 def encode_config(members: Members, version: int) -> bytes:
     """Write the data of ``/zookeeper/config``; the last line is the version, in hexadecimal."""
-    return "".join(f"server.{number}={spec}\n" for number, spec in sorted(members.items())).encode() + b"version=%x" % version
+    return (
+        "".join(f"server.{number}={spec}\n" for number, spec in sorted(members.items())).encode()
+        + b"version=%x" % version
+    )
 
 
 def parse_config(data: bytes | None) -> tuple[Members, int]:

@@ -1,15 +1,16 @@
 """The dispatch tables, and the decorators that fill them.
 
-==========  ============================  ================================================================================
-table       from                          to
-==========  ============================  ================================================================================
-``TABLE``   op code                       how its body is decoded, and what answers it: one look-up a request
-``WRITES``  op code of a single write     its ``prepare`` and ``reply``, for transactions
-``APPLIES`` class of transaction record   what does it to the engine
-==========  ============================  ================================================================================
+==========  ============================
+================================================================================ table       from
+to ==========  ============================
+================================================================================ ``TABLE``   op code
+how its body is decoded, and what answers it: one look-up a request ``WRITES``  op code of a single write     its
+``prepare`` and ``reply``, for transactions ``APPLIES`` class of transaction record   what does it to the engine
+==========  ============================
+================================================================================
 
-A read answers with the encoded body of its reply. A write is three functions: *prepare* checks and returns a transaction record,
-*apply* (found by the record's class) does it and cannot fail, *reply* encodes what became of it.
+A read answers with the encoded body of its reply. A write is three functions: *prepare* checks and returns a
+transaction record, *apply* (found by the record's class) does it and cannot fail, *reply* encodes what became of it.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def table_for(compat: Compat) -> dict[int, Entry]:
     """Give the dispatch table with which to answer as a release does."""
     if not compat.undecodable_write_takes_zxid:
         return TABLE
-    late = {op for op in WRITES if op in TABLE} | {OpCode.RECONFIG}  # a multi always takes its zxid first
+    late = WRITES.keys() - {OpCode.RECONFIG}  # and a multi always takes its zxid first
     return {op: _takes_zxid_first(entry) if op in late else entry for op, entry in TABLE.items()}
 
 
@@ -132,7 +133,10 @@ def read_only_table(table: dict[int, Entry]) -> dict[int, Entry]:
 
     Source: ReadOnlyRequestProcessor.
     """
-    return {op: Entry(_whatever, _refuse) if OPERATIONS[OpCode(op)].writes or op == OpCode.SYNC else table[op] for op in table}
+    return {
+        op: Entry(_whatever, _refuse) if OPERATIONS[OpCode(op)].writes or op == OpCode.SYNC else table[op]
+        for op in table
+    }
 
 
 def _whatever(buf: bytes, at: int, stop: int) -> None:

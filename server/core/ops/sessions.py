@@ -1,6 +1,7 @@
 """The beginning and end of sessions, and who a connection is.
 
-Source: DataTree.processTxn, cases createSession and closeSession; NIOServerCnxn, ZooKeeperServer.processPacket, case auth.
+Source: DataTree.processTxn, cases createSession and closeSession; NIOServerCnxn, ZooKeeperServer.processPacket, case
+    auth.
 """
 
 from __future__ import annotations

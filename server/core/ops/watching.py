@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 def add_watch(engine: Engine, caller: Caller, request: r.AddWatchRequest) -> bytes:
     """Set a watch that stays; the path need not exist, nor be one."""
     if request.mode == AddWatchMode.PERSISTENT:
-        stores, mode = (DATA, CHILD), PERSISTENT
+        stores: tuple[int, ...] = (DATA, CHILD)
+        mode = PERSISTENT
     elif request.mode == AddWatchMode.PERSISTENT_RECURSIVE:
-        stores, mode = (DATA,) if engine.settings.compat.watch_modes_coexist else (DATA, CHILD), RECURSIVE
+        stores = (DATA,) if engine.settings.compat.watch_modes_coexist else (DATA, CHILD)
+        mode = RECURSIVE
     else:
         raise MarshallingError(request.path, f"unknown watch mode {request.mode}")
     if request.path is not None:  # a watch on null is accepted and never fires
@@ -90,7 +92,9 @@ def _given(paths: list[str] | None) -> list[str]:
     return paths
 
 
-def _again(engine: Engine, caller: Caller, store: int, path: str, missed: Callable[[Node], bool], event: EventType) -> None:
+def _again(
+    engine: Engine, caller: Caller, store: int, path: str, missed: Callable[[Node], bool], event: EventType
+) -> None:
     node = engine.tree.get(path)
     if node is None:
         engine.watches.tell(caller, path, EventType.NODE_DELETED)

@@ -101,7 +101,8 @@ def prepare_create_container(engine: Engine, caller: Caller, request: r.CreateRe
 def prepare_create_ttl(engine: Engine, caller: Caller, request: r.CreateTTLRequest) -> CreateTTLTxn:
     """Check the making of a node that expires.
 
-    ZooKeeper stops serving when the flags are not a TTL mode and the ttl is negative; that is answered with BadArguments here.
+    ZooKeeper stops serving when the flags are not a TTL mode and the ttl is negative; that is answered with
+    BadArguments here.
     """
     flags = request.flags
     if not 0 <= flags <= 6:
@@ -109,7 +110,9 @@ def prepare_create_ttl(engine: Engine, caller: Caller, request: r.CreateTTLReque
     if not engine.settings.extended_types:
         raise UnimplementedError(request.path, "TTL nodes are switched off (extendedTypesEnabled)")
     if flags not in TTL_MODES or not 1 <= request.ttl <= MAX_TTL:
-        raise BadArgumentsError(request.path, f"a ttl of {request.ttl} ms with create flags {flags}; the limit is {MAX_TTL} ms")
+        raise BadArgumentsError(
+            request.path, f"a ttl of {request.ttl} ms with create flags {flags}; the limit is {MAX_TTL} ms"
+        )
     path, acl, parent = check_create(engine, caller, request, flags)
     return CreateTTLTxn(path, request.data, acl, int32(parent.creates + 1), request.ttl)
 
@@ -306,5 +309,3 @@ def prepare_check(engine: Engine, caller: Caller, request: r.CheckVersionRequest
 @applies(CheckVersionTxn)
 def apply_check(engine: Engine, txn: CheckVersionTxn, session_id: int) -> None:
     """Change nothing: the check has been made."""
-
-

@@ -1,0 +1,151 @@
+"""Run kazoo's own test suite, the one inside its wheel, against zoolet daemons instead of Java servers.
+
+A pytest plugin for ``make kazoo-suite``: it takes the place of ``kazoo.testing.common``'s server, which starts a JVM,
+and says for each test that cannot run here why.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+import pytest
+from support.oracle import free_port
+
+os.environ.setdefault("ZOOKEEPER_VERSION", "3.9.3")
+os.environ.setdefault("ZOOKEEPER_CLASSPATH", "none: zoolet needs no jars")
+os.environ.setdefault("ZOOKEEPER_CLUSTER_SIZE", "1")
+
+from kazoo.testing import common
+
+TLS = "needs TLS, which the daemon does not have yet"
+ENSEMBLE = "stops one of several servers: it needs an ensemble"
+RESTART = "restarts a server on its data directory, and the daemon keeps its tree in memory"
+CANNOT = {
+    "TestSSLClient::test_create": TLS,
+    "test_read_only": ENSEMBLE,
+    "test_update_host_list": ENSEMBLE,
+    "test_request_queuing_session_recovered": RESTART,
+}
+"""Why these tests of kazoo's are not run."""
+
+
+class Server:
+    """A zoolet daemon with the interface of kazoo's ManagedZooKeeper."""
+
+    def __init__(
+        self, port: int, configuration: tuple[str, ...], properties: tuple[str, ...], jaas: str | None, home: str
+    ) -> None:
+        self._port = port
+        self._options = [f"-Dzookeeper.{line}" for line in configuration if line] + [one for one in properties if one]
+        self._process: subprocess.Popen[str] | None = None
+        if jaas:
+            path = os.path.join(home, "jaas.conf")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(jaas)
+            self._options.append(f"-Djava.security.auth.login.config={path}")
+
+    address = property(lambda self: f"127.0.0.1:{self._port}")
+    secure_address = property(lambda self: f"127.0.0.1:{self._port}")
+    client_port = property(lambda self: self._port)
+    running = property(lambda self: self._process is not None)
+
+    def run(self) -> None:
+        """Start the daemon if it does not run, and wait until it accepts."""
+        if self._process is not None:
+            return
+        command = [
+            sys.executable,
+            "-m",
+            "zoolet.server",
+            "serve",
+            "--port",
+            str(self._port),
+            "-Dzookeeper.maxClientCnxns=0",
+        ]
+        self._process = subprocess.Popen(
+            [*command, *self._options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.startswith("zoolet ready"), line
+
+    def stop(self) -> None:
+        """Stop the daemon; what it held in memory is gone."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait()
+            self._process = None
+
+    reset = destroy = stop
+
+    def get_logs(self) -> list[str]:
+        """Give no logs: the daemon's stderr is not kept."""
+        return []
+
+
+class Cluster:
+    """One daemon with the interface of kazoo's ZookeeperCluster."""
+
+    def __init__(self, **options: Any) -> None:
+        self._home = tempfile.TemporaryDirectory(prefix="zoolet-kazoo-")
+        self._servers = [
+            Server(
+                free_port(),
+                tuple(options.get("configuration_entries", ())),
+                tuple(options.get("java_system_properties", ())),
+                options.get("jaas_config"),
+                self._home.name,
+            )
+        ]
+
+    def __getitem__(self, index: int) -> Server:
+        return self._servers[index]
+
+    def __iter__(self) -> Any:
+        return iter(self._servers)
+
+    def start(self) -> None:
+        """Start all servers."""
+        for server in self._servers:
+            server.run()
+
+    def stop(self) -> None:
+        """Stop all servers."""
+        for server in self._servers:
+            server.stop()
+
+    def reset(self) -> None:
+        """Stop all servers and forget their data."""
+        self.stop()
+
+    def terminate(self) -> None:
+        """Stop all servers and remove what is on disk."""
+        self.stop()
+        self._home.cleanup()
+
+    def get_logs(self) -> list[str]:
+        """Give no logs."""
+        return []
+
+    def get_ssl_client_configuration(self) -> dict[str, bytes]:
+        """Give nothing that would connect: there is no TLS."""
+        return {"client_key": b"", "client_cert": b"", "ca_cert": b""}
+
+
+common.ZookeeperCluster = Cluster
+import kazoo.testing.harness  # noqa: E402 - after its cluster has been replaced
+
+kazoo.testing.harness.ZookeeperCluster = Cluster
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what cannot run here, with its reason."""
+    for item in items:
+        for name, reason in CANNOT.items():
+            if item.nodeid.endswith(f"::{name}"):
+                item.add_marker(pytest.mark.skip(reason=reason))
