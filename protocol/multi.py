@@ -5,6 +5,7 @@ Source: MultiOperationRecord, MultiResponse.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Final
 
@@ -29,6 +30,9 @@ WRITES: Final = frozenset(
 READS: Final = frozenset({OpCode.GET_DATA, OpCode.GET_CHILDREN})
 """What a multiRead may hold."""
 
+_HEADER = struct.Struct(">i?i").unpack_from
+_TAKE: Final = {int(op): (op, request.take) for op in WRITES | READS if (request := OPERATIONS[op].request) is not None}
+
 
 def encode_operations(operations: list[tuple[OpCode, Record]]) -> bytes:
     """Write the body of a multi or multiRead request."""
@@ -42,15 +46,16 @@ def take_operations(buf: bytes, at: int, stop: int, allowed: frozenset[OpCode]) 
         MarshallingError: An operation is not allowed here or does not decode, or the end is missing.
     """
     while True:
-        header, at = MultiHeader.take(buf, at, stop)
-        if header.done:
+        if at + 9 > stop:
+            raise MarshallingError(detail="the end of the operations is missing")
+        kind, done, _ = _HEADER(buf, at)
+        at += 9
+        if done:
             return
-        if header.type not in allowed:
-            raise MarshallingError(detail=f"operation {header.type} is not allowed here")
-        op = OpCode(header.type)
-        request = OPERATIONS[op].request
-        assert request is not None, op
-        body, at = request.take(buf, at, stop)
+        if kind not in allowed:
+            raise MarshallingError(detail=f"operation {kind} is not allowed here")
+        op, take = _TAKE[kind]
+        body, at = take(buf, at, stop)
         yield op, body
 
 

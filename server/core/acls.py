@@ -8,8 +8,7 @@ Source: ReferenceCountedACLCache; PrepRequestProcessor.fixupACL; ZooKeeperServer
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 
@@ -68,18 +67,22 @@ class Acls:
         if not self._uses[key]:
             del self._uses[key], self._keys[self._lists.pop(key)]
 
-    @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        """Count what is interned and released inside the ``with`` only if it ends without an exception."""
-        self._interned, self._released = interned, released = list[int](), list[int]()
-        given_back = interned
-        try:
-            yield
-            given_back = released
-        finally:
-            self._interned = None
-            for key in given_back:
-                self.release(key)
+    def begin(self) -> None:
+        """Count from now on what is interned and what is released."""
+        self._interned, self._released = [], []
+
+    def commit(self) -> None:
+        """Let go of what was released."""
+        self._let_go(self._released)
+
+    def roll_back(self) -> None:
+        """Take back what was interned."""
+        self._let_go(self._interned or [])
+
+    def _let_go(self, keys: Sequence[int]) -> None:
+        self._interned = None
+        for key in keys:
+            self.release(key)
 
     def list(self, key: int) -> AclList:
         """Give the list of a key."""

@@ -36,6 +36,8 @@ from zoolet.server.core.sessions import Session, password_of
 
 _HEAD = struct.Struct(">iii").unpack_from
 _REPLY = struct.Struct(">iiqi").pack
+PING: Final = int(OpCode.PING)  # plain numbers: comparing enums costs more than all else that a ping does
+PING_XID: Final = int(Xid.PING)
 
 NOTHING: Final[dict[int, Entry]] = {}
 """The dispatch table of a client that has to prove first who it is."""
@@ -188,11 +190,12 @@ class Connection:
         the few operations with answers of their own are told apart by not being in the table.
         """
         engine, caller = self.engine, self.caller
-        find = NOTHING.get if self._barred() else engine.table.get
+        barred = self._barred()
+        find = NOTHING.get if barred else engine.table.get
         emit = caller.outbox.append
         unpack, pack, size = _HEAD, _REPLY, len(buf)
         max_frame, share = engine.settings.max_frame, engine.settings.output_share
-        done = heard = 0
+        done = heard = xid = opcode = 0
         while size - at >= 12:
             length, xid, opcode = unpack(buf, at)
             stop = at + 4 + length
@@ -200,13 +203,16 @@ class Connection:
                 break
             entry = find(opcode)
             if entry is None:
-                heard += opcode == OpCode.PING
                 at = stop
                 done += 1
+                if opcode == PING and not barred:
+                    heard += 1
+                    emit(pack(16, PING_XID, engine.zxid, 0))
+                    continue
                 if not self._control(xid, opcode, buf, at - length + 8, stop):
                     break
-                if not self._barred():  # it may have proved who it is just now
-                    find = engine.table.get
+                barred = self._barred()  # it may have proved who it is just now
+                find = NOTHING.get if barred else engine.table.get
                 continue
             try:
                 body = entry[1](engine, caller, entry[0](buf, at + 12, stop))
@@ -251,9 +257,6 @@ class Connection:
             return self._sasl(xid, buf, at, stop)
         if self._barred():
             emit(_REPLY(16, xid, 0, ErrorCode.SESSION_CLOSED_REQUIRE_AUTH))
-        elif opcode == OpCode.PING:
-            emit(_REPLY(16, Xid.PING, engine.zxid, 0))
-            return True
         elif (
             opcode == OpCode.DELETE_CONTAINER
             and engine.settings.compat.delete_container_refused_with != ErrorCode.UNIMPLEMENTED

@@ -5,8 +5,6 @@ Given the same calls with the same times it does the same, byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -112,16 +110,28 @@ class Engine:
         """Do what a transaction record says, at the engine's zxid and time, for a session; it cannot fail."""
         return APPLIES[type(txn)](self, txn, session_id)
 
-    @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        """Undo every change made inside the ``with``, events included, if it ends with an exception."""
-        with (
-            self.acls.all_or_nothing(),
-            self.watches.all_or_nothing(),
-            self.quota.all_or_nothing(),
-            self.tree.all_or_nothing(),
-        ):
-            yield
+    # --- all or nothing: the tree first, for the others need what is left of it ---
+
+    def begin(self) -> None:
+        """Begin a transaction; they do not nest."""
+        self.tree.begin()
+        self.quota.begin()
+        self.watches.begin()
+        self.acls.begin()
+
+    def commit(self) -> None:
+        """Keep what was changed since :meth:`begin`, and send the events."""
+        self.tree.commit()
+        self.quota.commit()
+        self.watches.commit()
+        self.acls.commit()
+
+    def roll_back(self) -> None:
+        """Undo every change since :meth:`begin`, events included."""
+        self.tree.roll_back()
+        self.quota.roll_back()
+        self.watches.roll_back()
+        self.acls.roll_back()
 
     # --- connections ---
 

@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -185,18 +183,20 @@ class Quota:
             self._before[1].setdefault(path, stats.data)
         self._tree.amend(stats, b"count=%d,bytes=%d" % (count, size))
 
-    @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        """Check against what was before; take back which nodes have a quota if the ``with`` ends with an exception."""
-        self._before = before, _ = dict(self._limited), {}
-        try:
-            yield
-        except BaseException:
-            self._limited = before
-            self.active = bool(before)
-            raise
-        finally:
-            self._before = None
+    def begin(self) -> None:
+        """Check against what there is now, until the end."""
+        self._before = (dict(self._limited), {})
+
+    def commit(self) -> None:
+        """Check against what there is again."""
+        self._before = None
+
+    def roll_back(self) -> None:
+        """Take back which nodes have a quota; their numbers are the tree's to undo."""
+        if self._before is not None:
+            self._limited = self._before[0]
+            self.active = bool(self._limited)
+        self._before = None
 
 
 def _quota_of(path: str) -> tuple[str, str]:

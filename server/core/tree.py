@@ -10,7 +10,6 @@ The tree knows nothing of sessions' rights, watches or versions to expect: whoev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from zoolet.protocol.errors import NoNodeError
@@ -217,31 +216,30 @@ class Tree:
 
     # --- all or nothing ---
 
-    @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        """Undo every change made inside the ``with`` if it ends with an exception.
+    def begin(self) -> None:
+        """Let each change note how to undo it, from now on.
 
-        While it is on, each mutator notes how to undo itself; otherwise it costs one test. The order of a node's
-        children is the one thing that may differ after an undone delete; no client is promised any.
+        The order of children is the one thing that may differ after an undone delete; no client is promised any.
         """
         assert self._undo is None, "transactions do not nest"
-        self._undo = notes = list[Callable[[], None]]()
-        try:
-            yield
-        except BaseException:
-            self._undo = None
-            for undo in reversed(notes):
-                undo()
-            raise
-        finally:
-            self._undo = None
+        self._undo = []
+
+    def commit(self) -> None:
+        """Keep what was changed."""
+        self._undo = None
+
+    def roll_back(self) -> None:
+        """Undo what was changed, last change first."""
+        notes, self._undo = self._undo or [], None
+        for undo in reversed(notes):
+            undo()
 
 
 def _uncreate(tree: Tree, path: str, parent: Node, node: Node) -> Callable[[], None]:
     creates, pzxid = parent.creates, parent.pzxid
 
     def undo() -> None:
-        tree._unhang(path, parent, node)  # noqa: SLF001 - the tree's own second half
+        tree._unhang(path, parent, node)  # noqa: SLF001 - a part of Tree
         parent.creates, parent.pzxid = creates, pzxid
         parent.changed()
 
@@ -260,7 +258,7 @@ def _undelete(tree: Tree, path: str, parent: Node, node: Node) -> Callable[[], N
         tree.size += 1
         tree.data_size += len(path) + (len(node.data) if node.data else 0)
         if node.owner:
-            tree._own(path, node)  # noqa: SLF001 - the tree's own second half
+            tree._own(path, node)  # noqa: SLF001 - a part of Tree
 
     return undo
 

@@ -23,8 +23,6 @@ Source: WatchManager, WatchManagerWithRecursive modes; DataTree.createNode, dele
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from zoolet.protocol.codec import put_str
@@ -197,16 +195,19 @@ class Watches:
         """
         caller.outbox.append(encode_event(path, event, -1))
 
-    @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        """Keep back all events until the ``with`` ends; drop them if it ends with an exception."""
-        self._held = held = list[tuple[int, str, int, int, int]]()
-        try:
-            yield
-        finally:
-            self._held = None
+    def begin(self) -> None:
+        """Keep back all events from now on."""
+        self._held = []
+
+    def commit(self) -> None:
+        """Send what was kept back."""
+        held, self._held = self._held or [], None
         for store, path, event, acl, zxid in held:
             self._fire(store, path, event, acl, zxid)
+
+    def roll_back(self) -> None:
+        """Drop what was kept back."""
+        self._held = None
 
     # --- looking ---
 

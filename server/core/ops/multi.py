@@ -9,7 +9,7 @@ Source: PrepRequestProcessor.pRequest2Txn, case multi; MultiOperationRecord.dese
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
@@ -39,20 +39,23 @@ def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
     compat = engine.settings.compat
     operations = [_meant(compat, op, request) for op, request in wire.take_operations(*where, wire.WRITES)]
     results: list[bytes] = []
+    engine.begin()
     try:
-        with engine.all_or_nothing():
-            for op, request in operations:
-                if op == OpCode.CREATE and request.flags in TTL_MODES:  # type: ignore[attr-defined] # a create has flags
-                    raise MarshallingError(None, "create flags that need a ttl, without one")
-                prepare, reply = WRITES[op]
-                txn = prepare(engine, caller, request)
-                results.append(wire.result(_result_type(op), reply(txn, APPLIES[type(txn)](engine, txn, session_id))))
-    except MarshallingError:
-        raise
+        for op, request in operations:
+            if op == OpCode.CREATE and request.flags in TTL_MODES:  # type: ignore[attr-defined] # a create has flags
+                raise MarshallingError(None, "create flags that need a ttl, without one")
+            prepare, reply = WRITES[op]
+            txn = prepare(engine, caller, request)
+            results.append(_RESULT[op] + reply(txn, APPLIES[type(txn)](engine, txn, session_id)))
     except ZooKeeperError as error:
+        engine.roll_back()
+        if type(error) is MarshallingError:
+            raise
         done, left = len(results), len(operations) - len(results) - 1
         codes = [ErrorCode.OK] * done + [error.code] + [ErrorCode.RUNTIME_INCONSISTENCY] * left
         results = [wire.error_result(code) for code in codes]
+    else:
+        engine.commit()
     return b"".join(results) + wire.END
 
 
@@ -79,9 +82,11 @@ def _meant(compat: Compat, op: OpCode, request: Record) -> tuple[OpCode, Record]
     return (OpCode.CREATE_CONTAINER if request.flags == CreateMode.CONTAINER else op), request
 
 
-def _result_type(op: OpCode) -> int:
-    return OpCode.CREATE2 if op in (OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL) else op
-
+_RESULT: Final = {
+    op: wire.result(OpCode.CREATE2 if op in (OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL) else op, b"")
+    for op in wire.WRITES
+}
+"""What stands before the result of each operation."""
 
 TABLE[OpCode.MULTI] = Entry(lambda buf, at, stop: (buf, at, stop), multi)
 

@@ -1,0 +1,142 @@
+"""Nanoseconds of CPU a request costs in process: frames in, frames out, no socket. Steady even on a busy machine.
+
+    python benchmarks/inproc.py            prints a table
+    python benchmarks/inproc.py --check    exits 1 if a figure is above its limit in benchmarks/budget.toml
+
+The limits are for a machine that counts to ten million in 0.6 s, and are scaled by how long this one takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from zoolet.protocol import multi as wire
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.framing import frame
+from zoolet.protocol.handshake import ConnectRequest
+from zoolet.protocol.opcodes import OpCode
+from zoolet.server.core.caller import Caller
+from zoolet.server.core.connection import Connection
+from zoolet.server.core.engine import Engine
+
+BATCH = 64
+COUNT = 64_000
+BUDGET = Path(__file__).with_name("budget.toml")
+
+
+def request(op: int, body: bytes) -> bytes:
+    """Write one request, frame and all."""
+    return frame(r.RequestHeader(1, op).encode() + body)
+
+
+def create(path: str, flags: int = 0) -> bytes:
+    """Write a create of 100 bytes."""
+    return request(OpCode.CREATE, r.CreateRequest(path, b"x" * 100, OPEN_ACL_UNSAFE, flags).encode())
+
+
+def multi(k: int) -> bytes:
+    """Write a transaction of create, setData and delete."""
+    return request(
+        OpCode.MULTI,
+        wire.encode_operations(
+            [
+                (OpCode.CREATE, r.CreateRequest(f"/m{k}", b"x" * 100, OPEN_ACL_UNSAFE, 0)),
+                (OpCode.SET_DATA, r.SetDataRequest("/k0", b"x" * 100, -1)),
+                (OpCode.DELETE, r.DeleteRequest(f"/m{k}", -1)),
+            ]
+        ),
+    )
+
+
+WORK: dict[str, Callable[[int], bytes]] = {
+    "ping": lambda k: request(OpCode.PING, b""),
+    "get": lambda k: request(OpCode.GET_DATA, r.GetDataRequest(f"/k{k % 100}", False).encode()),
+    "exists": lambda k: request(OpCode.EXISTS, r.ExistsRequest(f"/k{k % 100}", False).encode()),
+    "children": lambda k: request(OpCode.GET_CHILDREN2, r.GetChildrenRequest("/", False).encode()),
+    "set": lambda k: request(OpCode.SET_DATA, r.SetDataRequest(f"/k{k % 100}", b"x" * 100, -1).encode()),
+    "create": lambda k: create(f"/dir/n{k}"),
+    "seq": lambda k: create("/dir/lock-", 3),
+    "delete": lambda k: request(OpCode.DELETE, r.DeleteRequest(f"/dir/n{k}", -1).encode()),
+    "multi": multi,
+}
+
+
+def fresh(op: str) -> Connection:
+    """Give a connection to an engine with what the operation needs."""
+    connection = Connection(Engine(), Caller())
+    connection.receive(frame(ConnectRequest().encode()) + create("/dir"))
+    connection.receive(b"".join([create(f"/k{k}") for k in range(100)]))
+    if op == "delete":
+        for start in range(0, COUNT, BATCH):
+            connection.receive(b"".join([create(f"/dir/n{k}") for k in range(start, start + BATCH)]))
+            connection.caller.outbox.clear()
+    return connection
+
+
+def measure(op: str) -> float:
+    """Give the nanoseconds of CPU that one request of a kind costs, the best of three runs."""
+    batches = [b"".join([WORK[op](k) for k in range(at, at + BATCH)]) for at in range(0, COUNT, BATCH)]
+    return min(_run(op, batches) for _ in range(3))
+
+
+def _run(op: str, batches: list[bytes]) -> float:
+    connection = fresh(op)
+    outbox = connection.caller.outbox
+    gc.collect()
+    gc.disable()
+    started = time.process_time_ns()
+    for batch in batches:
+        connection.receive(batch)
+        b"".join(outbox)
+        outbox.clear()
+    spent = time.process_time_ns() - started
+    gc.enable()
+    return spent / (len(batches) * BATCH)
+
+
+def slowness() -> float:
+    """Say how much slower this machine is than the one the budget was made on; 1 is as fast."""
+
+    def count() -> int:
+        started = time.process_time_ns()
+        n = 0
+        while n < 2_000_000:
+            n += 1
+        return time.process_time_ns() - started
+
+    return min(count() for _ in range(3)) / 120_000_000
+
+
+def over_budget() -> Iterator[str]:
+    """Give a line for each operation that costs more than its budget."""
+    limits = tomllib.loads(BUDGET.read_text())["ns_a_request"]
+    scale = max(1.0, slowness())
+    for op, limit in limits.items():
+        spent = measure(op)
+        if spent > limit * scale:
+            yield f"{op}: {spent:.0f} ns, and {limit} x {scale:.2f} is its limit"
+
+
+def main() -> int:
+    """Print the table, or check the budget."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="exit 1 if a figure is above its limit")
+    if parser.parse_args().check:
+        over = list(over_budget())
+        print("\n".join(over) or "all within budget")
+        return 1 if over else 0
+    print(f"slowness {slowness():.2f}")
+    for op in WORK:
+        print(f"{op:10} {measure(op):8.0f} ns")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
