@@ -271,7 +271,8 @@ def chart(results: list[Result]) -> str:
     rows = [(result.row.name, ratio) for result in results if (ratio := result.ratio()) is not None]
     widest = max(ratio for _, ratio in rows)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="720" height="{40 + 24 * len(rows)}" font-family="sans-serif" font-size="13">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="720" height="{40 + 24 * len(rows)}"',
+        ' font-family="sans-serif" font-size="13">',
         '<rect width="100%" height="100%" fill="white"/>',
         '<text x="10" y="20">requests a second, zoolet as a multiple of Apache ZooKeeper 3.8</text>',
     ]

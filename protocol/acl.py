@@ -1,7 +1,5 @@
 """Access control lists: their records, the common ones, and digest identities."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from typing import Annotated, Final

@@ -31,7 +31,7 @@ READS: Final = frozenset({OpCode.GET_DATA, OpCode.GET_CHILDREN})
 """What a multiRead may hold."""
 
 _HEADER = struct.Struct(">i?i").unpack_from
-_TAKE: Final = {int(op): (op, request.take) for op in WRITES | READS if (request := OPERATIONS[op].request) is not None}
+_KINDS: Final = {int(op): (op, request) for op in WRITES | READS if (request := OPERATIONS[op].request) is not None}
 
 
 def encode_operations(operations: list[tuple[OpCode, Record]]) -> bytes:
@@ -54,8 +54,8 @@ def take_operations(buf: bytes, at: int, stop: int, allowed: frozenset[OpCode]) 
             return
         if kind not in allowed:
             raise MarshallingError(detail=f"operation {kind} is not allowed here")
-        op, take = _TAKE[kind]
-        body, at = take(buf, at, stop)
+        op, request = _KINDS[kind]
+        body, at = request.take(buf, at, stop)
         yield op, body
 
 

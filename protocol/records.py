@@ -3,8 +3,6 @@
 A field that is declared without ``None`` does not decode from null: the request is answered with MarshallingError.
 """
 
-from __future__ import annotations
-
 from zoolet.protocol.acl import Acls
 from zoolet.protocol.codec import Bool, Int, Long, Record, record
 

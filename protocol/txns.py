@@ -3,8 +3,6 @@
 Source: zookeeper.jute, module org.apache.zookeeper.txn.
 """
 
-from __future__ import annotations
-
 from zoolet.protocol.acl import Acls
 from zoolet.protocol.codec import Bool, Int, Long, Record, record
 

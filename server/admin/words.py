@@ -5,7 +5,8 @@ Source: org.apache.zookeeper.server.command.
 
 from __future__ import annotations
 
-import platform
+import os
+import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final
@@ -39,6 +40,7 @@ KNOWN: Final = (
 """Every word that ZooKeeper knows. One that is not allowed is refused by name; so are the four that are not offered,
 for they tell of what is not there: Java's configuration (conf), its trace mask (gtmk, stmk) and the digests of its log
 (hash)."""
+_PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
 TELNET_CLOSE: Final = b"\xff\xf4\xff\xfd"
 """What a telnet client sends when its user presses ^C: the connection is closed without a word."""
 
@@ -73,7 +75,7 @@ def number(value: float) -> str:
 
 def version(engine: Engine) -> str:
     """Give the version line's text, in the shape that tools parse."""
-    runtime = f"{platform.python_implementation()} {platform.python_version()}"
+    runtime = f"{sys.implementation.name} {_PYTHON}"
     return f"{engine.settings.compat.release}-zoolet, built on {runtime}"
 
 
@@ -201,13 +203,13 @@ def dump(engine: Engine, caller: Caller) -> str:
 
 def envi(engine: Engine, caller: Caller) -> str:
     """Answer with what the server runs on, under the names that Java has for it."""
-    system = platform.uname()
+    system = os.uname()
     facts = {
         "zookeeper.version": version(engine),
-        "host.name": system.node,
-        "java.version": platform.python_version(),
-        "java.vendor": platform.python_implementation(),
-        "os.name": system.system,
+        "host.name": system.nodename,
+        "java.version": _PYTHON,
+        "java.vendor": sys.implementation.name,
+        "os.name": system.sysname,
         "os.arch": system.machine,
         "os.version": system.release,
     }

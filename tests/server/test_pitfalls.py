@@ -9,10 +9,10 @@ took none".
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from support.peer import Peer, Reply
+from support.records import replace
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zoolet.protocol.codec import Record
+from zoolet.protocol.codec import Record, compiled
 from zoolet.protocol.errors import MarshallingError, NotReadOnlyError
 from zoolet.protocol.opcodes import OPERATIONS, OpCode
 from zoolet.server.core.compat import Compat
@@ -54,10 +54,16 @@ APPLIES: dict[type[Record], Apply] = {}
 
 
 def decoder(op: OpCode) -> Decode:
-    """Give the function that reads an operation's request body."""
+    """Give what reads an operation's request body: at first what compiles that, and puts it into ``TABLE``."""
     request = OPERATIONS[op].request
     assert request is not None, op
-    return request.decode
+
+    def first(buf: bytes, at: int, stop: int) -> Record:
+        decode = compiled(request).decode
+        TABLE[op] = TABLE[op]._replace(decode=decode)
+        return decode(buf, at, stop)
+
+    return first
 
 
 def reads(*ops: OpCode, decode: Decode | None = None) -> Callable[[Handle], Handle]:

@@ -1,0 +1,339 @@
+"""Clients that send more than they read, or send in crumbs: they cost the server little, and the others nothing.
+
+What a client asks for waits in its own socket until it reads its replies. What it is told unasked, events, cannot wait
+there, so a client that leaves too many unread is cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import pytest
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.codec import int_at
+from zoolet.protocol.framing import frame
+from zoolet.protocol.handshake import ConnectRequest
+from zoolet.protocol.opcodes import OpCode
+from zoolet.server.app import assemble
+from zoolet.server.config import Config
+from zoolet.server.core.caller import Caller
+from zoolet.server.core.connection import Connection
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.settings import Settings
+from zoolet.server.net.listener import Listener
+
+DEADLINE_S: Final = 20.0  # only ever reached on failure
+MIB: Final = 1 << 20
+HELLO: Final = frame(ConnectRequest(timeout_ms=40_000).encode())
+DATA: Final = b"x" * 1_000_000
+REPLY_SIZE: Final = 4 + 16 + 4 + len(DATA) + 68  # of a getData that returns DATA, frame and all
+
+
+# --- what the tests say it with ---
+
+
+class Client:
+    """A client reduced to a socket that holds little: what it does not read, the server cannot get rid of."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self.link = link
+        self.loop = asyncio.get_running_loop()
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes."""
+        async with asyncio.timeout(DEADLINE_S):
+            await self.loop.sock_sendall(self.link, data)
+
+    async def take(self, size: int) -> bytearray:
+        """Wait for so many bytes."""
+        buf = bytearray(size)
+        view, at = memoryview(buf), 0
+        async with asyncio.timeout(DEADLINE_S):
+            while at < size:
+                got = await self.loop.sock_recv_into(self.link, view[at:])
+                if not got:
+                    raise EOFError(f"the server closed after {at} of {size} bytes")
+                at += got
+        return buf
+
+    async def payload(self) -> bytearray:
+        """Wait for one frame."""
+        (length,) = int_at(await self.take(4))
+        return await self.take(length)
+
+    async def call(self, xid: int, op: int, body: bytes) -> int:
+        """Send one request; return its reply's error."""
+        await self.send(request(xid, op, body))
+        header = r.ReplyHeader.decode(bytes(await self.payload()))
+        assert header.xid == xid
+        return header.err
+
+
+Dial = Callable[..., Awaitable[Client]]
+
+
+@pytest.fixture
+async def listener(request: pytest.FixtureRequest) -> AsyncIterator[Listener]:
+    """A server in this loop; indirect parameters are its settings."""
+    settings = Settings(**getattr(request, "param", {}))
+    listener = assemble(Config(host="127.0.0.1", settings=settings))
+    await listener.start("127.0.0.1", 0)
+    yield listener
+    await listener.stop()
+
+
+@pytest.fixture
+async def dial(listener: Listener) -> AsyncIterator[Dial]:
+    """A function that gives a client with a session; ``room`` is what its kernel keeps for it, in bytes."""
+    links: list[socket.socket] = []
+    loop = asyncio.get_running_loop()
+    server = listener._server
+    assert server is not None
+    port = int(server.sockets[0].getsockname()[1])
+
+    async def connect(*, room: int = 64 << 10) -> Client:
+        link = socket.socket()
+        links.append(link)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+        link.setblocking(False)
+        await loop.sock_connect(link, ("127.0.0.1", port))
+        client = Client(link)
+        await client.send(HELLO)
+        await client.payload()
+        return client
+
+    yield connect
+    for link in links:
+        link.close()
+    with suppress(TimeoutError):
+        await until(lambda: not listener.open)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def request(xid: int, op: int, body: bytes = b"") -> bytes:
+    """Write one request, frame and all."""
+    return frame(r.RequestHeader(xid, op).encode() + body)
+
+
+def get(xid: int, path: str = "/big") -> bytes:
+    """Write a getData."""
+    return request(xid, OpCode.GET_DATA, r.GetDataRequest(path, False).encode())
+
+
+def create(path: str, data: bytes = b"") -> bytes:
+    """Write the body of a create."""
+    return r.CreateRequest(path, data, OPEN_ACL_UNSAFE, 0).encode()
+
+
+def set_data(path: str, data: bytes = b"") -> bytes:
+    """Write the body of a setData."""
+    return r.SetDataRequest(path, data, -1).encode()
+
+
+def waiting(listener: Listener) -> int:
+    """Count the bytes that wait in this process to be read by clients."""
+    return sum(
+        transport._transport.get_write_buffer_size() for transport in listener.open if transport._transport is not None
+    )
+
+
+def choked(listener: Listener) -> list[bool]:
+    """Say of each connection whether the server has stopped reading from it."""
+    return [transport._choked for transport in listener.open]
+
+
+@contextmanager
+def memory() -> Iterator[Callable[[], int]]:
+    """Give a function that tells by how many bytes the process grew at the most."""
+    gc.collect()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+async def read_in_order(client: Client, count: int) -> list[int]:
+    """Read so many replies to getData of DATA; return their xids."""
+    order = []
+    for _ in range(count):
+        reply = await client.take(REPLY_SIZE)
+        assert int_at(reply, 0) == (REPLY_SIZE - 4,)
+        order += int_at(reply, 4)
+    return order
+
+
+# --- a client that does not read its replies ---
+
+
+async def test_replies_that_nobody_reads_do_not_pile_up(listener: Listener, dial: Dial) -> None:
+    greedy, other = await dial(), await dial()
+    await other.call(1, OpCode.CREATE, create("/big", DATA))
+
+    with memory() as growth:
+        await greedy.send(b"".join(get(xid) for xid in range(5000)))
+        await until(lambda: any(choked(listener)))
+        for xid in range(200):
+            await other.call(xid, OpCode.EXISTS, r.ExistsRequest("/big", False).encode())
+
+        assert waiting(listener) <= 4 * MIB
+        assert growth() <= 12 * MIB  # once more for the joined batch, and for the reply's own copies
+
+
+async def test_other_clients_get_their_turn_between_large_replies(listener: Listener, dial: Dial) -> None:
+    greedy, other = await dial(room=4 * MIB), await dial()
+    await other.call(1, OpCode.CREATE, create("/big", DATA))
+
+    await greedy.send(b"".join(get(xid) for xid in range(1000)))
+    reading = asyncio.create_task(read_in_order(greedy, 1000))
+    served = [await other.call(xid, OpCode.EXISTS, r.ExistsRequest("/", False).encode()) for xid in range(20)]
+
+    assert served == [0] * 20
+    assert not reading.done()
+    reading.cancel()
+    await asyncio.wait([reading])
+
+
+@pytest.mark.slow
+async def test_a_client_that_reads_again_gets_all_its_replies_in_order(listener: Listener, dial: Dial) -> None:
+    greedy, other = await dial(room=2 * MIB), await dial()
+    await other.call(1, OpCode.CREATE, create("/big", DATA))
+    await greedy.send(b"".join(get(xid) for xid in range(2000)))
+    await until(lambda: any(choked(listener)))
+
+    order = await read_in_order(greedy, 2000)
+
+    assert order == list(range(2000))
+    assert await greedy.call(-7, OpCode.EXISTS, r.ExistsRequest("/", False).encode()) == 0
+
+
+async def test_a_connection_that_the_server_closes_is_not_cut_before_its_reader_has_caught_up(
+    listener: Listener, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zoolet.server.net.transport.LINGER", 0.1)
+    slow, other = await dial(), await dial()
+    await other.call(1, OpCode.CREATE, create("/big", DATA))
+
+    await slow.send(b"".join(get(xid) for xid in range(4)) + request(9, OpCode.CLOSE_SESSION))
+    for _ in range(40):  # steadily, and no faster than 4 MB in 0.4 s
+        await slow.take(REPLY_SIZE // 10)
+        await asyncio.sleep(0.01)
+    left = await slow.take(4 * REPLY_SIZE - 40 * (REPLY_SIZE // 10) + 20)
+
+    assert int_at(left, len(left) - 16) == (9,)
+
+
+# --- a client that does not read its events ---
+
+
+@pytest.mark.parametrize("listener", [{"max_unread": 2 * MIB}], indirect=True)
+async def test_a_client_that_leaves_too_many_events_unread_is_cut_off(
+    listener: Listener, dial: Dial, caplog: pytest.LogCaptureFixture
+) -> None:
+    watcher, writer = await dial(), await dial()
+    path = "/" + "n" * 20_000  # long, so that few events make many bytes
+    await writer.call(1, OpCode.CREATE, create(path))
+    await watcher.call(1, OpCode.ADD_WATCH, r.AddWatchRequest(path, 0).encode())
+
+    with memory() as growth:
+        written = 0
+        while len(listener.open) == 2 and written < 2000:
+            assert await writer.call(1, OpCode.SET_DATA, set_data(path)) == 0
+            written += 1
+
+        assert len(listener.open) == 1
+        assert growth() <= 12 * MIB
+    assert [record.levelname for record in caplog.records if "cutting off" in record.getMessage()] == ["WARNING"]
+
+
+@pytest.mark.parametrize("listener", [{"max_unread": 2 * MIB}], indirect=True)
+async def test_the_session_of_a_client_that_is_cut_off_lives_on_without_its_watches(
+    listener: Listener, dial: Dial
+) -> None:
+    watcher, writer = await dial(), await dial()
+    path = "/" + "n" * 20_000
+    await writer.call(1, OpCode.CREATE, create(path))
+    await watcher.call(1, OpCode.ADD_WATCH, r.AddWatchRequest(path, 1).encode())
+
+    await writer.send(b"".join(request(xid, OpCode.SET_DATA, set_data(path)) for xid in range(500)))
+    replies = [await writer.payload() for _ in range(500)]
+    await until(lambda: len(listener.open) == 1)
+
+    assert [int_at(reply) for reply in replies] == [(xid,) for xid in range(500)]
+    assert len(listener.engine.sessions.alive) == 2
+    assert listener.engine.watches.count() == 0
+
+
+@pytest.mark.parametrize("listener", [{"max_unread": 64 * MIB}], indirect=True)
+async def test_a_client_that_reads_its_events_late_gets_them_all(listener: Listener, dial: Dial) -> None:
+    watcher, writer = await dial(), await dial()
+    path = "/" + "n" * 20_000
+    await writer.call(1, OpCode.CREATE, create(path))
+    await watcher.call(1, OpCode.ADD_WATCH, r.AddWatchRequest(path, 0).encode())
+
+    for xid in range(400):  # 8 MB
+        await writer.call(xid, OpCode.SET_DATA, set_data(path))
+    events = [r.WatcherEvent.decode(bytes(await watcher.payload())[16:]) for _ in range(400)]
+
+    assert {event.path for event in events} == {path}
+    assert await watcher.call(1, OpCode.EXISTS, r.ExistsRequest("/", False).encode()) == 0
+
+
+# --- crumbs ---
+
+
+async def test_a_large_frame_in_small_pieces_is_answered(dial: Dial) -> None:
+    client = await dial()
+    await client.call(1, OpCode.CREATE, create("/big"))
+    whole = request(2, OpCode.SET_DATA, set_data("/big", DATA))
+
+    for at in range(0, len(whole), 1000):
+        await client.send(whole[at : at + 1000])
+
+    assert r.ReplyHeader.decode(bytes(await client.payload())).err == 0
+
+
+async def test_small_frames_byte_by_byte_are_answered(dial: Dial) -> None:
+    client = await dial()
+
+    for byte in b"".join(get(xid, "/") for xid in range(10)):
+        await client.send(bytes([byte]))
+
+    assert [int_at(await client.payload()) for _ in range(10)] == [(xid,) for xid in range(10)]
+
+
+def test_a_frame_that_comes_byte_by_byte_costs_no_more_than_in_proportion_to_its_length() -> None:
+    small = min(feed_byte_by_byte(20_000) for _ in range(3))
+    large = min(feed_byte_by_byte(320_000) for _ in range(2))
+
+    assert large < 64 * small  # 16 if linear, 256 if every byte copied all that came before
+
+
+def feed_byte_by_byte(size: int) -> float:
+    """Feed a connection a frame of that size one byte at a time; return how many seconds it took."""
+    connection = Connection(Engine(), Caller())
+    connection.receive(HELLO)
+    connection.caller.outbox.clear()
+    crumbs = [bytes([byte]) for byte in request(3, OpCode.CREATE, create("/a", bytes(size)))]
+    started = time.perf_counter()
+    for crumb in crumbs:
+        connection.receive(crumb)
+    took = time.perf_counter() - started
+    assert r.ReplyHeader.decode(connection.caller.outbox[0][4:]).err == 0
+    return took
