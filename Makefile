@@ -4,7 +4,7 @@ PORT ?= 2181
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup links run test types lint bench wheel clean
+.PHONY: help setup links run test types lint bench budget docs kazoo-suite wheel clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -34,6 +34,19 @@ types: setup  ## mypy and pyright
 lint: setup  ## ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+bench: setup  ## the benchmark tables, beside Apache ZooKeeper where it is installed (ARGS=...)
+	$(BIN)/python benchmarks/inproc.py
+	$(BIN)/python benchmarks/load.py $(ARGS)
+
+docs: setup  ## write docs/compatibility.md and docs/configuration.md from the tables in the code
+	$(BIN)/python tests/house/compatibility.py
+	$(BIN)/python tests/house/configuration.py
+
+kazoo-suite: setup  ## kazoo's own test suite against the daemon
+	$(BIN)/pip install --quiet --disable-pip-version-check pyopenssl pyjks pure-sasl gevent eventlet
+	cd /tmp && PYTHONPATH=$(CURDIR)/tests $(CURDIR)/$(BIN)/python -m pytest -p kazoo_suite.adapter --pyargs kazoo.tests \
+	    -q -rs -p no:cacheprovider -p no:asyncio $(ARGS)
 
 wheel: setup  ## sdist and wheel in dist/
 	rm -rf build dist

@@ -227,7 +227,8 @@ def line(result: Result) -> str:
     if ratio is not None:
         low = min(ours) / max(result.apache)
         high = max(ours) / min(result.apache)
-        text += f" {statistics.median(result.apache):10,.0f}/s   x {ratio:5.2f}  ({low:.1f} to {high:.1f})   goal {row.goal:g}"
+        text += f" {statistics.median(result.apache):10,.0f}/s   x {ratio:5.2f}  ({low:.1f} to {high:.1f})"
+        text += f"   goal {row.goal:g}"
         text += "" if ratio >= row.goal else "   MISSED"
     return text
 

@@ -6,9 +6,11 @@ Source: org.apache.zookeeper.server.command.
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from ipaddress import IPv6Address
 from typing import Final
 
 from zoolet.protocol.opcodes import OpCode
@@ -115,8 +117,19 @@ def stat(engine: Engine, caller: Caller) -> str:
 
 def brief(caller: Caller, *, asking: bool = False) -> str:
     """Write one connection as ``stat`` lists it."""
-    host = f"[{caller.host}]" if ":" in caller.host else caller.host
+    host = _in_full(caller.host) if ":" in caller.host else caller.host
     return f" /{host}:{caller.port}[{0 if asking else 1}](queued=0,recved={caller.received},sent={caller.sent})"
+
+
+def _in_full(host: str) -> str:
+    """Write an IPv6 address as Java does: eight groups, no zeros left out or put in front."""
+    groups = IPv6Address(host.partition("%")[0]).exploded.split(":")
+    return "[" + ":".join(f"{int(group, 16):x}" for group in groups) + "]"
+
+
+def _open_files() -> int:
+    """Count the process's open files; -1 where the system does not tell."""
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else -1
 
 
 def mntr(engine: Engine, caller: Caller) -> str:
@@ -136,7 +149,9 @@ def mntr(engine: Engine, caller: Caller) -> str:
         "znode_count": tree.size + 1,
         "watch_count": engine.watches.count(),
         "ephemerals_count": sum(map(len, tree.ephemerals.values())),
-        "approximate_data_size": tree.data_size + 2,
+        "approximate_data_size": tree.data_size + 1,
+        "open_file_descriptor_count": _open_files(),
+        "max_file_descriptor_count": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         "global_sessions": len(engine.sessions.alive),
         "local_sessions": 0,
         "auth_failed_count": m.auth_failed,
@@ -183,35 +198,59 @@ def dirs(engine: Engine, caller: Caller) -> str:
 def dump(engine: Engine, caller: Caller) -> str:
     """Answer with all sessions by deadline, and their ephemeral nodes."""
     alive = engine.sessions.alive.values()
-    deadlines: dict[int, list[int]] = {}
+    sessions: dict[int, list[str]] = {}
     for session in alive:
-        deadlines.setdefault(session.deadline, []).append(session.id)
-    lines = ["SessionTracker dump:", f"Session Sets ({len(deadlines)})/({len(alive)}):"]
-    for deadline in sorted(deadlines):
-        when = datetime.fromtimestamp((engine.now + deadline - engine.uptime) / 1000, UTC)
-        lines.append(f"{len(deadlines[deadline])} expire at {when:%a %b %d %H:%M:%S} UTC {when.year}:")
-        lines += [f"\t0x{session_id:x}" for session_id in deadlines[deadline]]
+        sessions.setdefault(session.deadline, []).append(f"\t0x{session.id:x}")
+    connections: dict[int, list[str]] = {}
+    for one in engine.callers:
+        deadline, session_id = (one.session.deadline, one.session.id) if one.session else (one.deadline, 0)
+        connections.setdefault(deadline, []).append(f"\tip: /{one.host}:{one.port} sessionId: 0x{session_id:x}")
     owners = engine.tree.ephemerals
+    lines = ["SessionTracker dump:", f"Session Sets ({len(sessions)})/({len(alive)}):", *_buckets(engine, sessions)]
     lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(owners)}):"]
     for owner, paths in owners.items():
         lines += [f"0x{owner:x}:", *(f"\t{path}" for path in paths)]
-    lines += ["Connections dump:", f"Connections Sets (1)/({len(engine.callers)}):"]
-    for one in engine.callers:
-        lines.append(f"\tip: /{one.host}:{one.port} sessionId: 0x{one.session.id if one.session else 0:x}")
+    lines += ["Connections dump:", f"Connections Sets ({len(connections)})/({len(engine.callers)}):"]
+    lines += _buckets(engine, connections)
     return "\n".join(lines) + "\n"
+
+
+def _buckets(engine: Engine, by_deadline: dict[int, list[str]]) -> list[str]:
+    lines = []
+    for deadline in sorted(by_deadline):
+        when = datetime.fromtimestamp((engine.now + deadline - engine.uptime) / 1000, UTC)
+        lines += [
+            f"{len(by_deadline[deadline])} expire at {when:%a %b %d %H:%M:%S} UTC {when.year}:",
+            *by_deadline[deadline],
+        ]
+    return lines
 
 
 def envi(engine: Engine, caller: Caller) -> str:
     """Answer with what the server runs on, under the names that Java has for it."""
     system = os.uname()
+    page = os.sysconf("SC_PAGE_SIZE")
+    total = os.sysconf("SC_PHYS_PAGES") * page >> 20
+    free = os.sysconf("SC_AVPHYS_PAGES") * page >> 20
     facts = {
         "zookeeper.version": version(engine),
         "host.name": system.nodename,
         "java.version": _PYTHON,
         "java.vendor": sys.implementation.name,
+        "java.home": sys.prefix,
+        "java.class.path": "",
+        "java.library.path": "",
+        "java.io.tmpdir": os.environ.get("TMPDIR", "/tmp"),
+        "java.compiler": "",
         "os.name": system.sysname,
         "os.arch": system.machine,
         "os.version": system.release,
+        "user.name": os.environ.get("USER", ""),
+        "user.home": os.path.expanduser("~"),
+        "user.dir": os.getcwd(),
+        "os.memory.free": f"{free}MB",
+        "os.memory.max": f"{total}MB",
+        "os.memory.total": f"{total}MB",
     }
     return "Environment:\n" + "".join(f"{name}={value or '<NA>'}\n" for name, value in facts.items())
 

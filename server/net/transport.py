@@ -1,13 +1,11 @@
 """Between a socket and a :class:`~zoolet.server.core.connection.Connection`.
 
 Back-pressure goes both ways. A client that does not read its replies is not read from. What the server sends unasked,
-events, has no such
-brake: a client for which more than ``max_unread`` bytes wait is cut off; its session lives on, and what it missed it
-    hears of when it
-comes back.
+events, has no such brake: a client for which more than ``max_unread`` bytes wait is cut off; its session lives on, and
+what it missed it hears of when it comes back.
 
-A connection that the server closes is shut for writing first and dropped once the peer has closed its side, or after a
-second: a close with unread bytes in the kernel would throw away what the peer has not read yet.
+A connection that the server closes is shut for writing first and dropped once the peer has closed its side, or a second
+after the last byte was sent: a close with unread bytes in the kernel would throw away what the peer has not read yet.
 """
 
 from __future__ import annotations
@@ -26,7 +24,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("zoolet.server")
 _HIGH, _LOW = 1 << 20, 1 << 18
 LINGER: Final = 1.0
-"""Seconds that a peer has to close its side."""
+"""Seconds that a peer has to close its side once everything is sent."""
+PATIENCE: Final = 30
+"""How often that long a peer may take to read, of what is still to be sent, nothing at all."""
 
 
 class Transport(asyncio.Protocol):
@@ -82,7 +82,7 @@ class Transport(asyncio.Protocol):
         self.flush()
         if engine.watches.dirty:
             self._listener.deliver()
-        metrics.answered(metrics.packets_received - before, (time.perf_counter() - started) * 1000)
+        metrics.answered(max(0, metrics.packets_received - before), (time.perf_counter() - started) * 1000)
         if self._stalled:
             self._stall()
 
@@ -145,9 +145,23 @@ class Transport(asyncio.Protocol):
             transport.write_eof()
             if self._choked or self._stalled:
                 transport.resume_reading()
-            self._linger = self._listener.loop.call_later(LINGER, transport.abort)
+            self._linger = self._listener.loop.call_later(
+                LINGER, self._let_go, transport.get_write_buffer_size(), PATIENCE
+            )
         else:
             transport.close()
+
+    def _let_go(self, unsent: int, patience: int) -> None:
+        """Drop the connection if all is sent or the peer has stopped reading; otherwise look again in a while."""
+        transport = self._transport
+        if transport is None:
+            return
+        left = transport.get_write_buffer_size()
+        patience = PATIENCE if left < unsent else patience - 1
+        if left and patience:
+            self._linger = self._listener.loop.call_later(LINGER, self._let_go, left, patience)
+        else:
+            transport.abort()
 
     def _tell_time(self) -> None:
         self._engine.at(self._clock.now(), self._clock.uptime())

@@ -17,6 +17,8 @@ from zoolet.protocol.codec import NULL, Record, put_str
 from zoolet.protocol.opcodes import OpCode
 
 CONNECTIONS = 3
+SHORTEST = 20
+"""Steps in a script, at the least."""
 who = st.integers(0, CONNECTIONS - 1)
 
 plain_paths = st.sampled_from(["/a", "/b", "/a/x", "/a/y", "/b/z", "/a/x/p", "/e", "/e/f", "/a/x/p/q"])
@@ -260,6 +262,6 @@ steps: st.SearchStrategy[list[Step]] = st.lists(
             else raws
         )
     ),
-    min_size=20,
+    min_size=SHORTEST,
     max_size=60,
 )

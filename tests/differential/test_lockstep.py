@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 from differential.pair import MAX_TIMEOUT, MIN_TIMEOUT, SUPER, Pair, Request, Step
-from differential.strategies import CONNECTIONS, steps
+from differential.strategies import CONNECTIONS, SHORTEST, steps
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as with_seed
 from support.oracle import Oracle
@@ -94,7 +94,8 @@ def run(lockstep: Lockstep, seed: int, enough: int) -> None:
     before = lockstep.done
 
     @settings(
-        max_examples=100_000, deadline=None, database=None, phases=[Phase.generate, Phase.shrink],
+        max_examples=enough // SHORTEST + 1,  # so many are enough even if all are short
+        deadline=None, database=None, phases=[Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck), print_blob=False, report_multiple_bugs=False,
     )  # fmt: skip
     @with_seed(seed)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -228,5 +229,6 @@ class Trees(RuleBasedStateMachine):
             assert sorted(r.GetEphemeralsResponse.decode(reply.body).ephemerals) == self.model.owned(self.session(at))
 
 
+@pytest.mark.slow
 def test_the_tree_does_what_a_dictionary_does() -> None:
     run_state_machine_as_test(Trees, settings=settings(max_examples=50, stateful_step_count=25, deadline=None))

@@ -1,0 +1,90 @@
+"""Write docs/compatibility.md from the tables in the code: ``make docs``."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+from zoolet.protocol.opcodes import OPERATIONS, OpCode
+from zoolet.server.core import ops
+from zoolet.server.core.compat import V3_8, V3_9, Compat
+from zoolet.server.core.ops.registry import TABLE
+
+assert ops  # its modules fill TABLE
+
+PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+
+EXACT = "exact"
+NOTES = {
+    OpCode.CHECK: "exact inside multi; by itself refused with Unimplemented and a close, as 3.8.5 and 3.9.3 do",
+    OpCode.DELETE_CONTAINER: "refused: a real server deletes any childless node for anybody, without asking for permission",
+    OpCode.RECONFIG: "exact while switched off; with `reconfigEnabled=true` as the only voter of an ensemble",
+    OpCode.CREATE_TTL: "exact; switched on by default (`extendedTypesEnabled=false` switches it off)",
+    OpCode.SASL: "DIGEST-MD5; no Kerberos",
+    OpCode.AUTH: "schemes digest, ip, sasl; no x509",
+}
+
+DEVIATIONS = """\
+| What | A real server | zoolet | Why |
+|---|---|---|---|
+| createTTL with a negative ttl and flags that are no TTL mode | stops serving | BadArguments | not a behaviour to keep |
+| `/zookeeper/quota/zookeeper_limits` | stops serving | a plain node, no quota | the same |
+| a `zookeeper_stats` node that does not parse | stops serving at the next write below it | left alone, counted no more | the same |
+| deleteContainer from a client | deletes without a check | Unimplemented, close (3.8: BadArguments) | it is a hole |
+| check outside a transaction, 3.8.0 | no reply, ever, when it holds | Unimplemented, close | a client would wait for ever |
+| addWatch on a null path | wedges the connection | accepted, never fires | not a behaviour to keep |
+| a resumed session whose client is ahead of a restarted, empty server | closes, for ever | "expired" | clients would never come back |
+| replies to auth | may overtake earlier replies | in order | allowed, and safer |
+| getChildren | hash order | order of creation | unordered by contract; here it is repeatable |
+| characters beyond U+FFFF in output | CESU-8 | UTF-8 | no known client minds |
+| a null path inside a multi, the reply's zxid | 3.8.0 tells the one before | tells the one it took | cannot be told apart by clients |
+| a client that does not read its events | memory grows | cut off at 64 MiB; its session lives on | it would take the server with it |
+| sequence numbers past 2147483647 | NodeExists, for ever | go on with negative numbers | real servers stop; clients know negative numbers |
+"""
+
+
+def differences(compat: Compat) -> list[str]:
+    """Give one side of the table of releases."""
+    return [str(getattr(compat, one.name)) for one in fields(Compat)]
+
+
+def page() -> str:
+    """Give the text of the page."""
+    lines = [
+        "# Compatibility",
+        "",
+        "*Made by `make docs` from the tables in `protocol/opcodes.py` and `server/core/compat.py`; do not edit.*",
+        "",
+        f"By default zoolet answers as ZooKeeper {V3_9.release} does; with `--compat 3.8` as Debian's {V3_8.release}, with which",
+        "`tests/differential` compares it, byte for byte, in thousands of random steps at every run.",
+        "",
+        "## Operations",
+        "",
+        "| Code | Operation | Since | Takes a zxid | zoolet |",
+        "|---|---|---|---|---|",
+    ]
+    for op, facts in OPERATIONS.items():
+        there = op in TABLE or op in (OpCode.PING, OpCode.AUTH, OpCode.SASL, OpCode.CLOSE_SESSION)
+        note = NOTES.get(op, EXACT if there else "refused")
+        lines.append(f"| {op.value} | {facts.name} | {facts.since} | {'yes' if facts.writes else ''} | {note} |")
+    lines += ["", "## On purpose different", "", DEVIATIONS.rstrip(), ""]
+    lines += ["## Where releases differ", "", f"| | {V3_9.release} | {V3_8.release} |", "|---|---|---|"]
+    for one, new, old in zip(fields(Compat), differences(V3_9), differences(V3_8), strict=True):
+        if one.name != "release":
+            lines.append(f"| {one.name.replace('_', ' ')} | {new} | {old} |")
+    lines += [
+        "",
+        "## Not there yet",
+        "",
+        "TLS, files on disk (snapshots and logs), the admin HTTP server, Prometheus metrics, ensembles, Kerberos, x509.",
+        "Of the four-letter words: `conf`, `gtmk`, `stmk`, `hash`.",
+        "Throttles: the connection throttle's tokens are honoured, its random drop and the request throttle are not: requests",
+        "are answered as they come, and a client that does not read is not read from.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(page())

@@ -1,0 +1,304 @@
+"""Sessions and time: nobody expires before the timeout, everybody within a tick after it, and what was theirs goes too.
+
+Time is moved by hand. The model keeps for each session when it was last heard of and how long it may be silent; between
+timeout and timeout plus a tick it has no opinion and takes what it sees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from support.peer import Peer
+
+from zoolet.protocol import records as r
+from zoolet.protocol.handshake import NO_PASSWORD, ConnectResponse
+from zoolet.protocol.opcodes import OpCode
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.settings import Settings
+
+NOW = 1_700_000_000_000
+TICK = 2000
+EPHEMERAL = 1
+REFUSED = ConnectResponse(0, 0, NO_PASSWORD, False)
+
+
+@dataclass
+class Session:
+    """What the model keeps of a session, and the connection that serves it, if one does."""
+
+    id: int
+    password: bytes
+    timeout: int
+    heard: int
+    peer: Peer | None
+    alive: bool = True
+
+    @property
+    def path(self) -> str:
+        """Its ephemeral node."""
+        return f"/s{self.id}"
+
+    def must_live(self, uptime: int) -> bool:
+        return self.alive and uptime - self.heard <= self.timeout
+
+    def must_be_gone(self, uptime: int) -> bool:
+        return not self.alive or uptime - self.heard >= self.timeout + TICK
+
+
+def granted(wanted: int) -> int:
+    return min(max(wanted, 2 * TICK), 20 * TICK)
+
+
+timeouts = st.sampled_from([4000, 4000, 4001, 5999, 6000, 10_000, 0, -1])
+which = st.integers(0, 4)
+durations = st.one_of(st.integers(0, 6000), st.sampled_from([1, 1999, 2000, 2001, 3999, 4000, 4001, 15_000]))
+
+
+class Living(RuleBasedStateMachine):
+    """Clients come, speak, fall silent, are cut off and come back, while time goes by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine = Engine(Settings(tick_time=TICK), now=NOW, uptime=777)
+        self.now, self.uptime = NOW, 777
+        self.sessions: list[Session] = []
+        self.zxid = 0
+        self.witness = Peer(self.engine)
+        self.witness.connect(timeout=20 * TICK)
+        self.zxid += 1
+
+    def one(self, at: int) -> Session | None:
+        return self.sessions[at % len(self.sessions)] if self.sessions else None
+
+    def served(self, at: int) -> Session | None:
+        """A session that is served, if there is any."""
+        served = [one for one in self.sessions if one.alive and one.peer is not None]
+        return served[at % len(served)] if served else None
+
+    def heard_of(self, one: Session) -> None:
+        one.heard = self.uptime
+
+    # --- connections ---
+
+    @precondition(lambda self: len(self.sessions) < 5)
+    @rule(timeout=timeouts)
+    def open(self, timeout: int) -> None:
+        peer = Peer(self.engine)
+
+        welcome = peer.connect(timeout)
+
+        assert welcome is not None
+        assert welcome.timeout_ms == granted(timeout)
+        assert welcome.session_id not in [0, *(one.id for one in self.sessions)]
+        self.sessions.append(Session(welcome.session_id, welcome.password or b"", granted(timeout), self.uptime, peer))
+        peer.create(self.sessions[-1].path, flags=EPHEMERAL)
+        self.zxid += 2
+
+    @rule(at=which, timeout=timeouts, forged=st.integers(0, 3))
+    def resume(self, at: int, timeout: int, forged: int) -> None:
+        if (one := self.one(at)) is None:
+            return
+        before, peer = one.peer, Peer(self.engine)
+
+        welcome = peer.connect(timeout, one.id, bytes(16) if forged == 0 else one.password)
+
+        if before is not None:
+            assert before.closed  # even for a forged password
+            assert before.take() == b""
+            one.peer = None
+        if forged == 0 or not one.alive:
+            assert (welcome, peer.closed) == (REFUSED, True)
+            return
+        assert welcome == ConnectResponse(granted(timeout), one.id, one.password, False)
+        one.peer, one.timeout = peer, granted(timeout)
+        self.heard_of(one)
+
+    @rule(at=which)
+    def cut(self, at: int) -> None:
+        if (one := self.served(at)) is not None and one.peer is not None:
+            self.engine.disconnect(one.peer.caller)
+            one.peer = None
+
+    # --- what is heard and what is not ---
+
+    @rule(at=which, op=st.sampled_from([OpCode.PING, OpCode.EXISTS, OpCode.GET_DATA, OpCode.SYNC, OpCode.WHO_AM_I]))
+    def speak(self, at: int, op: OpCode) -> None:
+        if (one := self.served(at)) is not None and one.peer is not None:
+            assert len(one.peer.send(op, r.ExistsRequest("/none", False).encode())) == 1
+            self.heard_of(one)
+
+    @rule(at=which)
+    def say_something_that_makes_no_sense(self, at: int) -> None:
+        if (one := self.served(at)) is not None and one.peer is not None:
+            assert [reply.err for reply in one.peer.send(OpCode.GET_DATA, b"\x00")] == [-5]
+            self.heard_of(one)
+
+    @rule(at=which, scheme=st.sampled_from(["digest", "ip"]))
+    def prove_who_one_is(self, at: int, scheme: str) -> None:
+        if (one := self.served(at)) is not None and one.peer is not None:
+            assert one.peer.auth(scheme, b"u:p").err == 0  # and nothing is heard of the session by that
+
+    @rule(at=which)
+    def fail_to_prove_who_one_is(self, at: int) -> None:
+        if (one := self.served(at)) is not None and one.peer is not None:
+            assert one.peer.auth("world", b"").err == -115
+            assert one.peer.closed
+            one.peer = None
+
+    @rule(at=which)
+    def send_half_a_frame(self, at: int) -> None:
+        if (one := self.served(at)) is not None and one.peer is not None:
+            assert one.peer.feed(b"\x00\x00") == b""
+            self.engine.disconnect(one.peer.caller)
+            one.peer = None
+
+    @rule(at=which)
+    def close(self, at: int) -> None:
+        if (one := self.served(at)) is not None and one.peer is not None:
+            self.zxid += 1
+
+            (reply,) = one.peer.close()
+
+            assert (reply.err, reply.zxid, one.peer.closed) == (0, self.zxid, True)
+            one.alive, one.peer = False, None
+
+    # --- time ---
+
+    @rule(milliseconds=durations, wall=st.sampled_from([0, 1, -86_400_000, 10**9]))
+    def let_time_pass(self, milliseconds: int, wall: int) -> None:
+        """Only the steady clock ends sessions; the wall clock may be set as one likes."""
+        self.witness.send(OpCode.PING)
+        self.uptime += milliseconds
+        self.now += milliseconds + wall
+        self.engine.at(self.now, self.uptime)
+
+        self.engine.tick()
+
+        for one in self.sessions:
+            there = self.witness.send(OpCode.EXISTS, r.ExistsRequest(one.path, False).encode())[0].err == 0
+            assert there or not one.must_live(self.uptime), "expired too early"
+            assert not (there and one.must_be_gone(self.uptime)), "expired too late"
+            if one.alive and not there:
+                self.zxid += 1
+                self.expired(one)
+
+    def expired(self, one: Session) -> None:
+        """A connection is closed without a word when its session is over."""
+        one.alive = False
+        if one.peer is not None:
+            assert one.peer.closed
+            assert one.peer.feed(b"") == b""
+            one.peer = None
+
+    # --- at any time ---
+
+    @invariant()
+    def the_ephemerals_are_those_of_the_living(self) -> None:
+        here = [name for name in self.witness.children("/") if name != "zookeeper"]
+
+        assert here == sorted(one.path[1:] for one in self.sessions if one.alive)
+
+    @invariant()
+    def every_opening_closing_and_write_took_one_zxid_and_nothing_else_did(self) -> None:
+        (reply,) = self.witness.send(OpCode.PING)
+
+        assert reply.zxid == self.zxid
+
+    @invariant()
+    def only_the_connections_that_serve_a_session_are_open(self) -> None:
+        assert not any(one.peer.closed for one in self.sessions if one.peer is not None)
+        assert {one.id for one in self.sessions if one.peer is not None} == {
+            session.id
+            for session in self.engine.sessions.alive.values()
+            if session.caller not in (None, self.witness.caller)
+        }
+
+
+@pytest.mark.slow
+def test_sessions_live_as_long_as_the_model_says() -> None:
+    run_state_machine_as_test(Living, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
+
+
+# --- one silent client, to the millisecond ---
+
+
+def ended_at(engine: Engine, peer: Peer, start: int, step: int) -> int:
+    """Let time go by in steps until the server hangs up; give the uptime then."""
+    uptime = start
+    while not peer.closed:
+        uptime += step
+        engine.at(NOW, uptime)
+        engine.tick()
+    return uptime
+
+
+silences = given(
+    start=st.integers(0, 20_000),
+    timeout=st.integers(4000, 12_000),
+    tick=st.sampled_from([500, 2000, 3000]),
+    step=st.integers(50, 400),
+)
+
+
+@silences
+@settings(max_examples=50, deadline=None)
+def test_a_silent_session_ends_between_its_timeout_and_a_tick_later(
+    start: int, timeout: int, tick: int, step: int
+) -> None:
+    engine = Engine(Settings(tick_time=tick, min_session_timeout=1, max_session_timeout=60_000), uptime=start)
+    peer = Peer(engine)
+    peer.connect(timeout)
+
+    lived = ended_at(engine, peer, start, step) - start
+
+    assert timeout < lived <= timeout + tick + step
+
+
+@silences
+@settings(max_examples=50, deadline=None)
+def test_a_session_ends_at_the_next_whole_tick_behind_its_timeout(
+    start: int, timeout: int, tick: int, step: int
+) -> None:
+    engine = Engine(Settings(tick_time=tick, min_session_timeout=1, max_session_timeout=60_000), uptime=start)
+    peer = Peer(engine)
+    peer.connect(timeout)
+    deadline = ((start + timeout) // tick + 1) * tick
+
+    engine.at(NOW, deadline - 1)
+    engine.tick()
+    assert not peer.closed
+
+    engine.at(NOW, deadline)
+    engine.tick()
+    assert peer.closed
+
+
+@pytest.mark.parametrize("start", [0, 1, 9999, 10_000, 12_345])
+def test_a_connection_that_never_says_who_it_is_is_closed_after_ten_to_twenty_seconds(start: int) -> None:
+    engine = Engine(uptime=start)
+    peer = Peer(engine)
+
+    lived = ended_at(engine, peer, start, 100) - start
+
+    assert 10_000 < lived <= 20_100
+    assert peer.take() == b""
+
+
+def test_sessions_that_end_at_once_end_one_zxid_after_the_other() -> None:
+    engine = Engine()
+    silent = [Peer(engine) for _ in range(3)]
+    for peer in silent:
+        peer.connect(4000)
+    witness = Peer(engine)
+    witness.connect(40_000)
+    before = engine.zxid
+
+    engine.at(NOW, 6000)
+    engine.tick()
+
+    assert [peer.closed for peer in silent] == [True, True, True]
+    assert witness.send(OpCode.PING)[0].zxid == before + 3
