@@ -23,7 +23,7 @@ def assemble(config: Config, *, clock: Clock | None = None, collector: Collector
     return Listener(
         engine,
         clock,
-        words(config.whitelist),
+        words((*config.whitelist, "isro") if config.isro else config.whitelist),
         max_per_host=config.max_client_cnxns,
         max_connections=config.max_cnxns,
         backlog=config.backlog if config.backlog > 0 else 128,

@@ -97,13 +97,15 @@ def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
     said: dict[str, Setting] = parse_definitions(definitions, "command line")
     if options.host is not None:
         said["clientPortAddress"] = Setting(options.host, "command line")
-    if options.port is not None:
-        said["clientPort"] = Setting(str(options.port), "command line")
     filed = read_file(options.config) if options.config else {}
     config = build(read_environment(os.environ), filed, said, compat=options.compat)
-    if not options.host and not filed:
-        config.host = config.host or "127.0.0.1"
+    if options.port is not None:
+        config.port = options.port
     return run(_daemon(config))
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def _daemon(config: Config) -> int:
@@ -116,16 +118,14 @@ async def _daemon(config: Config) -> int:
         listener = assemble(config, collector=collector)
         try:
             port = await listener.start(config.host, config.port)
-        except OSError as error:
-            where = f"{config.host or '*'}:{config.port}"
-            print(
-                f"zoolet: cannot listen on {where}: {os.strerror(error.errno) if error.errno else error}",
-                file=sys.stderr,
-            )
+        except (OSError, UnicodeError) as error:  # a name may not even be one
+            code = getattr(error, "errno", None) or 0
+            why = os.strerror(code) if code > 0 else getattr(error, "strerror", None) or error
+            print(f"zoolet: cannot listen on {_address(config.host or '*', config.port)}: {why}", file=sys.stderr)
             return 1
         if config.ignored:
             _log.warning("no effect in this server: %s", ", ".join(config.ignored))
-        print(f"zoolet ready on {config.host or '0.0.0.0'}:{port}", flush=True)
+        print(f"zoolet ready on {_address(config.host or '0.0.0.0', port)}", flush=True)
         await stop.wait()
         _log.info("stopping: %d connections, %d sessions", len(listener.open), len(listener.engine.sessions.alive))
         await listener.stop()

@@ -4,32 +4,25 @@ Every setting is one row of :data:`KEYS`. A key may be written in zoo.cfg as it 
 ``zookeeper.``, and as ``-Dzookeeper.KEY=VALUE`` or ``-DKEY=VALUE`` on the command line or in ``SERVER_JVMFLAGS`` or
 ``JVMFLAGS``.
 
-Source: QuorumPeerConfig.parseProperties; java.util.Properties.load; zkServer.sh.
+Source: QuorumPeerConfig.parseProperties.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from zoolet.server import jaas
+from zoolet.server import jaas, properties
 from zoolet.server.core.compat import BY_NAME
 from zoolet.server.core.settings import Settings
+from zoolet.server.properties import Setting, parse_definitions, parse_properties
 
 
 class ConfigError(ValueError):
     """Something that the server was told makes no sense; the message says what, where, and what would."""
-
-
-class Setting(NamedTuple):
-    """One value, and where it was said, for messages."""
-
-    value: str
-    where: str
 
 
 @dataclass(slots=True)
@@ -43,6 +36,7 @@ class Config:
         max_cnxns: Connections in all; 0 for no limit.
         backlog: Connections that may wait to be accepted.
         whitelist: The four-letter words that are answered.
+        isro: Answer the word ``isro`` too; a single server is never read-only by itself.
         settings: What the core is told.
         ignored: Keys that are known and do nothing here, for one warning.
     """
@@ -53,6 +47,7 @@ class Config:
     max_cnxns: int = 0
     backlog: int = 128
     whitelist: tuple[str, ...] = ("srvr",)
+    isro: bool = False
     settings: Settings = field(default_factory=Settings)
     ignored: tuple[str, ...] = ()
 
@@ -72,6 +67,22 @@ def _number(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
 def _true(text: str) -> bool:
     """Read a boolean system property: only ``true``, in any case, is true."""
     return text.lower() == "true"
+
+
+def _flag(text: str) -> bool:
+    """Read a boolean that zoo.cfg itself knows."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
+
+
+def _schemes(text: str) -> frozenset[str]:
+    schemes = frozenset(_words(text))
+    if unknown := schemes - {"digest", "ip", "sasl"}:
+        raise ValueError(
+            f"schemes that a client can prove (digest, ip, sasl), and {', '.join(sorted(unknown))} is none"
+        )
+    return schemes
 
 
 def _yes(text: str) -> bool:
@@ -112,13 +123,13 @@ KEYS: Final[dict[str, Key]] = {
     "maxSessionTimeout": Key(_number(-1), "settings.max_session_timeout"),
     "jute.maxbuffer": Key(_number(0), "settings.max_frame"),
     "nio.sessionlessCnxnTimeout": Key(_number(1), "settings.sessionless_timeout"),
-    "reconfigEnabled": Key(_true, "settings.reconfig_enabled"),
+    "reconfigEnabled": Key(_flag, "settings.reconfig_enabled"),
     "java.security.auth.login.config": Key(jaas.users, "settings.sasl_users"),
     "superUser": Key(lambda text: frozenset({text}), "settings.super_users"),
     "sessionRequireClientSASLAuth": Key(
         lambda text: frozenset({"sasl"} if _true(text) else ()), "settings.require_auth"
     ),
-    "enforce.auth.schemes": Key(lambda text: frozenset(_words(text)), "schemes"),
+    "enforce.auth.schemes": Key(_schemes, "schemes"),
     "enforce.auth.enabled": Key(_true, "enforced"),
     "allowSaslFailedClients": Key(_true, "settings.allow_failed_sasl"),
     "znode.container.checkIntervalMs": Key(_number(1), "settings.container_check_interval"),
@@ -127,6 +138,7 @@ KEYS: Final[dict[str, Key]] = {
     "connection_throttle_tokens": Key(_number(0), "settings.throttle_tokens"),
     "connection_throttle_fill_time": Key(_number(1), "settings.throttle_fill_time"),
     "connection_throttle_fill_count": Key(_number(1), "settings.throttle_fill_count"),
+    "readonlymode.enabled": Key(_true, "isro"),
     "skipACL": Key(_yes, "settings.skip_acl"),
     "extendedTypesEnabled": Key(_true, "settings.extended_types"),
     "enforceQuota": Key(_true, "settings.enforce_quota"),
@@ -152,63 +164,17 @@ NO_EFFECT: Final = frozenset(
 
 # --- where it is said ---
 
-_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def _unescape(text: str) -> str:
-    return re.sub(
-        r"\\(u[0-9a-fA-F]{4}|.)",
-        lambda m: chr(int(m[1][1:], 16)) if m[1][0] == "u" and len(m[1]) == 5 else _ESCAPES.get(m[1], m[1]),
-        text,
-    )
-
-
-def parse_properties(text: str, name: str) -> dict[str, Setting]:
-    """Read a Java properties file: ``key=value``, ``key: value`` or ``key value``; comments, escapes, continued lines.
-
-    Args:
-        text: The file's text.
-        name: Its name, for messages.
-    """
-    settings: dict[str, Setting] = {}
-    lines = iter(enumerate(text.splitlines(), 1))
-    for number, line in lines:
-        line = line.lstrip(" \t\f")
-        if not line or line[0] in "#!":
-            continue
-        start = number
-        while len(line) - len(line.rstrip("\\")) & 1:
-            _, more = next(lines, (0, ""))
-            line = line[:-1] + more.lstrip(" \t\f")
-        match = re.match(r"((?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*(.*)", line, re.DOTALL)
-        assert match is not None  # the pattern matches every line
-        settings[_unescape(match[1])] = Setting(_unescape(match[2]).strip(), f"{name}, line {start}")
-    return settings
-
-
-def parse_definitions(arguments: list[str], where: str) -> dict[str, Setting]:
-    """Read ``-Dname=value`` options; others are left out."""
-    settings = {}
-    for argument in arguments:
-        if argument.startswith("-D"):
-            name, _, value = argument[2:].partition("=")
-            settings[name] = Setting(value, f"{where}: {argument}")
-    return settings
-
 
 def read_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
-    """Read the -D options of ``JVMFLAGS`` and ``SERVER_JVMFLAGS``, as zkServer.sh does.
+    """Read the -D options of ``SERVER_JVMFLAGS`` and ``JVMFLAGS``.
 
     Raises:
         ConfigError: A quotation mark is not closed.
     """
-    settings: dict[str, Setting] = {}
-    for name in ("JVMFLAGS", "SERVER_JVMFLAGS"):
-        try:
-            settings |= parse_definitions(shlex.split(environ.get(name, "")), f"environment variable {name}")
-        except ValueError as error:
-            raise ConfigError(f"environment variable {name}: {error}") from None
-    return settings
+    try:
+        return properties.read_environment(environ)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def read_file(path: str) -> dict[str, Setting]:
@@ -224,50 +190,88 @@ def read_file(path: str) -> dict[str, Setting]:
     return parse_properties(text, path)
 
 
+_SERVER: Final = re.compile(r"(?:\[[^\]]+\]|[^:;|\[\]]+):\d+:\d+(?::(?P<role>\w+))?(?:[;|].*)?")
+
+
+def _alone(settings: Mapping[str, Setting]) -> None:
+    """Do nothing if at most one server is named, and that one makes sense.
+
+    Raises:
+        ConfigError: There are several, or an observer: answering for an ensemble would split it without a word.
+    """
+    servers = {name: one for name, one in settings.items() if re.fullmatch(r"server\.\d+", name)}
+    for name, (value, where) in servers.items():
+        match = _SERVER.fullmatch(value)
+        if match is None or match["role"] not in (None, "participant", "observer"):
+            raise ConfigError(f"{where}: {name} must be host:port:port[:participant][;[host:]port], not {value!r}")
+        if match["role"] == "observer":
+            raise ConfigError(f"{where}: {name} is an observer, and this server is a single node")
+    if len(servers) > 1:
+        names, (_, where) = ", ".join(sorted(servers)), next(iter(servers.values()))
+        raise ConfigError(f"{where}: this server is a single node, and {len(servers)} servers are configured: {names}")
+
+
 def build(*sources: Mapping[str, Setting], compat: str = "3.9") -> Config:
     """Put a configuration together; later sources beat earlier ones.
 
     Raises:
         ConfigError: A value makes no sense.
     """
-    config, ignored = Config(), set()
-    plain: dict[str, Any] = {}
-    core: dict[str, Any] = {"compat": BY_NAME[compat]}
+    settings: dict[str, Setting] = {}
+    written: dict[str, str] = {}
     for source in sources:
-        for written, setting in source.items():
-            name = written.removeprefix("zookeeper.")
-            if name.startswith("server.") and ":" in setting.value:
-                ignored.add(name)
-            if name in NO_EFFECT:
-                ignored.add(name)
-            key = KEYS.get(name)
-            if key is None:
-                continue
-            try:
-                value = key.convert(setting.value)
-            except ValueError as error:
-                raise ConfigError(f"{setting.where}: {written} must be {error}, not {setting.value!r}") from None
-            if key.target.startswith("settings."):
-                core[key.target.removeprefix("settings.")] = value
-            else:
-                plain[key.target] = value
-    servers = [name for name in ignored if name.startswith("server.")]
-    if len(servers) > 1:
-        raise ConfigError(
-            f"this server is a single node, and {len(servers)} servers are configured: {', '.join(sorted(servers))}"
-        )
-    if any("clientPort" in source for source in sources) and "host" not in plain:
-        plain["host"] = None  # as ZooKeeper: a file that names a port means all addresses
-    schemes = plain.pop("schemes", frozenset())
-    if plain.pop("enforced", False):
-        if not schemes:
-            raise ConfigError("enforce.auth.enabled is true, and enforce.auth.schemes names no scheme")
-        core["require_auth"] = schemes
-    for name, value in plain.items():
-        setattr(config, name, value)
+        for name, setting in source.items():
+            settings[name.removeprefix("zookeeper.")] = setting
+            written[name.removeprefix("zookeeper.")] = name
+    if dynamic := settings.get("dynamicConfigFile"):
+        settings |= read_file(dynamic.value)
+    _alone(settings)
+    told = dict(_told(settings, written))
+    core: dict[str, Any] = {"compat": BY_NAME[compat]}
+    core |= {name.removeprefix("settings."): value for name, value in told.items() if name.startswith("settings.")}
+    if told.get("enforced"):
+        if not told.get("schemes"):
+            where = settings["enforce.auth.enabled"].where
+            raise ConfigError(f"{where}: enforce.auth.enabled is true, and enforce.auth.schemes names no scheme")
+        core["require_auth"] = told["schemes"]
     try:
-        config.settings = Settings(**core)
+        made = Settings(**core)
     except ValueError as error:
-        raise ConfigError(str(error)) from None
-    config.ignored = tuple(sorted(ignored))
+        said = settings.get("maxSessionTimeout") or settings.get("minSessionTimeout")
+        raise ConfigError(f"{said.where}: {error}" if said else str(error)) from None
+    config = Config(settings=made, ignored=tuple(sorted(name for name in settings if _idle(name))))
+    if "clientPort" in settings:
+        config.host = None  # as ZooKeeper: who names a port and no address means all addresses
+    for name in ("host", "port", "max_client_cnxns", "max_cnxns", "backlog", "whitelist", "isro"):
+        if name in told:
+            setattr(config, name, told[name])
     return config
+
+
+def _told(settings: Mapping[str, Setting], written: Mapping[str, str]) -> Iterator[tuple[str, object]]:
+    for name, (value, where) in settings.items():
+        key = KEYS.get(name)
+        if key is None:
+            continue
+        try:
+            yield key.target, key.convert(value)
+        except ValueError as error:
+            raise ConfigError(f"{where}: {written.get(name, name)} must be {error}, not {value!r}") from None
+
+
+def _idle(name: str) -> bool:
+    return name in NO_EFFECT or re.fullmatch(r"server\.\d+", name) is not None
+
+
+__all__ = [
+    "KEYS",
+    "NO_EFFECT",
+    "Config",
+    "ConfigError",
+    "Setting",
+    "build",
+    "parse_definitions",
+    "parse_properties",
+    "read_environment",
+    "read_file",
+]

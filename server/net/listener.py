@@ -65,6 +65,8 @@ class Listener:
         Raises:
             OSError: The address is in use or is not this machine's.
         """
+        if host is None and port == 0:
+            port = _port_of_all_addresses()
         self._server = await self.loop.create_server(lambda: Transport(self), host, port, backlog=self._backlog)
         self._schedule()
         bound: socket.socket = self._server.sockets[0]
@@ -132,3 +134,10 @@ class Listener:
     def _ticked(self) -> None:
         self.tick()
         self._schedule()
+
+
+def _port_of_all_addresses() -> int:
+    """Find a free port: left to themselves, the IPv4 and the IPv6 socket would each take one of their own."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])

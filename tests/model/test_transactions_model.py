@@ -272,16 +272,22 @@ def test_all_of_a_transaction_has_one_zxid(before: list[Operation], wanted: list
 
 # --- ACL lists ---
 
+places = st.sampled_from(["/a", "/a/x", "/b"])
+special = st.sampled_from([CREATOR_ALL_ACL, CREATOR_ALL_ACL + READ_ACL_UNSAFE, some_acls[3], OPEN_ACL_UNSAFE, ()])
+guarded: st.SearchStrategy[Operation] = st.one_of(
+    st.tuples(st.just(OpCode.CREATE), st.builds(r.CreateRequest, places, datas, special, st.sampled_from([0, 1]))),
+    st.tuples(st.just(OpCode.DELETE), st.builds(r.DeleteRequest, places, st.just(-1))),
+)
+guards = st.tuples(st.just(OpCode.SET_ACL), st.builds(r.SetACLRequest, places, special, st.just(-1)))
+several = st.lists(guarded, min_size=2, max_size=4)
 steps = st.one_of(
-    writes.map(lambda one: [one]),
-    many,
-    many.map(lambda tried: [*tried, failure]),
+    st.one_of(guarded, guards).map(lambda one: [one]), several, several.map(lambda tried: [*tried, failure])
 )
 
 
 @pytest.mark.slow
 @moderate
-@given(st.lists(steps, max_size=8), st.booleans())
+@given(st.lists(steps, max_size=12), st.booleans())
 def test_the_acl_lists_that_are_kept_are_exactly_those_in_use(script: list[list[Operation]], closes: bool) -> None:
     it = world([])
     for operations in script:

@@ -74,7 +74,7 @@ class Port:
         for piece in pieces[:-1]:
             writer.write(piece)
             missing -= len(piece)
-            await until(lambda: missing in self.missing())
+            await until(lambda left=missing: left in self.missing())
         writer.write(pieces[-1])
         answer = await until_closed(reader)
         writer.close()  # or the server waits a second for it
@@ -82,9 +82,9 @@ class Port:
             await writer.wait_closed()
         return answer.decode()
 
-    def missing(self) -> list[int]:
-        """Tell of each connection how many bytes it waits for."""
-        return [one._connection._missing for one in self.listener.open if one._connection is not None]
+    async def until_missing(self, count: int) -> None:
+        """Wait until the server has read all but so many of the first four bytes of a connection."""
+        await until(lambda: any(one._connection and one._connection._missing == count for one in self.listener.open))
 
     async def session(self) -> Session:
         """Open a session."""

@@ -1,4 +1,4 @@
-"""How many connections there may be, what an orderly stop sends, and that nothing is left of a connection that is gone."""
+"""How many connections there may be, what an orderly stop sends, and that a closed connection leaves nothing."""
 
 from __future__ import annotations
 

@@ -1,0 +1,150 @@
+"""Every public name says what it is; no loose ends are left in the source."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+DOCUMENTED: Final = ("protocol", "server")
+SOURCES: Final = ("protocol", "server", "client")
+LAST_LINE: Final = "server/net/transport.py"
+"""The one place that may catch everything, so that a defect of ours costs one connection and no more."""
+
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def modules(*parts: str) -> list[Path]:
+    """List the modules of these parts."""
+    return sorted(path for part in parts for path in (ROOT / part).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    """Name a module by its path."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def public(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, Definition]]:
+    """Find the public classes, functions and methods; dunder methods are explained by Python, and what is inside a
+    function is nobody's business.
+    """
+    for child in ast.walk(node) if isinstance(node, ast.Module) else node.body:
+        if isinstance(node, ast.Module) and child not in top_level(node):
+            continue
+        if isinstance(child, Definition) and not child.name.startswith("_"):
+            yield prefix + child.name, child
+            if isinstance(child, ast.ClassDef):
+                yield from public(child, f"{prefix}{child.name}.")
+
+
+def top_level(module: ast.Module) -> list[ast.stmt]:
+    """List the statements of a module, those in an ``if`` or ``try`` too."""
+    found: list[ast.stmt] = []
+    pending = list(module.body)
+    while pending:
+        statement = pending.pop(0)
+        found.append(statement)
+        if isinstance(statement, ast.If | ast.Try):
+            pending += [one for one in ast.iter_child_nodes(statement) if isinstance(one, ast.stmt)]
+    return found
+
+
+def undocumented(source: str) -> list[str]:
+    """Name what is public and has no docstring; the module itself is ``module``."""
+    tree = ast.parse(source)
+    missing = [] if ast.get_docstring(tree) else ["module"]
+    return missing + [name for name, node in public(tree) if not ast.get_docstring(node)]
+
+
+def caught(source: str) -> list[tuple[int, str]]:
+    """Find the lines that catch everything, and what they name."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ExceptHandler):
+            kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+            names = [ast.unparse(kind) if kind else "" for kind in kinds]
+            found += [(node.lineno, name) for name in names if name in ("", "Exception", "builtins.Exception")]
+    return found
+
+
+def loose_ends(source: str) -> list[str]:
+    """Find the TODOs and their like that name no issue."""
+    marks = re.finditer(r"\b(TODO|FIXME|XXX|HACK)\b(?P<rest>.*)", source)
+    return [mark[0] for mark in marks if not re.match(r"\W{0,2}#\d+", mark["rest"])]
+
+
+@pytest.mark.parametrize("path", modules(*DOCUMENTED), ids=name_of)
+def test_every_public_name_has_a_docstring(path: Path) -> None:
+    assert undocumented(path.read_text()) == []
+
+
+@pytest.mark.parametrize("path", modules(*DOCUMENTED), ids=name_of)
+def test_a_docstring_starts_with_a_sentence(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    first = {name: (ast.get_docstring(node) or "").split("\n\n")[0] for name, node in public(tree)}
+
+    assert [name for name, text in first.items() if not text.rstrip().endswith((".", ":", "::", "?"))] == []
+
+
+@pytest.mark.parametrize("path", modules(*SOURCES), ids=name_of)
+def test_no_loose_end_without_an_issue(path: Path) -> None:
+    assert loose_ends(path.read_text()) == []
+
+
+@pytest.mark.parametrize("path", [path for path in modules(*SOURCES) if name_of(path) != LAST_LINE], ids=name_of)
+def test_nothing_catches_everything(path: Path) -> None:
+    assert caught(path.read_text()) == []
+
+
+def test_the_last_line_catches_everything_once() -> None:
+    assert [name for _, name in caught((ROOT / LAST_LINE).read_text())] == ["Exception"]
+
+
+# --- the readers themselves ---
+
+
+@pytest.mark.parametrize(
+    ("source", "missing"),
+    [
+        ("x = 1", ["module"]),
+        ('"""M."""\ndef f(): ...', ["f"]),
+        ('"""M."""\nasync def f(): ...', ["f"]),
+        ('"""M."""\nclass C: ...', ["C"]),
+        ('"""M."""\nclass C:\n  """C."""\n  def m(self): ...', ["C.m"]),
+        ('"""M."""\nclass C:\n  """C."""\n  class D:\n    """D."""\n    def m(self): ...', ["C.D.m"]),
+        ('"""M."""\nif x:\n  def f(): ...\nelse:\n  def g(): ...', ["f", "g"]),
+        ('"""M."""\ndef _f(): ...\nclass _C:\n  def m(self): ...', []),
+        ('"""M."""\ndef f():\n  """F."""\n  def g(): ...', []),
+        ('"""M."""\nclass C:\n  """C."""\n  def __init__(self): ...', []),
+    ],
+)
+def test_a_missing_docstring_is_found(source: str, missing: list[str]) -> None:
+    assert undocumented(source) == missing
+
+
+@pytest.mark.parametrize(
+    ("handler", "names"),
+    [
+        ("except Exception:", ["Exception"]),
+        ("except Exception as error:", ["Exception"]),
+        ("except (OSError, Exception):", ["Exception"]),
+        ("except:", [""]),
+        ("except OSError:", []),
+        ("except BaseException:", []),
+    ],
+)
+def test_a_handler_for_everything_is_found(handler: str, names: list[str]) -> None:
+    assert [name for _, name in caught(f"try:\n  pass\n{handler}\n  raise")] == names
+
+
+@pytest.mark.parametrize(
+    ("comment", "count"),
+    [("# TODO: later", 1), ("# TODO", 1), ("# FIXME(me)", 1), ("# TODO #12: later", 0), ("# TODO(#12) later", 0)],
+)
+def test_a_loose_end_is_found(comment: str, count: int) -> None:
+    assert len(loose_ends(comment)) == count

@@ -1,0 +1,195 @@
+"""The floors: who may import whom, and what the pure parts may use. The table is that of the architecture.
+
+Every import statement is read, wherever it stands, those for type checkers too; nothing is run.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+PACKAGES: Final = ("protocol", "server", "client")
+
+PURE: Final = frozenset(
+    """
+    __future__ base64 codecs collections contextlib dataclasses enum functools hashlib heapq hmac ipaddress linecache
+    logging re struct types typing
+    """.split()
+)
+"""What the pure parts may use of the standard library."""
+NAMES_OF: Final = {"random": {"Random"}}
+"""Modules of which the pure parts may take these names only: as the type of what they are given."""
+IMPURE: Final = frozenset({"asyncio", "time", "socket", "os", "threading"})
+"""What the pure parts never touch; named for the message, for none of it is in PURE."""
+
+
+class Floor(NamedTuple):
+    """One row of the table.
+
+    Args:
+        parts: Paths below the root, folders or modules without ``.py``; a more exact path beats a less exact one.
+        ours: What of ours they may import; a folder means all that is in it.
+        pure: Whether they may use only PURE.
+    """
+
+    parts: tuple[str, ...]
+    ours: tuple[str, ...]
+    pure: bool = False
+
+
+CLIENT_CORE: Final = ("client/session", "client/watches", "client/hosts", "client/retry", "client/transaction")
+FLOORS: Final = (
+    Floor(("protocol",), ("protocol",), pure=True),
+    Floor(("server/core",), ("protocol", "server/core"), pure=True),
+    Floor(("server/storage",), ("protocol", "server/core", "server/storage")),
+    Floor(("server/admin",), ("protocol", "server/core", "server/storage", "server/admin")),
+    Floor(("server/net",), ("protocol", "server/core", "server/storage", "server/admin", "server/net")),
+    Floor(("server",), ("protocol", "server")),
+    Floor(("server/testing",), ("protocol", "server", "client")),
+    Floor(CLIENT_CORE, ("protocol", *CLIENT_CORE), pure=True),
+    Floor(("client/connection",), ("protocol", *CLIENT_CORE, "client/connection")),
+    Floor(("client/recipes",), ("protocol", "client/client", "client/recipes")),
+    Floor(("client",), ("protocol", "client")),  # the client's door to its recipes, the shell
+)
+
+
+def modules(*parts: str) -> list[Path]:
+    """List the modules in these folders."""
+    return sorted(path for part in parts for path in (ROOT / part).rglob("*.py"))
+
+
+def place(path: Path) -> str:
+    """Name a module as the table does: its path below the root, without ``.py``; a package by its folder."""
+    return path.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__")
+
+
+def within(name: str, part: str) -> bool:
+    """Say whether a module is a part, or lies in it."""
+    return name == part or name.startswith(part + "/")
+
+
+def floor_of(name: str) -> Floor:
+    """Find the row of a module: the one with the most exact path."""
+    rows = [(len(part), floor) for floor in FLOORS for part in floor.parts if within(name, part)]
+    return max(rows, key=lambda row: row[0])[1]
+
+
+def imports(source: str) -> set[tuple[str, str]]:
+    """Find what a module imports: the modules, and the names that are taken out of them, or ``""``."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {(alias.name, "") for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {("." * node.level + (node.module or ""), alias.name) for alias in node.names}
+    return found
+
+
+def ours(found: Iterable[tuple[str, str]]) -> set[str]:
+    """Keep what is ours, named as the table does; a name taken from a package may be a module of it."""
+    names = set()
+    for module, name in found:
+        if module.split(".")[0] == "zoolet":
+            path = module.replace(".", "/").removeprefix("zoolet").strip("/")
+            inner = f"{path}/{name}".strip("/")
+            names.add(inner if (ROOT / f"{inner}.py").exists() or (ROOT / inner).is_dir() else path)
+    return names
+
+
+def forbidden(name: str, source: str) -> set[str]:
+    """Find what a module imports and may not, by the row of its floor."""
+    floor, found = floor_of(name), imports(source)
+    wrong = {one for one in ours(found) if not any(within(one, part) for part in floor.ours)}
+    if floor.pure:
+        others = {(module, taken) for module, taken in found if module.split(".")[0] not in {*PURE, "zoolet"}}
+        wrong |= {f"{module}.{taken}".strip(".") for module, taken in others if taken not in NAMES_OF.get(module, ())}
+    return wrong
+
+
+@pytest.mark.parametrize("path", modules(*PACKAGES), ids=place)
+def test_a_module_imports_only_what_its_floor_may(path: Path) -> None:
+    assert forbidden(place(path), path.read_text()) == set()
+
+
+@pytest.mark.parametrize("path", modules(*PACKAGES), ids=place)
+def test_imports_are_absolute(path: Path) -> None:
+    assert [module for module, _ in imports(path.read_text()) if module.startswith(".")] == []
+
+
+@pytest.mark.parametrize("path", modules(*PACKAGES), ids=place)
+def test_a_folder_is_imported_by_its_name_in_zoolet(path: Path) -> None:
+    # "import server" would make a second copy of everything
+    assert [module for module, _ in imports(path.read_text()) if module.split(".")[0] in PACKAGES] == []
+
+
+@pytest.mark.parametrize(("one", "other"), [("server", "client"), ("client", "server")])
+def test_server_and_client_never_import_each_other(one: str, other: str) -> None:
+    roof = ROOT / "server" / "testing"  # the one place that knows both
+    below = [path for path in modules(one) if roof not in path.parents]
+
+    assert [place(path) for path in below if any(within(name, other) for name in ours(imports(path.read_text())))] == []
+
+
+def test_the_pure_parts_are_there() -> None:
+    # a table of folders that do not exist would forbid nothing
+    assert len(modules("protocol")) > 5
+    assert len(modules("server/core")) > 10
+
+
+# --- the reader itself ---
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("protocol/codec", "import time"),
+        ("protocol/codec", "import os.path"),
+        ("protocol/codec", "from zoolet.server.core import engine"),
+        ("server/core/engine", "import asyncio"),
+        ("server/core/engine", "def f():\n    import socket"),
+        ("server/core/engine", "from threading import Lock"),
+        ("server/core/engine", "from random import randrange"),
+        ("server/core/engine", "import random"),
+        ("server/core/engine", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import datetime"),
+        ("server/core/engine", "from zoolet.server.net.clock import Clock"),
+        ("server/core/engine", "from zoolet.server import net"),
+        ("server/core/ops/reads", "from zoolet.server.admin.words import words"),
+        ("server/admin/words", "from zoolet.server.net.listener import Listener"),
+        ("server/net/listener", "from zoolet.server.config import Config"),
+        ("server/net/listener", "from zoolet import client"),
+        ("server/cli", "from zoolet.client import Client"),
+        ("client/session", "import asyncio"),
+        ("client/session", "from zoolet.client.connection import Connection"),
+        ("client/connection", "from zoolet.client.client import Client"),
+        ("client/recipes/lock", "from zoolet.client.connection import Connection"),
+        ("client/client", "from zoolet.server.core.engine import Engine"),
+    ],
+)
+def test_a_planted_import_is_found(name: str, source: str) -> None:
+    assert forbidden(name, source) != set()
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("protocol/codec", "from __future__ import annotations\nfrom collections.abc import Callable"),
+        ("server/core/engine", "from random import Random\nfrom zoolet.protocol.codec import Record"),
+        ("server/core/engine", "from zoolet.server.core import ops"),
+        ("server/net/listener", "import asyncio\nfrom zoolet.server.core.engine import Engine"),
+        ("server/testing/harness", "from zoolet.client import Client\nfrom zoolet.server.app import assemble"),
+        ("client/connection", "import asyncio\nfrom zoolet.client.session import Session"),
+    ],
+)
+def test_what_is_allowed_is_not_found(name: str, source: str) -> None:
+    assert forbidden(name, source) == set()
+
+
+def test_nothing_impure_is_in_the_list_of_what_is_pure() -> None:
+    assert PURE & IMPURE == set()
+    assert PURE <= sys.stdlib_module_names

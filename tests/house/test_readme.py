@@ -1,0 +1,177 @@
+"""What the documents tell people to type exists: make targets, subcommands of ``zoolet``, files behind links."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from zoolet.server import cli
+
+ROOT: Final = Path(__file__).parents[2]
+DOCUMENTS: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SHELL: Final = ("", "sh", "bash", "shell", "console", "text", "shell-session")
+"""Languages of code blocks whose lines may be commands."""
+SAID: Final = re.compile(r"zoolet (ready on|[\d.]+$)|zoolet:")
+"""What zoolet prints, not what one types."""
+
+
+def name_of(path: Path) -> str:
+    """Name a document by its path."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def code(text: str) -> Iterator[str]:
+    """Find the lines of code blocks in a shell's language, and the code spans of the text around them."""
+    block = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([\w-]*)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL)
+    for match in block.finditer(text):
+        if match[2] in SHELL:
+            yield from re.sub(r"\\\n\s*", "", match[3]).splitlines()
+    for match in re.finditer(r"(?<!`)(`+)(?!`)([^`\n]+)\1(?!`)", block.sub("", text)):
+        yield match[2]
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """Split what is to be typed into words, one list a command; variables before it and comments are left out."""
+    for line in code(text):
+        for piece in re.split(r"&&|\|\||[;|&]", re.sub(r"(^|\s)#.*", "", line)):
+            if SAID.match(piece.strip()):
+                continue
+            words = words_of(piece)
+            while words and (words[0] in ("$", "exec", "sudo", "time") or re.fullmatch(r"\w+=.*", words[0])):
+                words = words[1:]
+            if words:
+                yield words
+
+
+def words_of(piece: str) -> list[str]:
+    """Split a command as a shell does; one that is cut in the middle of a quotation, at its blanks."""
+    try:
+        return shlex.split(piece)
+    except ValueError:
+        return piece.split()
+
+
+def targets_used(text: str) -> list[str]:
+    """Find the make targets that a document mentions."""
+    return [
+        word
+        for first, *rest in commands(text)
+        if first == "make"
+        for word in rest
+        if re.fullmatch(r"[a-z][\w-]*", word)
+    ]
+
+
+def subcommands_used(text: str) -> list[str]:
+    """Find the subcommands of zoolet that a document mentions."""
+    used = []
+    for words in commands(text):
+        if words[0].endswith("python") and words[1:3] == ["-m", "zoolet.server"]:
+            words = words[2:]
+        elif words[0].rpartition("/")[2] != "zoolet":
+            continue
+        used += [word for word in words[1:2] if re.fullmatch(r"[a-z][\w-]*", word)]
+    return used
+
+
+def targets() -> set[str]:
+    """Find the targets of the Makefile."""
+    return set(re.findall(r"^([a-z][\w-]*):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def subcommands() -> set[str]:
+    """Find the subcommands of zoolet."""
+    actions = [one for one in cli._parser()._actions if isinstance(one, argparse._SubParsersAction)]
+    return {name for action in actions for name in action.choices}
+
+
+def broken_links(path: Path) -> list[str]:
+    """Find the links of a document to files that are not there."""
+    text = re.sub(r"^[ \t]*(```+).*?^[ \t]*\1[ \t]*$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    links = re.findall(r"\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)", text)
+    links += re.findall(r"^\[[^\]]+\]:\s*<?(\S+?)>?\s*$", text, re.MULTILINE)
+    local = [link.partition("#")[0] for link in links if not re.match(r"[a-z][a-z0-9+.-]*:|//|#", link)]
+    return [link for link in local if not (ROOT / link[1:] if link[0] == "/" else path.parent / link).exists()]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_every_make_target_that_is_mentioned_exists(path: Path) -> None:
+    assert sorted(set(targets_used(path.read_text())) - targets()) == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_every_subcommand_that_is_mentioned_exists(path: Path) -> None:
+    assert sorted(set(subcommands_used(path.read_text())) - subcommands()) == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_every_relative_link_leads_somewhere(path: Path) -> None:
+    assert broken_links(path) == []
+
+
+# --- the readers themselves ---
+
+
+@pytest.mark.parametrize(
+    ("text", "used"),
+    [
+        ("make sure that you make it", []),
+        ("type `make test`", ["test"]),
+        ("`make PORT=1 run ARGS='-x y'`", ["run"]),
+        ("```\nmake setup lint\n```", ["setup", "lint"]),
+        ("```sh\n$ PORT=2182 make run  # or make nothing\n```", ["run"]),
+        ("```sh\ncd x && make test; make lint\n```", ["test", "lint"]),
+        ("```python\nmake = run\n```", []),
+        ("- item\n\n  ```sh\n  make test\n  ```\n", ["test"]),
+    ],
+)
+def test_a_make_target_is_found(text: str, used: list[str]) -> None:
+    assert targets_used(text) == used
+
+
+@pytest.mark.parametrize(
+    ("text", "used"),
+    [
+        ("zoolet is a server; `zoolet` is its command", []),
+        ("`zoolet serve --port 0`", ["serve"]),
+        ("`zoolet --version`", []),
+        ("```sh\n.venv/bin/zoolet status localhost:2181\n```", ["status"]),
+        ("```\n$ zoolet serve &\nzoolet ready on 127.0.0.1:2181\nzoolet: cannot listen\n```", ["serve"]),
+        ("```sh\npython -m zoolet.server serve\n```", ["serve"]),
+        ("```sh\nA=1 zoolet run -- pytest\n```", ["run"]),
+        ("```sh\npip install zoolet\n```", []),
+        ("`zoolet serve [ZOO_CFG] [--port P]`", ["serve"]),
+    ],
+)
+def test_a_subcommand_is_found(text: str, used: list[str]) -> None:
+    assert subcommands_used(text) == used
+
+
+@pytest.mark.parametrize(
+    ("text", "broken"),
+    [
+        ("[a](there.md)", []),
+        ("[a](there.md#part)", []),
+        ("[a](nowhere.md)", ["nowhere.md"]),
+        ("![a](nowhere.png)", ["nowhere.png"]),
+        ("[a]: nowhere.md", ["nowhere.md"]),
+        ("[a](https://example.org/x) [b](#part) [c](mailto:a@b)", []),
+        ("```\n[a](nowhere.md)\n```", []),
+    ],
+)
+def test_a_broken_link_is_found(tmp_path: Path, text: str, broken: list[str]) -> None:
+    (tmp_path / "there.md").touch()
+    (tmp_path / "page.md").write_text(text)
+
+    assert broken_links(tmp_path / "page.md") == broken
+
+
+def test_the_readers_find_what_there_is() -> None:
+    assert {"setup", "run", "test"} <= targets()
+    assert "serve" in subcommands()

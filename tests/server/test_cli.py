@@ -1,0 +1,378 @@
+"""The ``zoolet`` command as a user runs it: what it prints, where, and its exit codes.
+
+Source: the contract's command line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+DEADLINE_S: Final = 20.0  # only ever reached on failure
+ZOOLET: Final = [sys.executable, "-m", "zoolet.server"]
+WITHOUT_UVLOOP: Final = """
+import sys
+sys.modules["uvloop"] = None  # an import of it fails
+from zoolet.server.cli import main
+status = main(sys.argv[1:])
+assert not any(name.startswith("uvloop.") for name in sys.modules)
+sys.exit(status)
+"""
+
+pytestmark = pytest.mark.slow  # each starts a Python
+
+
+# --- what the tests say it with ---
+
+
+class Running:
+    """A daemon that has said it is ready.
+
+    Args:
+        process: Its process.
+        ready: Its first line on stdout.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], ready: str) -> None:
+        self.process = process
+        self.ready = ready
+
+    @property
+    def port(self) -> int:
+        """The port it says it listens on."""
+        return int(self.ready.rpartition(":")[2])
+
+    def ask(self, word: str, host: str = "127.0.0.1") -> str:
+        """Send a four-letter word; return the answer."""
+        with socket.create_connection((host, self.port), DEADLINE_S) as link:
+            link.sendall(word.encode())
+            return b"".join(iter(lambda: link.recv(65536), b"")).decode()
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
+        """Send a signal; return the exit code, and what came on stdout behind the ready line, and on stderr."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=DEADLINE_S)
+        return self.process.returncode, out, err
+
+
+@contextmanager
+def daemon(*options: str, command: list[str] = ZOOLET, **environment: str) -> Iterator[Running]:
+    """Run ``zoolet serve`` until the end of the ``with``."""
+    process = subprocess.Popen(
+        [*command, "serve", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        readable, _, _ = select.select([process.stdout], [], [], DEADLINE_S)
+        line = process.stdout.readline() if readable else ""
+        assert line.startswith("zoolet ready on "), (line, readable and process.stderr.read())
+        yield Running(process, line)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run ``zoolet`` to its end."""
+    return subprocess.run(
+        [*ZOOLET, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+def configuration(folder: Path, text: str) -> str:
+    """Write a zoo.cfg; return its path."""
+    path = folder / "zoo.cfg"
+    path.write_text(text)
+    return str(path)
+
+
+def need(host: str) -> None:
+    """Skip the test where this machine has no such address, for want of IPv6."""
+    try:
+        with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            pass
+    except OSError as error:
+        pytest.skip(f"no {host} here: {error}")
+
+
+@contextmanager
+def taken_port() -> Iterator[int]:
+    """Give a port that somebody listens on."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        yield int(holder.getsockname()[1])
+
+
+@contextmanager
+def free_port() -> Iterator[int]:
+    """Give a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    yield port
+
+
+# --- ready ---
+
+
+def test_the_ready_line_names_where_it_listens() -> None:
+    with daemon("--port", "0") as running:
+        assert re.fullmatch(r"zoolet ready on 127\.0\.0\.1:[1-9]\d*\n", running.ready)
+        assert running.ask("srvr").startswith("Zookeeper version: ")
+        assert running.stop()[1] == ""  # the ready line is all there is on stdout
+
+
+def test_the_console_script_is_the_same_command() -> None:
+    with daemon("--port", "0", command=[str(Path(sys.executable).with_name("zoolet"))]) as running:
+        assert running.ask("srvr").startswith("Zookeeper version: ")
+
+
+def test_a_port_that_is_asked_for_is_taken() -> None:
+    with free_port() as port, daemon("--port", str(port)) as running:
+        assert running.port == port
+
+
+def test_two_daemons_on_free_ports_do_not_meet() -> None:
+    with daemon("--port", "0") as one, daemon("--port", "0") as two:
+        assert one.port != two.port
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_the_ready_line_can_be_used_to_connect(host: str) -> None:
+    need(host)
+
+    with daemon("--port", "0", "--host", host) as running:
+        said = running.ready.removeprefix("zoolet ready on ").strip()
+        address, _, port = said.rpartition(":")
+
+        assert f"[{address.strip('[]')}]" == address or ":" not in address  # ::1:2181 could be read in two ways
+        with socket.create_connection((address.strip("[]"), int(port)), DEADLINE_S):
+            pass
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_free_port_is_the_same_on_all_addresses(tmp_path: Path, host: str) -> None:
+    need(host)
+
+    with daemon(configuration(tmp_path, "clientPort=2181\n"), "--port", "0") as running:
+        assert running.ask("srvr", host).startswith("Zookeeper version: ")
+
+
+# --- stop ---
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_in_order(number: signal.Signals) -> None:
+    with daemon("--port", "0") as running:
+        code, out, err = running.stop(number)
+
+    assert (code, out) == (0, "")
+    assert "Traceback" not in err
+
+
+def test_a_signal_stops_it_with_clients_connected() -> None:
+    with daemon("--port", "0") as running, socket.create_connection(("127.0.0.1", running.port)):
+        code, _, err = running.stop()
+
+    assert code == 0
+    assert "Traceback" not in err
+
+
+def test_its_port_is_free_again_at_once() -> None:
+    with daemon("--port", "0") as running:
+        port = running.port
+        running.ask("srvr")
+        running.stop()
+
+    with daemon("--port", str(port)) as again:
+        assert again.port == port
+
+
+# --- what it is told ---
+
+
+def test_an_option_beats_the_file_and_the_file_the_environment(tmp_path: Path) -> None:
+    path = configuration(tmp_path, "clientPort=1\nclientPortAddress=127.0.0.1\n4lw.commands.whitelist=ruok\n")
+    flags = "-Dzookeeper.4lw.commands.whitelist=mntr -Dzookeeper.clientPort=2"
+
+    with daemon(path, "--port", "0", JVMFLAGS=flags) as running:
+        assert running.port > 2
+        assert running.ask("ruok") == "imok"
+        assert "whitelist" in running.ask("mntr")
+
+
+def test_the_environment_is_read() -> None:
+    with daemon("--port", "0", SERVER_JVMFLAGS="-Xmx1g -Dzookeeper.4lw.commands.whitelist=ruok") as running:
+        assert running.ask("ruok") == "imok"
+
+
+@pytest.mark.parametrize("option", ["-Dzookeeper.4lw.commands.whitelist=*", "-D4lw.commands.whitelist=ruok"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_definition_sets_a_property_wherever_it_stands(option: str, first: bool) -> None:
+    options = [option, "--port", "0"] if first else ["--port", "0", option]
+
+    with daemon(*options) as running:
+        assert running.ask("ruok") == "imok"
+
+
+@pytest.mark.parametrize("release", ["3.8", "3.9"])
+def test_the_release_to_answer_like_can_be_chosen(release: str) -> None:
+    with daemon("--port", "0", "--compat", release) as running:
+        assert running.ask("srvr").startswith(f"Zookeeper version: {release}.")
+
+
+def test_a_file_without_a_port_serves_only_this_machine(tmp_path: Path) -> None:
+    with daemon(configuration(tmp_path, "tickTime=500\n"), "--port", "0") as running:
+        assert running.ready.startswith("zoolet ready on 127.0.0.1:")
+
+
+# --- logs ---
+
+
+def test_logs_are_text_on_stderr() -> None:
+    with daemon("--port", "0") as running:
+        _, _, err = running.stop()
+
+    assert re.search(r"^\d{4}-\d\d-\d\d \S+ INFO zoolet\.server: stopping", err, re.MULTILINE)
+
+
+def test_logs_can_be_json_lines(tmp_path: Path) -> None:
+    path = configuration(tmp_path, "dataDir=/data\n")
+    with daemon(path, "--port", "0", "--log-format", "json") as running:
+        _, _, err = running.stop()
+
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert [(line["level"], line["logger"]) for line in lines] == [
+        ("WARNING", "zoolet.server"),
+        ("INFO", "zoolet.server"),
+    ]
+    assert "dataDir" in lines[0]["message"]
+    assert all(isinstance(line["time"], float) for line in lines)
+
+
+# --- what goes wrong ---
+
+
+def test_a_port_in_use_is_one_line_and_exit_1() -> None:
+    with taken_port() as port:
+        done = run("serve", "--port", str(port))
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"zoolet: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("192.0.2.1", "Cannot assign requested address"),
+        ("no such host", "(Name or service not known|nodename nor servname)"),
+        ("a..b", ".+"),
+    ],
+)
+def test_an_address_that_is_not_ours_is_one_line_and_exit_1(host: str, reason: str) -> None:
+    done = run("serve", "--host", host, "--port", "0")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(f"zoolet: cannot listen on {re.escape(host)}:0: {reason}\n", done.stderr)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["serve", "--nonsense"],
+        ["serve", "--port", "abc"],
+        ["serve", "--port", "65536"],
+        ["serve", "--port", "-1"],
+        ["serve", "--log-format", "xml"],
+        ["serve", "--compat", "1.0"],
+        ["serve", "a.cfg", "b.cfg"],
+        ["nonsense"],
+        [],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_exit_2(arguments: list[str]) -> None:
+    done = run(*arguments)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.search(r"^zoolet( serve)?: error: .+", done.stderr, re.MULTILINE)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_cannot_be_read_is_one_line_and_exit_2(tmp_path: Path) -> None:
+    path = str(tmp_path / "nowhere.cfg")
+
+    done = run("serve", path)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"zoolet: cannot read {path}: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("tickTime=abc\n", r"zoo\.cfg, line 1: tickTime must be .+'abc'"),
+        ("server.1=a:1:2\nserver.2=b:1:2\n", r"2 servers are configured"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_one_line_and_exit_2(tmp_path: Path, text: str, expected: str) -> None:
+    done = run("serve", configuration(tmp_path, text))
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"zoolet: [^\n]*{expected}[^\n]*\n", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("option", "environment"),
+    [(["-Dzookeeper.tickTime=abc"], {}), ([], {"JVMFLAGS": "-Dzookeeper.tickTime=abc"}), ([], {"JVMFLAGS": "'"})],
+    ids=["option", "environment", "quotation mark"],
+)
+def test_a_property_that_makes_no_sense_is_one_line_and_exit_2(option: list[str], environment: dict[str, str]) -> None:
+    done = run("serve", "--port", "0", *option, **environment)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"zoolet: (command line|environment variable JVMFLAGS): [^\n]+\n", done.stderr)
+
+
+def test_help_and_version_are_exit_0() -> None:
+    assert run("--version").stdout == f"zoolet {version('zoolet')}\n"
+    assert "serve" in run("--help").stdout
+    assert "--port" in run("serve", "--help").stdout
+
+
+# --- without uvloop ---
+
+
+def test_asyncio_is_enough_where_there_is_no_uvloop() -> None:
+    with daemon("--port", "0", command=[sys.executable, "-c", WITHOUT_UVLOOP]) as running:
+        assert running.ask("srvr").startswith("Zookeeper version: ")
+        code, _, err = running.stop()
+
+    assert code == 0
+    assert "Traceback" not in err

@@ -1,0 +1,546 @@
+"""What the server is told: files as Java reads them, options before file before environment, and refusals that help.
+
+Source: the configuration specification (QuorumPeerConfig.parseProperties, java.util.Properties.load, zkServer.sh), and
+its rule for refusals: they name the key, the value, the place and the remedy.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zoolet.server import jaas
+from zoolet.server.config import (
+    KEYS,
+    Config,
+    ConfigError,
+    Setting,
+    build,
+    parse_definitions,
+    parse_properties,
+    read_environment,
+    read_file,
+)
+
+SPECIAL = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
+WHITE = " \t\n\r\f"
+
+
+# --- what the tests say it with ---
+
+
+def values(text: str) -> dict[str, str]:
+    """Read a properties file; forget where each value stood."""
+    return {key: setting.value for key, setting in parse_properties(text, "zoo.cfg").items()}
+
+
+def configured(text: str) -> Config:
+    """Put a configuration together from a zoo.cfg."""
+    return build(parse_properties(text, "zoo.cfg"))
+
+
+def refusal(text: str) -> str:
+    """Give the message with which a zoo.cfg is refused."""
+    with pytest.raises(ConfigError) as caught:
+        configured(text)
+    return str(caught.value)
+
+
+# --- the file ---
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "value"),
+    [
+        ("tickTime=2000", "tickTime", "2000"),
+        ("tickTime = 2000", "tickTime", "2000"),
+        ("tickTime: 2000", "tickTime", "2000"),
+        ("tickTime:2000", "tickTime", "2000"),
+        ("tickTime 2000", "tickTime", "2000"),
+        ("tickTime\t\t2000", "tickTime", "2000"),
+        ("  tickTime=2000", "tickTime", "2000"),
+        ("tickTime=2000   ", "tickTime", "2000"),
+        ("tickTime==2000", "tickTime", "=2000"),
+        ("tickTime", "tickTime", ""),
+        ("tickTime=", "tickTime", ""),
+        ("server.1=a:2888:3888;2181", "server.1", "a:2888:3888;2181"),
+        ("a\\=b=c", "a=b", "c"),
+        ("a\\:b=c", "a:b", "c"),
+        ("a\\ b=c", "a b", "c"),
+        ("a=b#c", "a", "b#c"),
+        ("a=b!c", "a", "b!c"),
+        ("a=C:\\\\data", "a", "C:\\data"),
+        ("a=\\u0041\\u00e9", "a", "Aé"),
+        ("a=b\\tc\\nd", "a", "b\tc\nd"),
+        ("a=\\q", "a", "q"),
+        ("a=caf\xe9", "a", "caf\xe9"),
+    ],
+)
+def test_a_line_is_read_as_java_reads_it(line: str, key: str, value: str) -> None:
+    assert values(line) == {key: value}
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# tickTime=1", "! tickTime=1", "   # tickTime=1", "# a \\", "\t\n \n"])
+def test_comments_and_empty_lines_say_nothing(text: str) -> None:
+    assert values(text) == {}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_as_on_any_system(end: str) -> None:
+    assert values(end.join(["a=1", "# c", "b=2", ""])) == {"a": "1", "b": "2"}
+
+
+@pytest.mark.parametrize("char", ["\x0b", "\x0c", "\x1c", "\x85"], ids=["VT", "FF", "FS", "NEL"])
+def test_only_newlines_end_a_line(char: str) -> None:
+    # read as Latin-1, the second byte of a UTF-8 letter can be any of 0x80 to 0xbf; that of "Å" is 0x85
+    assert values(f"dataDir=/a{char}b=c") == {"dataDir": f"/a{char}b=c"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=1\\\n2\\\n   3\nb=4", {"a": "123", "b": "4"}),
+        ("a=1\\\\\nb=2", {"a": "1\\", "b": "2"}),
+        ("a=1\\\r\n  2", {"a": "12"}),
+        ("a=1\\", {"a": "1"}),
+        ("a=1\\\n# no comment", {"a": "1# no comment"}),
+        ("# comment \\\na=1", {"a": "1"}),
+        ("a\\\n  b=1", {"ab": "1"}),
+    ],
+)
+def test_a_backslash_continues_a_line(text: str, expected: dict[str, str]) -> None:
+    assert values(text) == expected
+
+
+def test_the_last_of_two_settings_wins() -> None:
+    assert configured("tickTime=1000\ntickTime=500\n").settings.tick_time == 500
+
+
+def test_a_setting_knows_its_line() -> None:
+    settings = parse_properties("# first\na=1\\\n2\n\nb=3\n", "zoo.cfg")
+
+    assert (settings["a"].where, settings["b"].where) == ("zoo.cfg, line 2", "zoo.cfg, line 5")
+
+
+def test_keys_are_case_sensitive() -> None:
+    assert configured("ticktime=500\n").settings.tick_time == 2000
+
+
+TEXT = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]), max_size=12)
+KEY = TEXT.filter(bool)
+VALUE = TEXT.filter(lambda text: text == text.strip() == text.strip("".join(map(chr, range(33)))))
+
+
+def escaped(char: str) -> str:
+    """Write one character so that it means itself wherever it stands."""
+    if char in SPECIAL:
+        return SPECIAL[char]
+    if char in " =:#!\\":
+        return "\\" + char
+    return char if "!" <= char <= "~" else f"\\u{ord(char):04x}"
+
+
+@st.composite
+def written(draw: st.DrawFn) -> tuple[str, dict[str, str]]:
+    """Draw settings, and one of the many ways to write them down."""
+    settings = draw(st.dictionaries(KEY, VALUE, max_size=5))
+    lines = []
+    for key, value in settings.items():
+        lines += draw(st.lists(st.sampled_from(["", "# c", "! c=d", "  \t", "# c \\"]), max_size=2))
+        units = [escaped(char) for char in value]
+        at = draw(st.integers(0, len(units)))
+        broken = "".join(units[:at]) + draw(st.sampled_from(["", "\\\n", "\\\r\n \t"])) + "".join(units[at:])
+        between = draw(st.sampled_from(["=", ":", " = ", "\t:", " ", "\t \f"]))
+        indent = draw(st.sampled_from(["", "  ", "\t", "\f"]))
+        lines.append(indent + "".join(map(escaped, key)) + between + broken)
+    return draw(st.sampled_from(["\n", "\r\n", "\r"])).join(lines), settings
+
+
+@given(written())
+def test_whatever_is_written_is_read(case: tuple[str, dict[str, str]]) -> None:
+    text, settings = case
+
+    assert values(text) == settings
+
+
+@given(st.text(max_size=60))
+def test_any_text_can_be_read(text: str) -> None:
+    assert all(isinstance(setting, Setting) for setting in parse_properties(text, "zoo.cfg").values())
+
+
+def test_a_file_is_latin_1(tmp_path: Path) -> None:
+    (tmp_path / "zoo.cfg").write_bytes(b"superUser=Ren\xe9\n")
+
+    assert read_file(str(tmp_path / "zoo.cfg"))["superUser"].value == "Ren\xe9"
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = str(tmp_path / "nowhere.cfg")
+
+    with pytest.raises(ConfigError, match=r"nowhere\.cfg: No such file") as caught:
+        read_file(path)
+
+    assert path in str(caught.value)
+
+
+# --- keys ---
+
+
+@pytest.mark.parametrize("prefix", ["", "zookeeper."])
+@pytest.mark.parametrize(
+    ("key", "value", "target", "expected"),
+    [
+        ("clientPort", "2182", "port", 2182),
+        ("clientPort", "0", "port", 0),
+        ("clientPortAddress", "10.0.0.1", "host", "10.0.0.1"),
+        ("clientPortAddress", "[::1]", "host", "::1"),
+        ("maxClientCnxns", "0", "max_client_cnxns", 0),
+        ("maxCnxns", "7", "max_cnxns", 7),
+        ("4lw.commands.whitelist", "ruok, mntr,,srvr ", "whitelist", ("ruok", "mntr", "srvr")),
+        ("4lw.commands.whitelist", "*", "whitelist", ("*",)),
+        ("tickTime", "200", "settings.tick_time", 200),
+        ("minSessionTimeout", "1", "settings.min_session_timeout", 1),
+        ("maxSessionTimeout", "90000", "settings.max_session_timeout", 90_000),
+        ("maxSessionTimeout", "-1", "settings.max_session_timeout", 40_000),
+        ("jute.maxbuffer", "4194304", "settings.max_frame", 4_194_304),
+        ("nio.sessionlessCnxnTimeout", "500", "settings.sessionless_timeout", 500),
+        ("skipACL", "yes", "settings.skip_acl", True),
+        ("skipACL", "true", "settings.skip_acl", False),
+        ("enforceQuota", "TRUE", "settings.enforce_quota", True),
+        ("enforceQuota", "yes", "settings.enforce_quota", False),
+        ("extendedTypesEnabled", "true", "settings.extended_types", True),
+        ("reconfigEnabled", "True", "settings.reconfig_enabled", True),
+        ("DigestAuthenticationProvider.superDigest", "super:x=", "settings.super_digest", "super:x="),
+        ("DigestAuthenticationProvider.digestAlg", "SHA-256", "settings.digest_algorithm", "sha256"),
+        ("DigestAuthenticationProvider.digestAlg", "SHA3-256", "settings.digest_algorithm", "sha3_256"),
+        ("sessionRequireClientSASLAuth", "true", "settings.require_auth", frozenset({"sasl"})),
+    ],
+)
+def test_a_key_sets_its_field(prefix: str, key: str, value: str, target: str, expected: object) -> None:
+    found: object = configured(f"{prefix}{key}={value}\n")
+
+    for name in target.split("."):
+        found = getattr(found, name)
+    assert found == expected
+
+
+def test_every_key_has_a_field() -> None:
+    config = Config()
+    plain = {name for name in Config.__slots__ if hasattr(config, name)} | {"schemes", "enforced"}
+    core = {f"settings.{name}" for name in config.settings.__slots__}
+
+    assert {key.target for key in KEYS.values()} <= plain | core
+
+
+def test_unknown_keys_are_no_error() -> None:
+    assert configured("no.such.key=1\nsnapCount=5\nautopurge.snapRetainCount=1\n").port == 2181
+
+
+def test_a_known_key_without_effect_is_noted() -> None:
+    assert configured("dataDir=/data\nsnapCount=5\nno.such.key=1\n").ignored == ("dataDir", "snapCount")
+
+
+def test_without_a_port_only_this_machine_is_served() -> None:
+    assert (configured("tickTime=500\n").host, configured("tickTime=500\n").port) == ("127.0.0.1", 2181)
+
+
+def test_a_file_that_names_a_port_serves_all_addresses() -> None:
+    assert (configured("clientPort=2182\n").host, configured("clientPort=2182\n").port) == (None, 2182)
+
+
+# --- what beats what ---
+
+
+def said(**values: str) -> dict[str, Setting]:
+    """Say something somewhere."""
+    return {key: Setting(value, "somewhere") for key, value in values.items()}
+
+
+def test_a_later_source_beats_an_earlier_one() -> None:
+    environment, filed, options = said(tickTime="1"), said(tickTime="2"), said(tickTime="3")
+
+    assert build(environment, filed, options).settings.tick_time == 3
+    assert build(environment, filed, {}).settings.tick_time == 2
+    assert build(environment, {}, {}).settings.tick_time == 1
+
+
+def test_a_prefix_does_not_change_what_beats_what() -> None:
+    filed, option = {"zookeeper.tickTime": Setting("2", "file")}, {"tickTime": Setting("3", "option")}
+
+    assert build({}, filed, option).settings.tick_time == 3
+    assert build({}, option, filed).settings.tick_time == 2
+
+
+def test_sources_are_put_together() -> None:
+    config = build(said(tickTime="100"), said(maxCnxns="5"), said(clientPort="1"))
+
+    assert (config.settings.tick_time, config.max_cnxns, config.port) == (100, 5, 1)
+
+
+def test_nothing_said_is_the_default() -> None:
+    assert build({}, {}, {}) == Config()
+
+
+# --- -D and JVMFLAGS ---
+
+
+@pytest.mark.parametrize(
+    ("argument", "name", "value"),
+    [
+        ("-Dzookeeper.tickTime=500", "zookeeper.tickTime", "500"),
+        ("-Dname=a=b", "name", "a=b"),
+        ("-Dname=", "name", ""),
+        ("-Dname", "name", ""),
+    ],
+)
+def test_a_definition_is_a_name_and_a_value(argument: str, name: str, value: str) -> None:
+    assert parse_definitions([argument], "command line") == {name: Setting(value, f"command line: {argument}")}
+
+
+def test_other_java_options_are_left_out() -> None:
+    assert parse_definitions(["-Xmx1g", "-server", "-Da=b", "--port"], "x").keys() == {"a"}
+
+
+@pytest.mark.parametrize("name", ["JVMFLAGS", "SERVER_JVMFLAGS"])
+def test_the_flags_of_java_are_read(name: str) -> None:
+    settings = read_environment({name: "-Xmx512m -Dzookeeper.tickTime=500 -Djute.maxbuffer=2097152", "HOME": "/"})
+
+    assert build(settings).settings.tick_time == 500
+    assert build(settings).settings.max_frame == 2_097_152
+
+
+def test_the_flags_of_everything_beat_those_of_the_server() -> None:
+    # zkServer.sh: JVMFLAGS="$SERVER_JVMFLAGS $JVMFLAGS", and Java takes the last of two definitions
+    settings = read_environment({"JVMFLAGS": "-DmaxCnxns=1", "SERVER_JVMFLAGS": "-DmaxCnxns=2"})
+
+    assert settings["maxCnxns"].value == "1"
+
+
+def test_a_flag_may_be_quoted() -> None:
+    settings = read_environment({"JVMFLAGS": "\"-DsuperUser=a b\" -Dc='d e'"})
+
+    assert (settings["superUser"].value, settings["c"].value) == ("a b", "d e")
+
+
+def test_an_environment_without_flags_says_nothing() -> None:
+    assert read_environment({"PATH": "/bin"}) == {}
+
+
+def test_a_quotation_mark_that_is_not_closed_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"^environment variable JVMFLAGS: "):
+        read_environment({"JVMFLAGS": '-Da="b'})
+
+
+# --- refusals ---
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "remedy"),
+    [
+        ("tickTime", "abc", "a whole number from 1 to"),
+        ("tickTime", "0", "a whole number from 1 to"),
+        ("tickTime", "", "a whole number from 1 to"),
+        ("tickTime", "2s", "a whole number from 1 to"),
+        ("tickTime", "1.5", "a whole number from 1 to"),
+        ("tickTime", "99999999999", "a whole number from 1 to 2147483647"),
+        ("clientPort", "65536", "a whole number from 0 to 65535"),
+        ("clientPort", "-1", "a whole number from 0 to 65535"),
+        ("maxClientCnxns", "-1", "a whole number from 0 to"),
+        ("minSessionTimeout", "-2", "a whole number from -1 to"),
+        ("zookeeper.maxCnxns", "many", "a whole number from 0 to"),
+        ("jute.maxbuffer", "1M", "a whole number from 0 to"),
+        ("DigestAuthenticationProvider.digestAlg", "ROT13", "SHA-256"),
+        ("java.security.auth.login.config", "/nowhere/jaas.conf", "a JAAS file that can be read"),
+    ],
+)
+def test_a_refusal_names_key_value_place_and_remedy(key: str, value: str, remedy: str) -> None:
+    message = refusal(f"# comment\n\n{key}={value}\n")
+
+    assert "zoo.cfg, line 3" in message
+    assert f"{key} must be" in message
+    assert remedy in message
+    assert repr(value) in message
+
+
+def test_a_refusal_of_an_option_names_the_option() -> None:
+    with pytest.raises(ConfigError) as caught:
+        build({}, {}, parse_definitions(["-Dzookeeper.tickTime=abc"], "command line"))
+
+    assert "command line: -Dzookeeper.tickTime=abc" in str(caught.value)
+
+
+def test_a_refusal_is_one_line() -> None:
+    assert "\n" not in refusal("tickTime=a\\nb\n")
+
+
+@pytest.mark.parametrize("value", ["yes", "1", "on", ""])
+def test_a_boolean_of_the_file_is_true_or_false(value: str) -> None:
+    message = refusal(f"# comment\nreconfigEnabled={value}\n")
+
+    assert "zoo.cfg, line 2" in message
+    assert "reconfigEnabled" in message
+    assert repr(value) in message
+    assert "true" in message
+    assert "false" in message
+
+
+def test_a_shortest_timeout_above_the_longest_is_refused() -> None:
+    message = refusal("minSessionTimeout=5000\nmaxSessionTimeout=4000\n")
+
+    assert "minSessionTimeout 5000 must not be larger than maxSessionTimeout 4000" in message
+    assert "zoo.cfg, line" in message
+
+
+@pytest.mark.parametrize(
+    "lines", ["enforce.auth.enabled=true\n", "enforce.auth.enabled=true\nenforce.auth.schemes=,\n"]
+)
+def test_enforced_login_without_a_scheme_is_refused(lines: str) -> None:
+    message = refusal(lines)
+
+    assert "enforce.auth.enabled" in message
+    assert "enforce.auth.schemes" in message
+    assert "zoo.cfg, line" in message
+
+
+def test_enforced_login_with_a_scheme_that_nobody_can_prove_is_refused() -> None:
+    message = refusal("enforce.auth.enabled=true\nenforce.auth.schemes=nonsense\n")
+
+    assert "nonsense" in message
+    assert "zoo.cfg, line 2" in message
+
+
+# --- server.N ---
+
+THREE = "server.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888;2181\n"
+
+
+def test_an_ensemble_is_refused() -> None:
+    message = refusal(THREE)
+
+    assert "3 servers are configured" in message
+    assert "server.1, server.2, server.3" in message
+
+
+def test_the_refusal_of_an_ensemble_names_the_place() -> None:
+    assert "zoo.cfg, line" in refusal(THREE)
+
+
+def test_one_server_is_itself() -> None:
+    assert configured("server.1=localhost:2888:3888;2181\n").ignored == ("server.1",)
+
+
+def test_an_observer_is_refused() -> None:
+    assert "server.1" in refusal("server.1=a:2888:3888:observer\n")
+
+
+def test_server_lines_of_several_sources_count_together() -> None:
+    with pytest.raises(ConfigError, match="2 servers"):
+        build({}, parse_properties("server.1=a:1:2\n", "f"), parse_properties("server.2=b:1:2\n", "o"))
+
+
+def test_a_server_line_without_ports_is_refused() -> None:
+    assert "server.1" in refusal("server.1=localhost\n")
+
+
+def test_an_ensemble_in_a_dynamic_file_is_refused(tmp_path: Path) -> None:
+    dynamic = tmp_path / "zoo.cfg.dynamic"
+    dynamic.write_text(THREE)
+
+    assert "server" in refusal(f"dynamicConfigFile={dynamic}\n")
+
+
+# --- the JAAS file ---
+
+
+def users(tmp_path: Path, text: str) -> dict[str, str] | None:
+    """Read the users of a JAAS file."""
+    path = tmp_path / "jaas.conf"
+    path.write_text(text, encoding="utf-8")
+    return jaas.users(str(path))
+
+
+MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+
+
+@pytest.mark.parametrize(
+    ("inside", "expected"),
+    [
+        ('user_bob="secret"', {"bob": "secret"}),
+        ('user_bob="a"\n  user_super="b"', {"bob": "a", "super": "b"}),
+        ("user_bob=secret", {"bob": "secret"}),
+        ('user_bob = "secret"', {"bob": "secret"}),
+        ('user_user_x="secret"', {"user_x": "secret"}),
+        ('user_bob="two words; and = signs"', {"bob": "two words; and = signs"}),
+        ('user_bob="// no comment"', {"bob": "// no comment"}),
+        ('user_bob="a}b"', {"bob": "a}b"}),
+        ('user_bob="}" user_eve="x"', {"bob": "}", "eve": "x"}),
+        ('user_bob="=" user_eve="x"', {"bob": "=", "eve": "x"}),
+        ('user_bob=""', {"bob": ""}),
+        (r'user_bob="say \"hi\" \\ bye"', {"bob": r'say "hi" \ bye'}),
+        ('user_bob="sëcret"', {"bob": "sëcret"}),
+        ('other="x" user_bob="y"', {"bob": "y"}),
+        ('// user_eve="x"\n user_bob="y" # more\n /* user_z="z" */', {"bob": "y"}),
+        ("", {}),
+    ],
+)
+def test_the_users_are_read(tmp_path: Path, inside: str, expected: dict[str, str]) -> None:
+    assert users(tmp_path, f"Server {{\n  {MODULE}\n  {inside};\n}};\n") == expected
+
+
+def test_only_the_section_of_the_server_counts(tmp_path: Path) -> None:
+    client = f'Client {{ {MODULE} user_eve="x"; }};\n'
+    server = f'Server {{ {MODULE} user_bob="y"; }};\n'
+
+    assert users(tmp_path, client + server) == users(tmp_path, server + client) == {"bob": "y"}
+
+
+def test_a_password_that_is_the_name_of_the_section_is_no_section(tmp_path: Path) -> None:
+    text = f'Client {{ {MODULE} username="Server"; }};\nServer {{ {MODULE} user_bob="y"; }};\n'
+
+    assert users(tmp_path, text) == {"bob": "y"}
+
+
+@pytest.mark.parametrize("text", ["", "Client { };", "// Server { }", "# nothing\n"])
+def test_a_file_without_the_section_names_nobody(tmp_path: Path, text: str) -> None:
+    assert users(tmp_path, text) is None
+
+
+def test_another_section_may_be_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "jaas.conf").write_text(f'Other {{ {MODULE} user_bob="y"; }};\n')
+
+    assert jaas.users(str(tmp_path / "jaas.conf"), "Other") == {"bob": "y"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Server { com.sun.security.auth.module.Krb5LoginModule required; };", "Krb5LoginModule"),
+        ("Server { };", "nothing"),
+        (f'Server {{ {MODULE} user_bob="x";', "none that is closed"),
+        ("Server", "none that is closed"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused_by_name(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected) as caught:
+        users(tmp_path, text)
+
+    assert "jaas.conf" in str(caught.value)
+
+
+def test_a_jaas_file_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "jaas.conf"
+    path.write_bytes(b"Server { \xff };")
+
+    with pytest.raises(ConfigError, match=r"java\.security\.auth\.login\.config must be a JAAS file"):
+        configured(f"java.security.auth.login.config={path}\n")
+
+
+def test_the_users_of_the_file_may_log_in(tmp_path: Path) -> None:
+    (tmp_path / "jaas.conf").write_text(f'Server {{ {MODULE} user_bob="y"; }};\n')
+
+    config = configured(f"java.security.auth.login.config={tmp_path / 'jaas.conf'}\n")
+
+    assert config.settings.sasl_users == {"bob": "y"}
