@@ -2,8 +2,8 @@
 
 ::
 
-    request    int protocolVersion 0 | long lastZxidSeen | int timeOut ms | long sessionId | buffer passwd [| bool
-    readOnly] response   int protocolVersion 0 | int timeOut ms | long sessionId | buffer passwd [| bool readOnly]
+    request    int protocolVersion 0, long lastZxidSeen, int timeOut ms, long sessionId, buffer passwd [, bool readOnly]
+    response   int protocolVersion 0, int timeOut ms, long sessionId, buffer passwd [, bool readOnly]
 
 Clients before 3.4 send no last byte, and get none.
 

@@ -155,11 +155,21 @@ NO_EFFECT: Final = frozenset(
         "autopurge.purgeInterval",
         "admin.enableServer",
         "admin.serverPort",
-        "secureClientPort",
         "snapCount",
     }
 )
 """Keys that people set and that mean something in ZooKeeper, but nothing in a server in memory, or nothing yet."""
+
+
+REFUSED: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
+    "secureClientPort": (lambda text: True, "this server has no TLS yet; leave it out, or put a TLS proxy in front"),
+    "electionAlg": (lambda text: text != "3", "3 is the only one there is"),
+    "peerType": (lambda text: text != "participant", "this server is a single node; leave it out"),
+    "group": (lambda text: True, "this server is a single node and has no groups; leave it out"),
+    "weight": (lambda text: True, "this server is a single node and has no weights; leave it out"),
+    "oraclePath": (lambda text: True, "this server is a single node and asks no oracle; leave it out"),
+}
+"""Keys that cannot be obeyed and must not be passed over: which of their values, and what to do."""
 
 
 # --- where it is said ---
@@ -250,6 +260,9 @@ def build(*sources: Mapping[str, Setting], compat: str = "3.9") -> Config:
 
 def _told(settings: Mapping[str, Setting], written: Mapping[str, str]) -> Iterator[tuple[str, object]]:
     for name, (value, where) in settings.items():
+        refused, remedy = REFUSED.get(name.partition(".")[0], (None, ""))
+        if refused is not None and refused(value):
+            raise ConfigError(f"{where}: {name}={value} cannot be obeyed: {remedy}")
         key = KEYS.get(name)
         if key is None:
             continue

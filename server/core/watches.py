@@ -7,15 +7,10 @@ the stores only know who has any.
 
 A change fires its steps in order, and in each step a connection hears at most once:
 
-=========  =====================================  ======================================================
-======================= change     first                                  then
-last =========  =====================================  ======================================================
-======================= create N   data store, N: NodeCreated             child store, parent: NodeChildrenChanged
-setData N  data store, N: NodeDataChanged delete N   data store, N: NodeDeleted             child store, N: NodeDeleted,
-but to nobody told before  child store, parent:
-                                                                                                          NodeChildrenChanged
-=========  =====================================  ======================================================
-=======================
+- create N: NodeCreated to the data store's N; NodeChildrenChanged to the child store's parent.
+- setData N: NodeDataChanged to the data store's N.
+- delete N: NodeDeleted to the data store's N; NodeDeleted to the child store's N, but to nobody told before;
+  NodeChildrenChanged to the child store's parent.
 
 Source: WatchManager, WatchManagerWithRecursive modes; DataTree.createNode, deleteNode, setData.
 """
@@ -164,7 +159,7 @@ class Watches:
         self, store: int, path: str, event: int, acl: int, zxid: int, told: dict[Caller, None] | tuple[()]
     ) -> dict[Caller, None] | tuple[()]:
         """Tell everybody in one store who waits for *path*, but those in *told*; return whom."""
-        waiting = self._waiting(store, path)
+        waiting = self._waiting(store, path, event)
         if not waiting:
             return ()
         frame = encode_event(path, event, zxid if self._compat.event_zxid else -1)
@@ -176,16 +171,25 @@ class Watches:
                 self.dirty[caller] = None
         return waiting
 
-    def _waiting(self, store: int, path: str) -> dict[Caller, None]:
-        """Who is to hear of *path*: a copy, for the watches that fire once are removed on the way."""
-        waiting = dict(self._stores[store].get(path) or ())
-        if store == DATA and self._recursive:
-            above = path
-            while above != "/" and above:
-                above = above[: above.rfind("/")] or "/"
-                for caller in self._stores[DATA].get(above) or ():
-                    if caller.modes[DATA][above] & RECURSIVE:
-                        waiting[caller] = None
+    def _waiting(self, store: int, path: str, event: int) -> dict[Caller, None]:
+        """Who is to hear of *path*: a copy, for the watches that fire once are removed on the way.
+
+        Recursive watches hear of everything below them, and never that a node's children changed. They are in the data
+        store; in releases where modes do not coexist also in the child store, where one may be left when a later watch has
+        taken its place in the other.
+        """
+        exact = self._stores[store].get(path) or {}
+        if not self._recursive:
+            return dict(exact)
+        if event == EventType.NODE_CHILDREN_CHANGED:
+            return {caller: None for caller in exact if caller.modes[store][path] & ~RECURSIVE}
+        waiting = dict(exact)
+        above = path
+        while above != "/" and above:
+            above = above[: above.rfind("/")] or "/"
+            for caller in self._stores[store].get(above) or ():
+                if caller.modes[store][above] & RECURSIVE:
+                    waiting[caller] = None
         return waiting
 
     def tell(self, caller: Caller, path: str, event: int) -> None:

@@ -95,7 +95,7 @@ def run(lockstep: Lockstep, seed: int, enough: int) -> None:
 
     @settings(
         max_examples=enough // SHORTEST + 1,  # so many are enough even if all are short
-        deadline=None, database=None, phases=[Phase.generate, Phase.shrink],
+        deadline=None, database=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck), print_blob=False, report_multiple_bugs=False,
     )  # fmt: skip
     @with_seed(seed)

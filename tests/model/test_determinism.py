@@ -54,6 +54,7 @@ def request(chance: Random) -> tuple[OpCode, bytes]:
             write(chance),
             write(chance),
             write(chance),
+            (OpCode.CREATE, r.CreateRequest("/mine-", b"", OPEN_ACL_UNSAFE, 3)),
             (OpCode.SET_ACL, r.SetACLRequest(path, chance.choice(ACLS), -1)),
             (OpCode.GET_DATA, r.GetDataRequest(path, flag)),
             (OpCode.EXISTS, r.ExistsRequest(path, flag)),
@@ -96,6 +97,7 @@ def transcript(seed: int) -> bytes:
 def joined(engine: Engine, chance: Random) -> Peer:
     peer = Peer(engine, host=f"10.0.0.{chance.randrange(9)}")
     peer.connect(timeout=4000)
+    peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
     return peer
 
 

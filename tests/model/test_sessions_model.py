@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from support.peer import Peer
 
 from zoolet.protocol import records as r
+from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import NO_PASSWORD, ConnectResponse
 from zoolet.protocol.opcodes import OpCode
 from zoolet.server.core.engine import Engine
@@ -275,6 +276,47 @@ def test_a_session_ends_at_the_next_whole_tick_behind_its_timeout(
     engine.at(NOW, deadline)
     engine.tick()
     assert peer.closed
+
+
+talks = given(
+    start=st.integers(0, 20_000),
+    timeout=st.integers(4000, 8000),
+    gaps=st.lists(st.integers(1, 4000), min_size=8, max_size=20),
+)
+
+
+@talks
+@settings(max_examples=50, deadline=None)
+def test_a_session_whose_client_pings_in_time_never_ends(start: int, timeout: int, gaps: list[int]) -> None:
+    engine = Engine(uptime=start)
+    peer = Peer(engine)
+    peer.connect(timeout)
+
+    for gap in gaps:
+        engine.at(NOW, engine.uptime + gap)
+        engine.tick()
+        assert [reply.err for reply in peer.send(OpCode.PING)] == [0]
+
+    assert not peer.closed
+
+
+@talks
+@settings(max_examples=50, deadline=None)
+def test_a_session_whose_client_only_proves_who_it_is_ends_as_if_it_were_silent(
+    start: int, timeout: int, gaps: list[int]
+) -> None:
+    engine = Engine(uptime=start)
+    peer, silent = Peer(engine), Peer(engine)
+    peer.connect(timeout)
+    silent.connect(timeout)
+
+    for gap in gaps:
+        engine.at(NOW, engine.uptime + gap)
+        engine.tick()
+        assert peer.closed == silent.closed
+        peer.feed(frame(r.RequestHeader(-4, OpCode.AUTH).encode() + r.AuthPacket(0, "digest", b"u:p").encode()))
+
+    assert peer.closed == (((start + timeout) // TICK + 1) * TICK <= engine.uptime)
 
 
 @pytest.mark.parametrize("start", [0, 1, 9999, 10_000, 12_345])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.peer import Peer
 
@@ -25,7 +25,7 @@ from zoolet.server.core.settings import Settings
 
 NOW = 1_700_000_000_000
 DATA, CHILD = 0, 1
-MARSHALLING_ERROR, NOT_TRIED = -5, -2
+MARSHALLING_ERROR, NOT_TRIED, QUOTA_EXCEEDED = -5, -2, -125
 Operation = tuple[OpCode, Record]
 
 LIMITS, STATS = "/zookeeper/quota/a/zookeeper_limits", "/zookeeper/quota/a/zookeeper_stats"
@@ -59,7 +59,7 @@ inside = st.sampled_from(OFTEN).flatmap(lambda op: st.tuples(st.just(op), MAY_HO
 acl_changes = st.tuples(st.just(OpCode.SET_ACL), st.builds(r.SetACLRequest, paths, acls, versions))
 writes = st.one_of(inside, inside, inside, acl_changes)
 many, few = st.lists(inside, min_size=1, max_size=8), st.lists(writes, max_size=12)
-moderate = settings(max_examples=100, deadline=None)
+moderate = settings(max_examples=60, deadline=None)
 
 
 @dataclass
@@ -144,6 +144,7 @@ def world(before: list[Operation], *, enforce_quota: bool = False) -> World:
     made.writer.create(STATS)
     for op, body in before:
         made.do(op, body)
+    engine.at(NOW + 5, 5)
     return made
 
 
@@ -270,6 +271,17 @@ def test_all_of_a_transaction_has_one_zxid(before: list[Operation], wanted: list
     }
 
 
+def test_several_creates_of_one_transaction_may_exceed_a_hard_limit_together_but_nothing_after_it() -> None:
+    it = world([], enforce_quota=True)  # two nodes below /a, and six are the limit
+    creates = [(OpCode.CREATE, r.CreateRequest(f"/a/{name}", b"", OPEN_ACL_UNSAFE, 0)) for name in "bcdefgh"]
+
+    results = it.together(list(creates))
+
+    assert results == [r.CreateResponse(body.path) for _, body in creates]
+    assert it.writer.get(STATS)[0] == b"count=9,bytes=0"
+    assert it.do(OpCode.CREATE, r.CreateRequest("/a/i", b"", OPEN_ACL_UNSAFE, 0)) == QUOTA_EXCEEDED
+
+
 # --- ACL lists ---
 
 places = st.sampled_from(["/a", "/a/x", "/b"])
@@ -279,6 +291,10 @@ guarded: st.SearchStrategy[Operation] = st.one_of(
     st.tuples(st.just(OpCode.DELETE), st.builds(r.DeleteRequest, places, st.just(-1))),
 )
 guards = st.tuples(st.just(OpCode.SET_ACL), st.builds(r.SetACLRequest, places, special, st.just(-1)))
+LAST_USE: list[Operation] = [
+    (OpCode.DELETE, r.DeleteRequest("/a/x", -1)),
+    (OpCode.CHECK, r.CheckVersionRequest("/a", -1)),
+]
 several = st.lists(guarded, min_size=2, max_size=4)
 steps = st.one_of(
     st.one_of(guarded, guards).map(lambda one: [one]), several, several.map(lambda tried: [*tried, failure])
@@ -288,6 +304,8 @@ steps = st.one_of(
 @pytest.mark.slow
 @moderate
 @given(st.lists(steps, max_size=12), st.booleans())
+@example([[(OpCode.SET_ACL, r.SetACLRequest("/a/x", CREATOR_ALL_ACL, -1))], LAST_USE], False)
+@example([[(OpCode.SET_ACL, r.SetACLRequest("/a/x", CREATOR_ALL_ACL, -1))], [*LAST_USE, failure]], False)
 def test_the_acl_lists_that_are_kept_are_exactly_those_in_use(script: list[list[Operation]], closes: bool) -> None:
     it = world([])
     for operations in script:
@@ -314,3 +332,22 @@ def test_the_acl_lists_of_nodes_that_time_removes_are_forgotten(before: list[Ope
 
     assert it.writer.closed
     assert kept_lists(it.engine) == used_lists(it.engine)
+
+
+# --- what is counted ---
+
+
+@pytest.mark.slow
+@moderate
+@given(before=few, done=many, tried=many)
+def test_the_number_of_nodes_and_bytes_is_that_of_the_tree(
+    before: list[Operation], done: list[Operation], tried: list[Operation]
+) -> None:
+    it = world(before)
+    it.together(done)
+    it.together([*tried, failure])
+
+    nodes = list(it.engine.tree.walk())
+
+    assert it.engine.tree.size == len(nodes)
+    assert it.engine.tree.data_size == sum(len(path.rstrip("/")) + len(node.data or b"") for path, node in nodes)

@@ -118,12 +118,8 @@ class Model:
         parent.cversion, parent.numChildren, parent.pzxid = parent.cversion + 1, parent.numChildren + by, self.zxid
 
 
-parents = st.sampled_from(["/", "/", "/a", "/a", "/b", "/a/b", "/zookeeper", "/a/0000000000"])
-names = st.sampled_from(["a", "b", "c", "", "."])
-paths = st.builds(lambda parent, name: f"{parent.rstrip('/')}/{name}", parents, names)
-live = st.sampled_from(
-    ["/a", "/b", "/a/b", "/a/0000000000", "/a/b/c", "/", "/zookeeper", "/zookeeper/quota", "/none/x"]
-)
+names = st.sampled_from(["a", "a", "b", "c", "", "."])
+place = st.integers(0, 11)
 datas = st.sampled_from([None, b"", b"x", b"data"])
 versions = st.sampled_from([-1, -1, -1, 0, 1, 2, -2])
 flags = st.sampled_from([0, 0, 0, 1, 2, 3, 4, 5, 6])
@@ -151,13 +147,19 @@ class Trees(RuleBasedStateMachine):
         assert reply.err == OK or reply.body == b""
         return reply.err, reply.body
 
+    def node(self, place: int) -> str:
+        """A node that is there, mostly one that can be deleted."""
+        changeable = sorted(set(self.model.nodes) - {boot[0] for boot in BOOT})
+        return [*changeable, "/", "/zookeeper", "/none/x"][place % (len(changeable) + 3)]
+
     def session(self, at: int) -> int:
         welcome = self.peers[at].welcome
         assert welcome is not None
         return welcome.session_id
 
-    @rule(at=who, path=paths, data=datas, flags=flags, stat=st.booleans())
-    def create(self, at: int, path: str, data: bytes | None, flags: int, stat: bool) -> None:
+    @rule(at=who, below=place, name=names, data=datas, flags=flags, stat=st.booleans())
+    def create(self, at: int, below: int, name: str, data: bytes | None, flags: int, stat: bool) -> None:
+        path = f"{self.node(below).rstrip('/')}/{name}"
         expected, final = self.model.create(path, data, flags, self.session(at))
 
         if flags in TTL:
@@ -173,14 +175,16 @@ class Trees(RuleBasedStateMachine):
         if err == OK and (stat or flags >= CONTAINER):
             assert r.Create2Response.decode(raw).stat == self.model.nodes[final].stat
 
-    @rule(at=who, path=live, version=versions)
-    def delete(self, at: int, path: str, version: int) -> None:
+    @rule(at=who, place=place, version=versions)
+    def delete(self, at: int, place: int, version: int) -> None:
+        path = self.node(place)
         expected = self.model.delete(path, version)
 
         assert self.write(at, OpCode.DELETE, r.DeleteRequest(path, version)) == (expected, b"")
 
-    @rule(at=who, path=live, data=datas, version=versions)
-    def set_data(self, at: int, path: str, data: bytes | None, version: int) -> None:
+    @rule(at=who, place=place, data=datas, version=versions)
+    def set_data(self, at: int, place: int, data: bytes | None, version: int) -> None:
+        path = self.node(place)
         expected = self.model.set(path, data, version)
 
         err, raw = self.write(at, OpCode.SET_DATA, r.SetDataRequest(path, data, version))

@@ -249,4 +249,4 @@ class Watching(RuleBasedStateMachine):
 
 @pytest.mark.slow
 def test_every_connection_hears_what_the_table_of_triggers_says() -> None:
-    run_state_machine_as_test(Watching, settings=settings(max_examples=80, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(Watching, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))

@@ -171,7 +171,7 @@ def memory() -> Iterator[Callable[[], int]]:
 
 async def read_in_order(client: Client, count: int) -> list[int]:
     """Read so many replies to getData of DATA; return their xids."""
-    order = []
+    order: list[int] = []
     for _ in range(count):
         reply = await client.take(REPLY_SIZE)
         assert int_at(reply, 0) == (REPLY_SIZE - 4,)

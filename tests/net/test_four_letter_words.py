@@ -74,7 +74,7 @@ class Port:
         for piece in pieces[:-1]:
             writer.write(piece)
             missing -= len(piece)
-            await until(lambda left=missing: left in self.missing())
+            await self.until_missing(missing)
         writer.write(pieces[-1])
         answer = await until_closed(reader)
         writer.close()  # or the server waits a second for it

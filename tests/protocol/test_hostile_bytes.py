@@ -109,8 +109,8 @@ nasty = st.sampled_from([0, 1, 2, -1, -2, MOST, -MOST - 1, MAX_FRAME, 0x01000000
 )
 noise = st.one_of(st.binary(max_size=60), st.lists(st.one_of(nasty, st.binary(max_size=5)), max_size=15).map(b"".join))
 splices = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 8), st.one_of(nasty, st.binary(max_size=4))), max_size=4)
-quick = settings(max_examples=15, deadline=2000)  # milliseconds; nothing here takes one
-thorough = settings(max_examples=150, deadline=2000)
+quick = settings(max_examples=8, deadline=2000)  # milliseconds; nothing here takes one
+thorough = settings(max_examples=100, deadline=2000)
 
 
 def spoiled(raw: bytes, cuts: list[tuple[float, int, bytes]]) -> bytes:

@@ -51,7 +51,7 @@ SCALARS: dict[object, st.SearchStrategy[object]] = {
     bytes: st.binary(max_size=12),
     NoneType: st.none(),
 }
-quick = settings(max_examples=15, deadline=None)
+quick = settings(max_examples=8, deadline=None)
 glance = settings(max_examples=3, deadline=None)
 
 

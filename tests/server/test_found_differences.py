@@ -97,3 +97,32 @@ def test_a_null_scheme_that_is_not_compared_is_an_invalid_acl(new: Peer) -> None
 
     with pytest.raises(InvalidACLError):
         new.create("/a", acl=other_perms)
+
+
+def test_in_3_8_a_recursive_watch_takes_the_place_of_a_child_watch(old: Peer) -> None:
+    old.children("/", watch=True)
+    old.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
+
+    old.create("/a")
+
+    assert old.receive() == [(1, "/a")]
+
+
+def test_in_3_8_a_recursive_watch_that_lost_its_place_still_hears_of_deletes(old: Peer) -> None:
+    old.create("/a")
+    old.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
+    old.get("/", watch=True)
+
+    old.set("/a", b"1")
+    old.delete("/a")
+
+    assert old.receive() == [(2, "/a")]
+
+
+def test_in_3_9_a_recursive_watch_and_a_child_watch_coexist(new: Peer) -> None:
+    new.children("/", watch=True)
+    new.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
+
+    new.create("/a")
+
+    assert new.receive() == [(1, "/a"), (4, "/")]

@@ -1,13 +1,8 @@
 """The dispatch tables, and the decorators that fill them.
 
-==========  ============================
-================================================================================ table       from
-to ==========  ============================
-================================================================================ ``TABLE``   op code
-how its body is decoded, and what answers it: one look-up a request ``WRITES``  op code of a single write     its
-``prepare`` and ``reply``, for transactions ``APPLIES`` class of transaction record   what does it to the engine
-==========  ============================
-================================================================================
+- ``TABLE``: from an op code to how its body is decoded and what answers it; one look-up a request.
+- ``WRITES``: from the op code of a single write to its ``prepare`` and ``reply``, for transactions.
+- ``APPLIES``: from the class of a transaction record to what does it to the engine.
 
 A read answers with the encoded body of its reply. A write is three functions: *prepare* checks and returns a
 transaction record, *apply* (found by the record's class) does it and cannot fail, *reply* encodes what became of it.
