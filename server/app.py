@@ -19,7 +19,8 @@ def assemble(config: Config, *, clock: Clock | None = None, collector: Collector
         collector: The garbage collector's settings, where the server owns the process.
     """
     clock = clock or RealClock()
-    engine = Engine(config.settings, now=clock.now(), uptime=clock.uptime())
+    now, uptime = clock.read()
+    engine = Engine(config.settings, now=now, uptime=uptime)
     return Listener(
         engine,
         clock,

@@ -147,7 +147,7 @@ def mntr(engine: Engine, caller: Caller) -> str:
         "outstanding_requests": 0,
         "uptime": engine.uptime - engine.started,
         "znode_count": tree.size + 1,
-        "watch_count": engine.watches.count(),
+        "watch_count": engine.watches.active,
         "ephemerals_count": sum(map(len, tree.ephemerals.values())),
         "approximate_data_size": tree.data_size + 1,
         "open_file_descriptor_count": _open_files(),

@@ -98,6 +98,9 @@ class Connection:
         if self.caller.closing:
             self.state = State.CLOSED
             return False
+        if at == len(data):
+            self._missing = 4
+            return False
         return self._keep(data, at)
 
     def _keep(self, buf: bytes, at: int) -> bool:
@@ -190,7 +193,7 @@ class Connection:
         the few operations with answers of their own are told apart by not being in the table.
         """
         engine, caller = self.engine, self.caller
-        barred = self._barred()
+        barred = bool(engine.settings.require_auth) and self._barred()
         find = NOTHING.get if barred else engine.table.get
         emit = caller.outbox.append
         unpack, pack, size = _HEAD, _REPLY, len(buf)
@@ -239,8 +242,8 @@ class Connection:
         engine.metrics.packets_received += done
         engine.metrics.packets_sent += done
         session = caller.session
-        if heard and session is not None:
-            engine.sessions.touch(session, engine.uptime)
+        if heard and session is not None and engine.uptime + session.timeout_ms >= session.deadline:
+            engine.sessions.touch(session, engine.uptime)  # otherwise its deadline would be the same
 
     def _barred(self) -> bool:
         """Say whether the client has yet to prove who it is before anything else is done for it."""

@@ -102,13 +102,14 @@ class Node:
         if stat is None:
             data, children, owner = self.data, self.children, self.owner
             count = len(children) if children else 0
+            cversion = self.creates * 2 - count
             stat = self._stat = _STAT(
                 self.czxid,
                 self.mzxid,
                 self.ctime,
                 self.mtime,
                 self.version,
-                int32(self.creates * 2 - count),
+                cversion if cversion < 0x80000000 else int32(cversion),
                 self.aversion,
                 owner if owner > 0 else 0,
                 len(data) if data else 0,

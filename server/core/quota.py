@@ -79,19 +79,15 @@ class Quota:
 
     Attributes:
         active: There is a quota somewhere; nothing has to be counted while there is none.
+        enforced: Writes have to be checked.
     """
 
     def __init__(self, tree: Tree, settings: Settings) -> None:
         self._tree = tree
-        self._settings = settings
         self._limited: dict[str, None] = {}
         self._before: tuple[dict[str, None], dict[str, bytes | None]] | None = None
         self.active = False
-
-    @property
-    def enforced(self) -> bool:
-        """Whether writes have to be checked."""
-        return self._settings.enforce_quota
+        self.enforced = settings.enforce_quota
 
     # --- checking ---
 
@@ -140,7 +136,7 @@ class Quota:
         """A node was made, somewhere."""
         above, kind = _quota_of(path)
         if kind == LIMITS and above:
-            self._limited[above] = None
+            self._limited = {**self._limited, above: None}  # a transaction may have to go back to the one before
             self.active = True
         elif kind == STATS and above:
             self._recount(above)
@@ -150,7 +146,7 @@ class Quota:
         """A node is gone."""
         above, kind = _quota_of(path)
         if kind == LIMITS:
-            self._limited.pop(above, None)
+            self._limited = {path: None for path in self._limited if path != above}
             self.active = bool(self._limited)
         self._add(path, -1, -len(node.data or b""))
 
@@ -185,7 +181,7 @@ class Quota:
 
     def begin(self) -> None:
         """Check against what there is now, until the end."""
-        self._before = (dict(self._limited), {})
+        self._before = (self._limited, {})
 
     def commit(self) -> None:
         """Check against what there is again."""

@@ -1,7 +1,7 @@
 """The tree of nodes: the only place where a node changes.
 
 A node hangs in the ``children`` of its parent and nowhere else, so a million nodes cost one dictionary entry each and a
-name, not a path. Looking a path up means walking it; what was found is kept in ``_found`` until it is deleted or the
+name, not a path. Looking a path up means walking it; what was found is kept in ``known`` until it is deleted or the
 memo is full.
 
 The tree knows nothing of sessions' rights, watches or versions to expect: whoever calls a mutator has checked.
@@ -9,14 +9,14 @@ The tree knows nothing of sessions' rights, watches or versions to expect: whoev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from zoolet.protocol.errors import NoNodeError
 from zoolet.server.core.node import Children, Node, int32
 
 _MEMO: Final = 1 << 16
-"""Paths kept in ``_found``; about 10 MB when full."""
+"""Paths kept in ``known``; about 10 MB when full."""
 
 ROOT: Final = "/"
 ZOOKEEPER: Final = "/zookeeper"
@@ -43,8 +43,9 @@ class Tree:
         """Each session's ephemeral paths, in order of creation."""
         self.fleeting: dict[str, Node] = {}
         """Container and TTL nodes by path: what the server itself deletes some day."""
-        self._found: dict[str, Node] = {}
-        self._undo: list[Callable[[], None]] | None = None
+        self.known: dict[str, Node] = {}
+        """Some nodes by path: those that were looked up last. A miss means nothing."""
+        self._undo: list[tuple[Any, ...]] | None = None
         for path in (ZOOKEEPER, QUOTA, CONFIG):
             # These were never "created": the counters of their parents stay at 0, as on a fresh ZooKeeper.
             parent_path, _, name = path.rpartition("/")
@@ -65,7 +66,7 @@ class Tree:
 
         Source: DataTree.getNode; NodeHashMapImpl.
         """
-        node = self._found.get(path)
+        node = self.known.get(path)
         return node if node is not None else self._walk(path)
 
     def get(self, path: str) -> Node | None:
@@ -76,7 +77,7 @@ class Tree:
             return None
 
     def _walk(self, path: str) -> Node:
-        found = self._found
+        found = self.known
         head, slash, name = path.rpartition("/")
         node: Node | None = self.root
         if path in ("", ROOT):
@@ -131,7 +132,7 @@ class Tree:
         if children is None:
             children = parent.children = Children()
         if self._undo is not None:
-            self._undo.append(_uncreate(self, path, parent, node))
+            self._undo.append((_uncreate, path, parent, node, parent.creates, parent.pzxid))
         children[name] = node
         children.changed()
         creates = parent.creates + 1
@@ -152,7 +153,7 @@ class Tree:
         assert children is not None, path
         node = children[path[at + 1 :]]
         if self._undo is not None:
-            self._undo.append(_undelete(self, path, parent, node))
+            self._undo.append((_undelete, path, parent, node, parent.pzxid))
         self._unhang(path, parent, node)
         parent.pzxid = zxid
         parent.changed()
@@ -162,7 +163,7 @@ class Tree:
         """Replace a node's data; *version* is the new one."""
         node = self.find(path)
         if self._undo is not None:
-            self._undo.append(_restore(self, node, ("data", "version", "mzxid", "mtime")))
+            self._undo.append((_unset, node, node.data, node.version, node.mzxid, node.mtime, self.data_size))
         self.data_size += (len(data) if data else 0) - (len(node.data) if node.data else 0)
         node.data = data
         node.version = version
@@ -175,7 +176,7 @@ class Tree:
         """Replace a node's ACL key; *aversion* is the new one."""
         node = self.find(path)
         if self._undo is not None:
-            self._undo.append(_restore(self, node, ("acl", "aversion")))
+            self._undo.append((_unset_acl, node, node.acl, node.aversion))
         node.acl = acl
         node.aversion = aversion
         node.changed()
@@ -184,7 +185,7 @@ class Tree:
     def amend(self, node: Node, data: bytes) -> None:
         """Replace a node's data and leave no trace of it in its Stat but the length: what quota counts need."""
         if self._undo is not None:
-            self._undo.append(_restore(self, node, ("data",)))
+            self._undo.append((_unset, node, node.data, node.version, node.mzxid, node.mtime, self.data_size))
         self.data_size += len(data) - len(node.data or b"")
         node.data = data
         node.changed()
@@ -203,7 +204,7 @@ class Tree:
             children.changed()
         else:
             parent.children = None
-        self._found.pop(path, None)
+        self.known.pop(path, None)
         self.size -= 1
         self.data_size -= len(path) + (len(node.data) if node.data else 0)
         if node.owner > 0:
@@ -231,46 +232,37 @@ class Tree:
     def roll_back(self) -> None:
         """Undo what was changed, last change first."""
         notes, self._undo = self._undo or [], None
-        for undo in reversed(notes):
-            undo()
+        for undo, *what in reversed(notes):
+            undo(self, *what)
 
 
-def _uncreate(tree: Tree, path: str, parent: Node, node: Node) -> Callable[[], None]:
-    creates, pzxid = parent.creates, parent.pzxid
-
-    def undo() -> None:
-        tree._unhang(path, parent, node)  # noqa: SLF001 - a part of Tree
-        parent.creates, parent.pzxid = creates, pzxid
-        parent.changed()
-
-    return undo
+# What the notes of a transaction call: the tree's own second half.
 
 
-def _undelete(tree: Tree, path: str, parent: Node, node: Node) -> Callable[[], None]:
-    pzxid = parent.pzxid
-
-    def undo() -> None:
-        parent.children = parent.children or Children()
-        parent.children[path[path.rindex("/") + 1 :]] = node
-        parent.children.changed()
-        parent.pzxid = pzxid
-        parent.changed()
-        tree.size += 1
-        tree.data_size += len(path) + (len(node.data) if node.data else 0)
-        if node.owner:
-            tree._own(path, node)  # noqa: SLF001 - a part of Tree
-
-    return undo
+def _uncreate(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> None:
+    tree._unhang(path, parent, node)  # noqa: SLF001 - a part of Tree
+    parent.creates, parent.pzxid = creates, pzxid
+    parent.changed()
 
 
-def _restore(tree: Tree, node: Node, names: tuple[str, ...]) -> Callable[[], None]:
-    kept = [(name, getattr(node, name)) for name in names]
-    size = tree.data_size
+def _undelete(tree: Tree, path: str, parent: Node, node: Node, pzxid: int) -> None:
+    parent.children = parent.children or Children()
+    parent.children[path[path.rindex("/") + 1 :]] = node
+    parent.children.changed()
+    parent.pzxid = pzxid
+    parent.changed()
+    tree.size += 1
+    tree.data_size += len(path) + len(node.data or b"")
+    if node.owner:
+        tree._own(path, node)  # noqa: SLF001 - a part of Tree
 
-    def undo() -> None:
-        for name, value in kept:
-            setattr(node, name, value)
-        tree.data_size = size
-        node.changed()
 
-    return undo
+def _unset(tree: Tree, node: Node, data: bytes | None, version: int, mzxid: int, mtime: int, data_size: int) -> None:
+    node.data, node.version, node.mzxid, node.mtime = data, version, mzxid, mtime
+    tree.data_size = data_size
+    node.changed()
+
+
+def _unset_acl(tree: Tree, node: Node, acl: int, aversion: int) -> None:
+    node.acl, node.aversion = acl, aversion
+    node.changed()

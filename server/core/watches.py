@@ -64,6 +64,7 @@ class Watches:
         compat: Whether modes coexist, and what zxid events carry.
 
     Attributes:
+        active: How many watches there are: one for each connection, store and path. With none, nothing need be fired.
         dirty: Connections that have something to send, in the order in which they came to it; whoever sends it clears
             this.
     """
@@ -73,6 +74,7 @@ class Watches:
         self._compat = compat
         self._stores: tuple[dict[str, dict[Caller, None]], dict[str, dict[Caller, None]]] = ({}, {})
         self._recursive = 0  # connections times paths with a recursive watch; 0 spares the walk up
+        self.active = 0
         self._held: list[tuple[int, str, int, int, int]] | None = None
         self.dirty: dict[Caller, None] = {}
 
@@ -86,6 +88,7 @@ class Watches:
         self._recursive += (after & RECURSIVE > 0) - (before & RECURSIVE > 0)
         modes[path] = after
         if not before:
+            self.active += 1
             self._stores[store].setdefault(path, {})[caller] = None
 
     def wanted(self, kind: int) -> tuple[tuple[int, int], ...] | None:
@@ -123,6 +126,7 @@ class Watches:
             modes[path] = after
             return
         del modes[path]
+        self.active -= 1
         waiting = self._stores[store][path]
         del waiting[caller]
         if not waiting:
@@ -132,20 +136,17 @@ class Watches:
 
     def created(self, path: str, acl: int, parent: str, parent_acl: int, zxid: int) -> None:
         """A node was made: *acl* is its ACL key, *parent_acl* that of the node it hangs in."""
-        if self._stores[DATA] or self._stores[CHILD]:
-            self._fire(DATA, path, EventType.NODE_CREATED, acl, zxid)
-            self._fire(CHILD, parent, EventType.NODE_CHILDREN_CHANGED, parent_acl, zxid)
+        self._fire(DATA, path, EventType.NODE_CREATED, acl, zxid)
+        self._fire(CHILD, parent, EventType.NODE_CHILDREN_CHANGED, parent_acl, zxid)
 
     def changed(self, path: str, acl: int, zxid: int) -> None:
         """A node's data was replaced."""
-        if self._stores[DATA]:
-            self._fire(DATA, path, EventType.NODE_DATA_CHANGED, acl, zxid)
+        self._fire(DATA, path, EventType.NODE_DATA_CHANGED, acl, zxid)
 
     def deleted(self, path: str, acl: int, parent: str, parent_acl: int, zxid: int) -> None:
         """A node is gone."""
-        if self._stores[DATA] or self._stores[CHILD]:
-            self._fire(DATA, path, EventType.NODE_DELETED, acl, zxid)
-            self._fire(CHILD, parent, EventType.NODE_CHILDREN_CHANGED, parent_acl, zxid)
+        self._fire(DATA, path, EventType.NODE_DELETED, acl, zxid)
+        self._fire(CHILD, parent, EventType.NODE_CHILDREN_CHANGED, parent_acl, zxid)
 
     def _fire(self, store: int, path: str, event: int, acl: int, zxid: int) -> None:
         if self._held is not None:
@@ -175,8 +176,8 @@ class Watches:
         """Who is to hear of *path*: a copy, for the watches that fire once are removed on the way.
 
         Recursive watches hear of everything below them, and never that a node's children changed. They are in the data
-        store; in releases where modes do not coexist also in the child store, where one may be left when a later watch has
-        taken its place in the other.
+        store; in releases where modes do not coexist also in the child store, where one may be left when a later watch
+        has taken its place in the other.
         """
         exact = self._stores[store].get(path) or {}
         if not self._recursive:
@@ -218,7 +219,3 @@ class Watches:
     def by_path(self, store: int) -> dict[str, list[Caller]]:
         """Give the connections that watch each path, for reports."""
         return {path: list(waiting) for path, waiting in self._stores[store].items()}
-
-    def count(self) -> int:
-        """Count the watches: one for each connection, store and path."""
-        return sum(len(waiting) for store in self._stores for waiting in store.values())

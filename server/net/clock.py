@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 
 class Clock(Protocol):
     """Two times in milliseconds: one that people set, and one that nobody sets."""
 
-    def now(self) -> int:
-        """Give milliseconds since the epoch."""
-        ...
-
-    def uptime(self) -> int:
-        """Give milliseconds on a steady clock."""
+    def read(self) -> tuple[int, int]:
+        """Give milliseconds since the epoch, and milliseconds on a steady clock."""
         ...
 
 
 class RealClock:
-    """The machine's clocks."""
+    """The machine's clocks; the steady one counts from some fixed moment, and may stop while the machine sleeps."""
 
-    def now(self) -> int:
-        """Give milliseconds since the epoch."""
-        return time.time_ns() // 1_000_000
-
-    def uptime(self) -> int:
-        """Give milliseconds since some fixed moment; sleeping machines may not count."""
-        return time.monotonic_ns() // 1_000_000
+    def read(
+        self, now: Callable[[], int] = time.time_ns, uptime: Callable[[], int] = time.monotonic_ns
+    ) -> tuple[int, int]:
+        """Give milliseconds since the epoch, and milliseconds on a steady clock. Called once for each batch of requests."""
+        return now() // 1_000_000, uptime() // 1_000_000

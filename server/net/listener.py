@@ -121,7 +121,7 @@ class Listener:
 
     def tick(self) -> None:
         """Do what is due now."""
-        self.engine.at(self.clock.now(), self.clock.uptime())
+        self.engine.at(*self.clock.read())
         self.engine.tick()
         self.deliver()
         if self._collector is not None:
@@ -129,7 +129,7 @@ class Listener:
 
     def _schedule(self) -> None:
         interval = min(self.engine.settings.tick_time, 1000)
-        self._tick = self.loop.call_later((interval - self.clock.uptime() % interval) / 1000, self._ticked)
+        self._tick = self.loop.call_later((interval - self.clock.read()[1] % interval) / 1000, self._ticked)
 
     def _ticked(self) -> None:
         self.tick()

@@ -39,7 +39,7 @@ class Transport(asyncio.Protocol):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._engine = listener.engine
-        self._clock = listener.clock
+        self._read_clock = listener.clock.read
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
         self._choked = False  # the peer does not read
@@ -68,7 +68,7 @@ class Transport(asyncio.Protocol):
         engine, metrics = self._engine, self._engine.metrics
         started = time.perf_counter()
         before = metrics.packets_received
-        self._tell_time()
+        engine.now, engine.uptime = self._read_clock()
         try:
             self._stalled = connection.receive(data)
         except Exception:
@@ -164,7 +164,7 @@ class Transport(asyncio.Protocol):
             transport.abort()
 
     def _tell_time(self) -> None:
-        self._engine.at(self._clock.now(), self._clock.uptime())
+        self._engine.now, self._engine.uptime = self._read_clock()
 
     def _stall(self) -> None:
         assert self._transport is not None

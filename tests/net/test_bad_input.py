@@ -45,13 +45,9 @@ class ManualClock:
     def __init__(self) -> None:
         self.ms = 1_700_000_000_000
 
-    def now(self) -> int:
-        """Give milliseconds since the epoch."""
-        return self.ms
-
-    def uptime(self) -> int:
-        """Give milliseconds on a steady clock."""
-        return self.ms
+    def read(self) -> tuple[int, int]:
+        """Give milliseconds since the epoch, and milliseconds on a steady clock."""
+        return self.ms, self.ms
 
 
 @dataclass

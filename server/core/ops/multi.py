@@ -54,9 +54,15 @@ def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
         done, left = len(results), len(operations) - len(results) - 1
         codes = [ErrorCode.OK] * done + [error.code] + [ErrorCode.RUNTIME_INCONSISTENCY] * left
         results = [wire.error_result(code) for code in codes]
+    except BaseException:  # a defect of ours must not leave the engine inside a transaction
+        engine.roll_back()
+        raise
     else:
         engine.commit()
     return b"".join(results) + wire.END
+
+
+_SIMPLE: Final = frozenset({OpCode.DELETE, OpCode.SET_DATA, OpCode.CHECK})
 
 
 def _meant(compat: Compat, op: OpCode, request: Record) -> tuple[OpCode, Record]:
@@ -69,12 +75,14 @@ def _meant(compat: Compat, op: OpCode, request: Record) -> tuple[OpCode, Record]
     """
     if request.path is None:  # type: ignore[attr-defined] # each request that wire.WRITES allows has one
         raise MarshallingError(None, "a path must not be null")
+    if op in _SIMPLE:
+        return op, request
     if isinstance(request, r.CreateTTLRequest):
         if request.flags in TTL_MODES:
             return op, request
         op, request = OpCode.CREATE, r.CreateRequest(request.path, request.data, request.acl, request.flags)
     elif not isinstance(request, r.CreateRequest):
-        return op, request
+        raise TypeError(op)
     elif compat.multi_checks_flags_first and (request.flags in TTL_MODES or not 0 <= request.flags <= 6):
         raise MarshallingError(request.path, f"create flags {request.flags} are unknown, or need a ttl")
     elif not compat.multi_answers_create2:

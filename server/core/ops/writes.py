@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from zoolet.protocol import paths
 from zoolet.protocol import records as r
-from zoolet.protocol.acl import AclList
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE, AclList
 from zoolet.protocol.codec import put_str
 from zoolet.protocol.enums import (
     ANY_VERSION,
@@ -170,12 +170,12 @@ def apply_create(engine: Engine, txn: AnyCreateTxn, session_id: int) -> Node:
         owner = session_id if txn.ephemeral else 0
     else:
         owner = CONTAINER_OWNER if isinstance(txn, CreateContainerTxn) else ttl_owner(txn.ttl)  # type: ignore[union-attr]
-    path = txn.path
-    acls, tree = engine.acls, engine.tree
-    acl = acls.intern(txn.acl or ())
-    node = tree.create(path, txn.data, acl, owner, engine.zxid, engine.now)
-    parent_path = path[: path.rindex("/")] or "/"
-    engine.watches.created(path, acl, parent_path, tree.find(parent_path).acl, engine.zxid)
+    path, watches = txn.path, engine.watches
+    acl = 0 if txn.acl is OPEN_ACL_UNSAFE else engine.acls.intern(txn.acl or ())
+    node = engine.tree.create(path, txn.data, acl, owner, engine.zxid, engine.now)
+    if watches.active:
+        parent_path = path[: path.rindex("/")] or "/"
+        watches.created(path, acl, parent_path, engine.tree.find(parent_path).acl, engine.zxid)
     if engine.quota.active or path.startswith(QUOTA):
         engine.quota.created(path, node)
     return node
@@ -208,11 +208,13 @@ def prepare_delete(engine: Engine, caller: Caller, request: r.DeleteRequest) -> 
 @applies(DeleteTxn)
 def apply_delete(engine: Engine, txn: DeleteTxn, session_id: int) -> None:
     """Take the node out of the tree and tell those who watch it or its parent."""
-    path, tree = txn.path, engine.tree
-    node = tree.delete(path, engine.zxid)
-    parent_path = path[: path.rindex("/")] or "/"
-    engine.watches.deleted(path, node.acl, parent_path, tree.find(parent_path).acl, engine.zxid)
-    engine.acls.release(node.acl)
+    path, watches = txn.path, engine.watches
+    node = engine.tree.delete(path, engine.zxid)
+    if watches.active:
+        parent_path = path[: path.rindex("/")] or "/"
+        watches.deleted(path, node.acl, parent_path, engine.tree.find(parent_path).acl, engine.zxid)
+    if node.acl:
+        engine.acls.release(node.acl)
     if engine.quota.active:
         engine.quota.deleted(path, node)
 
@@ -249,14 +251,16 @@ def check_version(path: str | None, wanted: int, found: int) -> None:
 def prepare_set_data(engine: Engine, caller: Caller, request: r.SetDataRequest) -> SetDataTxn:
     """Check the right to write, the quota and the version."""
     path = request.path
-    node = legal_node(engine, path)
+    node = (engine.tree.known.get(path) if path else None) or legal_node(engine, path)
     assert path is not None
     if node.acl:
         engine.acls.check(node.acl, caller, Perm.WRITE, path)
     if engine.quota.enforced:
         engine.quota.check(path, 0, len(request.data or b"") - len(node.data or b""))
-    check_version(path, request.version, node.version)
-    return SetDataTxn(path, request.data, int32(node.version + 1))
+    version = node.version
+    if request.version != ANY_VERSION:
+        check_version(path, request.version, version)
+    return SetDataTxn(path, request.data, version + 1 if version < 0x7FFFFFFF else int32(version + 1))
 
 
 @applies(SetDataTxn)
@@ -266,7 +270,8 @@ def apply_set_data(engine: Engine, txn: SetDataTxn, session_id: int) -> Node:
     quota = engine.quota
     before = len(engine.tree.find(path).data or b"") if quota.active else 0
     node = engine.tree.set_data(path, txn.data, txn.version, engine.zxid, engine.now)
-    engine.watches.changed(path, node.acl, engine.zxid)
+    if engine.watches.active:
+        engine.watches.changed(path, node.acl, engine.zxid)
     if quota.active:
         quota.changed(path, len(node.data or b"") - before)
     return node
