@@ -21,5 +21,5 @@ class RealClock:
     def read(
         self, now: Callable[[], int] = time.time_ns, uptime: Callable[[], int] = time.monotonic_ns
     ) -> tuple[int, int]:
-        """Give milliseconds since the epoch, and milliseconds on a steady clock. Called once for each batch of requests."""
+        """Give milliseconds since the epoch, and milliseconds on a steady clock; called once a batch of requests."""
         return now() // 1_000_000, uptime() // 1_000_000

@@ -109,7 +109,7 @@ def multi_read(engine: Engine, caller: Caller, operations: Operations) -> bytes:
     results = []
     for op, request in operations:
         assert isinstance(request, r.GetDataRequest | r.GetChildrenRequest)
-        request.watch = False
+        request = type(request)(request.path, False)
         try:
             results.append(wire.result(op, TABLE[op].handle(engine, caller, request)))
         except ZooKeeperError as error:
