@@ -287,13 +287,48 @@ def chart(results: list[Result]) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
+def table(report: dict[str, Any]) -> str:
+    """Write the report as the README's table."""
+    lines = [
+        f"Measured {report['date'][:10]} on {report['machine']}; medians of {len(report['rows'][0]['zoolet'])} turns.",
+        "",
+    ]
+    lines += [
+        "| 8 connections x 64 in flight, unless said | zoolet /s | Apache 3.8 /s | ratio |",
+        "|---|---:|---:|---:|",
+    ]
+    for row in report["rows"]:
+        ours, theirs = statistics.median(row["zoolet"]), statistics.median(row["apache"] or [0])
+        ratio = f"{row['ratio']:.1f}" if row["ratio"] else ""
+        lines.append(f"| {row['row']['name']} | {ours:,.0f} | {theirs:,.0f} | {ratio} |")
+    lines += ["", f"Start to first answer: {report['start_to_first_answer_ms']:.0f} ms."]
+    if "big_tree" in report:
+        big = "{nodes:,} nodes of 100 bytes: {resident_mb:.0f} MB resident, worst request while they were created"
+        lines[-1] += " " + (big + " {worst_request_ms:.0f} ms.").format(**report["big_tree"])
+    return "\n".join(lines)
+
+
+def publish(report: dict[str, Any]) -> None:
+    """Put the table and the chart into the README and docs/."""
+    readme = HERE.parent / "README.md"
+    before, _, rest = readme.read_text().partition("<!-- bench -->")
+    readme.write_text(f"{before}<!-- bench -->\n{table(report)}\n<!-- /bench -->{rest.partition('<!-- /bench -->')[2]}")
+    shutil.copy(OUT / "load.svg", HERE.parent / "docs" / "load.svg")
+
+
 def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="turns for each row (default 3)")
     parser.add_argument("--only", default="", help="rows whose operation is one of these, comma between")
     parser.add_argument("--nodes", type=int, default=1_000_000, help="size of the big tree; 0 leaves it out")
+    parser.add_argument(
+        "--publish", action="store_true", help="put the last results into README.md and docs/, measure nothing"
+    )
     options = parser.parse_args()
+    if options.publish:
+        publish(json.loads((OUT / "load.json").read_text()))
+        return
     wanted = set(filter(None, options.only.split(",")))
     load = generator()
     print(machine())

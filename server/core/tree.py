@@ -126,7 +126,7 @@ class Tree:
         """Hang a new node into the tree. Its parent exists and has no child of that name."""
         at = path.rindex("/")
         name = path[at + 1 :]
-        parent = self.find(path[:at])
+        parent = self.known.get(path[:at]) or self._walk(path[:at])  # find, without the call
         node = Node(data, acl, owner, zxid, now)
         children = parent.children
         if children is None:
@@ -148,7 +148,7 @@ class Tree:
     def delete(self, path: str, zxid: int) -> Node:
         """Take a node without children out of the tree and return it."""
         at = path.rindex("/")
-        parent = self.find(path[:at])
+        parent = self.known.get(path[:at]) or self._walk(path[:at])
         children = parent.children
         assert children is not None, path
         node = children[path[at + 1 :]]
@@ -161,7 +161,7 @@ class Tree:
 
     def set_data(self, path: str, data: bytes | None, version: int, zxid: int, now: int) -> Node:
         """Replace a node's data; *version* is the new one."""
-        node = self.find(path)
+        node = self.known.get(path) or self._walk(path)
         if self._undo is not None:
             self._undo.append((_unset, node, node.data, node.version, node.mzxid, node.mtime, self.data_size))
         self.data_size += (len(data) if data else 0) - (len(node.data) if node.data else 0)

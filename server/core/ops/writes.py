@@ -144,7 +144,7 @@ def check_create(
     if at < 0 or "\0" in path:
         raise BadArgumentsError(path)
     acl = engine.acls.fixed_up(request.acl, caller, path)
-    parent = engine.tree.find(path[:at])
+    parent = engine.tree.known.get(path[:at]) or engine.tree.find(path[:at])
     if parent.acl:
         engine.acls.check(parent.acl, caller, Perm.CREATE, path)
     if flags in SEQUENTIAL_MODES:
@@ -193,7 +193,7 @@ def prepare_delete(engine: Engine, caller: Caller, request: r.DeleteRequest) -> 
     at = path.rfind("/")
     if at < 0 or "\0" in path or path in RESERVED:
         raise BadArgumentsError(path)
-    parent = engine.tree.find(path[:at])
+    parent = engine.tree.known.get(path[:at]) or engine.tree.find(path[:at])
     if parent.acl:
         engine.acls.check(parent.acl, caller, Perm.DELETE, path)
     node = parent.children.get(path[at + 1 :]) if parent.children else None
