@@ -39,6 +39,9 @@ bench: setup  ## the benchmark tables, beside Apache ZooKeeper where it is insta
 	$(BIN)/python benchmarks/inproc.py
 	$(BIN)/python benchmarks/load.py $(ARGS)
 
+budget: setup  ## exit 1 if a request costs more CPU than benchmarks/budget.toml allows
+	$(BIN)/python benchmarks/inproc.py --check
+
 docs: setup  ## write docs/compatibility.md and docs/configuration.md from the tables in the code
 	$(BIN)/python tests/house/compatibility.py
 	$(BIN)/python tests/house/configuration.py

@@ -22,6 +22,7 @@ from typing import Final
 
 from zoolet.protocol.codec import put_str
 from zoolet.protocol.enums import EventType, KeeperState, Perm, WatcherType, Xid
+from zoolet.protocol.errors import MarshallingError
 from zoolet.server.core.acls import Acls
 from zoolet.server.core.caller import Caller
 from zoolet.server.core.compat import Compat
@@ -73,7 +74,7 @@ class Watches:
         self._acls = acls
         self._compat = compat
         self._stores: tuple[dict[str, dict[Caller, None]], dict[str, dict[Caller, None]]] = ({}, {})
-        self._recursive = 0  # connections times paths with a recursive watch; 0 spares the walk up
+        self._recursive = [0, 0]  # recursive watches in each store; 0 spares the walk up
         self.active = 0
         self._held: list[tuple[int, str, int, int, int]] | None = None
         self.dirty: dict[Caller, None] = {}
@@ -85,7 +86,7 @@ class Watches:
         modes = caller.modes[store]
         before = modes.get(path, 0)
         after = before | mode if self._compat.watch_modes_coexist else mode
-        self._recursive += (after & RECURSIVE > 0) - (before & RECURSIVE > 0)
+        self._recursive[store] += (after & RECURSIVE > 0) - (before & RECURSIVE > 0)
         modes[path] = after
         if not before:
             self.active += 1
@@ -96,11 +97,25 @@ class Watches:
         return (WANTED if self._compat.watcher_types_4_and_5 else WANTED_3_8).get(kind)
 
     def has(self, caller: Caller, path: str, kind: int) -> bool:
-        """Say whether *caller* has a watch of that WatcherType on exactly this path."""
+        """Say whether *caller* has a watch of that WatcherType on exactly this path.
+
+        Raises:
+            MarshallingError: The path is relative and the release that is imitated stumbles over it.
+        """
         wanted = self.wanted(kind) or ()
         if self._compat.check_watches_sees_others:
-            return any(path in self._stores[store] for store, _ in wanted)
+            return self._anybody_has(path, [store for store, _ in wanted])
         return any(caller.modes[store].get(path, 0) & mode for store, mode in wanted)
+
+    def _anybody_has(self, path: str, stores: list[int]) -> bool:
+        """Say what 3.8 says of a watch: it looks at all connections, and stumbles over relative paths.
+
+        Source: WatchManager.containsWatcher and PathParentIterator, 3.8.0.
+        """
+        missing = [store for store in stores if path not in self._stores[store]]
+        if path and path[0] != "/" and any(self._recursive[store] for store in missing):
+            raise MarshallingError(path, "a relative path has no parent to look for recursive watches at")
+        return len(missing) < len(stores)
 
     def remove(self, caller: Caller, path: str, kind: int) -> bool:
         """Remove the watches of that WatcherType; say whether there was one."""
@@ -121,7 +136,7 @@ class Watches:
         modes = caller.modes[store]
         before = modes[path]
         after = before & ~mode
-        self._recursive -= (before & RECURSIVE > 0) - (after & RECURSIVE > 0)
+        self._recursive[store] -= (before & RECURSIVE > 0) - (after & RECURSIVE > 0)
         if after:
             modes[path] = after
             return
@@ -180,7 +195,7 @@ class Watches:
         has taken its place in the other.
         """
         exact = self._stores[store].get(path) or {}
-        if not self._recursive:
+        if not self._recursive[store]:
             return dict(exact)
         if event == EventType.NODE_CHILDREN_CHANGED:
             return {caller: None for caller in exact if caller.modes[store][path] & ~RECURSIVE}

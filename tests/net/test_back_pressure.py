@@ -277,7 +277,7 @@ async def test_the_session_of_a_client_that_is_cut_off_lives_on_without_its_watc
 
     assert [int_at(reply) for reply in replies] == [(xid,) for xid in range(500)]
     assert len(listener.engine.sessions.alive) == 2
-    assert listener.engine.watches.count() == 0
+    assert listener.engine.watches.active == 0
 
 
 @pytest.mark.parametrize("listener", [{"max_unread": 64 * MIB}], indirect=True)

@@ -479,12 +479,12 @@ async def test_watches_go_with_their_connection(serve: Start) -> None:
         await client.shake_hands()
         client.send(exists(1, watch=True) + request(2, OpCode.ADD_WATCH, r.AddWatchRequest("/", 1).encode()))
         assert [await client.xid(), await client.xid()] == [1, 2]
-    assert engine.watches.count() == 2
+    assert engine.watches.active == 2
 
     await leaver.reset()
     await until(lambda: len(server.listener.open) == 1)
 
-    assert engine.watches.count() == 1
+    assert engine.watches.active == 1
     assert len(engine.callers) == 1
 
 

@@ -126,3 +126,12 @@ def test_in_3_9_a_recursive_watch_and_a_child_watch_coexist(new: Peer) -> None:
     new.create("/a")
 
     assert new.receive() == [(1, "/a"), (4, "/")]
+
+
+def test_in_3_8_a_check_of_a_relative_path_stumbles_where_there_are_recursive_watches(old: Peer) -> None:
+    before = old.send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("a/b", 1).encode())
+    old.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
+
+    after = old.send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("a/b", 1).encode())
+
+    assert [reply.err for reply in before + after] == [-121, -5]
