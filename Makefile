@@ -29,6 +29,7 @@ test: setup  ## the whole suite (ARGS=... pass through to pytest)
 
 types: setup  ## mypy and pyright
 	$(BIN)/mypy
+	rm -rf build/typing && mkdir -p build/typing/zoolet && cp -r protocol server client build/typing/zoolet/
 	$(BIN)/pyright
 
 lint: setup  ## ruff

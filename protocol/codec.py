@@ -339,7 +339,7 @@ class _Writer:
 StructError = struct.error
 
 
-@dataclass_transform()
+@dataclass_transform(eq_default=False)
 def record(cls: type[R]) -> type[R]:
     """Turn an annotated class into a slotted record with compiled methods.
 

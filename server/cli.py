@@ -109,7 +109,7 @@ def _address(host: str, port: int) -> str:
 
 
 async def _daemon(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT; SIGUSR1 switches to read-only mode, SIGUSR2 back."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -123,6 +123,8 @@ async def _daemon(config: Config) -> int:
             why = os.strerror(code) if code > 0 else getattr(error, "strerror", None) or error
             print(f"zoolet: cannot listen on {_address(config.host or '*', config.port)}: {why}", file=sys.stderr)
             return 1
+        loop.add_signal_handler(signal.SIGUSR1, listener.read_only, True)
+        loop.add_signal_handler(signal.SIGUSR2, listener.read_only, False)
         if config.ignored:
             _log.warning("no effect in this server: %s", ", ".join(config.ignored))
         print(f"zoolet ready on {_address(config.host or '0.0.0.0', port)}", flush=True)

@@ -128,7 +128,7 @@ class Acls:
         Source: PrepRequestProcessor.fixupACL.
         """
         if acl is OPEN_ACL_UNSAFE:
-            return acl
+            return OPEN_ACL_UNSAFE
         if not acl:
             raise InvalidACLError(path)
         stored: list[ACL] = []

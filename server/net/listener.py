@@ -87,6 +87,12 @@ class Listener:
         if self._server is not None:
             await self._server.wait_closed()
 
+    def read_only(self, on: bool) -> None:
+        """Switch read-only mode on or off: all clients are cut off, and those that accept the mode come back."""
+        self.engine.at(*self.clock.read())
+        self.engine.read_only = on
+        self.deliver()
+
     # --- called by transports ---
 
     def admits(self, host: str) -> bool:
