@@ -6,7 +6,6 @@ Source: MultiOperationRecord, MultiResponse.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import Final
 
 from zoolet.protocol.codec import Record
@@ -39,24 +38,24 @@ def encode_operations(operations: list[tuple[OpCode, Record]]) -> bytes:
     return b"".join([MultiHeader(op, False, -1).encode() + body.encode() for op, body in operations]) + END
 
 
-def take_operations(buf: bytes, at: int, stop: int, allowed: frozenset[OpCode]) -> Iterator[tuple[OpCode, Record]]:
+def take_operations(buf: bytes, at: int, stop: int, allowed: frozenset[OpCode]) -> list[tuple[OpCode, Record]]:
     """Read the operations of a multi or multiRead request.
 
     Raises:
         MarshallingError: An operation is not allowed here or does not decode, or the end is missing.
     """
+    operations: list[tuple[OpCode, Record]] = []
     while True:
         if at + 9 > stop:
             raise MarshallingError(detail="the end of the operations is missing")
         kind, done, _ = _HEADER(buf, at)
-        at += 9
         if done:
-            return
+            return operations
         if kind not in allowed:
             raise MarshallingError(detail=f"operation {kind} is not allowed here")
         op, request = _KINDS[kind]
-        body, at = request.take(buf, at, stop)
-        yield op, body
+        body, at = request.take(buf, at + 9, stop)
+        operations.append((op, body))
 
 
 def result(kind: int, body: bytes) -> bytes:

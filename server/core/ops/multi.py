@@ -37,7 +37,12 @@ def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
     session_id = caller.session.id
     engine.zxid += 1
     compat = engine.settings.compat
-    operations = [_meant(compat, op, request) for op, request in wire.take_operations(*where, wire.WRITES)]
+    operations = wire.take_operations(*where, wire.WRITES)
+    for place, (op, request) in enumerate(operations):
+        if request.path is None:  # type: ignore[attr-defined] # each request that wire.WRITES allows has one
+            raise MarshallingError(None, "a path must not be null")
+        if op not in _SIMPLE:
+            operations[place] = _meant(compat, op, request)
     results: list[bytes] = []
     engine.begin()
     try:
@@ -66,17 +71,13 @@ _SIMPLE: Final = frozenset({OpCode.DELETE, OpCode.SET_DATA, OpCode.CHECK})
 
 
 def _meant(compat: Compat, op: OpCode, request: Record) -> tuple[OpCode, Record]:
-    """Give what an operation of a multi means: here the flags decide what a create makes, not only the op code.
+    """Give what a create of a multi means: here the flags decide what it makes, not only the op code.
 
     Raises:
-        MarshallingError: It has no path; or, where a release looks at that first, flags that are unknown or need a ttl.
+        MarshallingError: Where a release looks at that first: its flags are unknown or need a ttl.
 
     Source: Op.create, Op.Create.getOpcode.
     """
-    if request.path is None:  # type: ignore[attr-defined] # each request that wire.WRITES allows has one
-        raise MarshallingError(None, "a path must not be null")
-    if op in _SIMPLE:
-        return op, request
     if isinstance(request, r.CreateTTLRequest):
         if request.flags in TTL_MODES:
             return op, request
@@ -100,7 +101,7 @@ TABLE[OpCode.MULTI] = Entry(lambda buf, at, stop: (buf, at, stop), multi)
 
 
 def _decode_reads(buf: bytes, at: int, stop: int) -> Operations:
-    return list(wire.take_operations(buf, at, stop, wire.READS))
+    return wire.take_operations(buf, at, stop, wire.READS)
 
 
 @reads(OpCode.MULTI_READ, decode=_decode_reads)
