@@ -31,7 +31,11 @@ CANNOT = {
     "test_update_host_list": ENSEMBLE,
     "test_request_queuing_session_recovered": RESTART,
 }
-"""Why these tests of kazoo's are not run."""
+"""Why these tests of kazoo's are not run.
+
+One that is run races with itself: ``test_connection_dropped`` sends 1 MB, cuts its connection, and expects that no
+answer has come by then. zoolet has answered already about once in ten runs.
+"""
 
 
 class Server:
