@@ -1,0 +1,96 @@
+"""Quotas, enforced, on zoolet and on a real ZooKeeper: the same script, no difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from differential.pair import MAX_TIMEOUT, MIN_TIMEOUT, Pair, Request
+from support.oracle import Oracle
+
+from zoolet.protocol import multi as wire
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.codec import Record
+from zoolet.protocol.opcodes import OpCode
+
+pytestmark = pytest.mark.slow
+LIMITS = "/zookeeper/quota/a/zookeeper_limits"
+STATS = "/zookeeper/quota/a/zookeeper_stats"
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    timeouts = {"minSessionTimeout": str(MIN_TIMEOUT), "maxSessionTimeout": str(MAX_TIMEOUT)}
+    with Oracle(config=timeouts, properties={"zookeeper.enforceQuota": "true"}) as oracle:
+        made = Pair(oracle, 1)
+        made.engine.quota.enforced = True
+        yield made
+        made.close()
+
+
+def create(path: str, data: bytes | None = b"", flags: int = 0) -> tuple[OpCode, Record]:
+    return OpCode.CREATE, r.CreateRequest(path, data, OPEN_ACL_UNSAFE, flags)
+
+
+def write(path: str, data: bytes | None, version: int = -1) -> tuple[OpCode, Record]:
+    return OpCode.SET_DATA, r.SetDataRequest(path, data, version)
+
+
+def read(path: str) -> tuple[OpCode, Record]:
+    return OpCode.GET_DATA, r.GetDataRequest(path, False)
+
+
+def delete(path: str) -> tuple[OpCode, Record]:
+    return OpCode.DELETE, r.DeleteRequest(path, -1)
+
+
+def together(*operations: tuple[OpCode, Record]) -> tuple[OpCode, bytes]:
+    return OpCode.MULTI, wire.encode_operations(list(operations))
+
+
+SCRIPT: list[tuple[OpCode, Record | bytes]] = [
+    create("/a", b"1"),
+    create("/a/b", b"22"),
+    create("/zookeeper/quota/a"),
+    create(LIMITS, b"count=-1,bytes=-1=;byteHardLimit=10;countHardLimit=4"),
+    create(STATS, b"whatever"),
+    read(STATS),
+    create("/a/c", b"333"),
+    read(STATS),
+    create("/a/d", b"4444"),  # exactly the limit of both
+    read(STATS),
+    create("/a/e"),  # one node too many
+    write("/a/d", b"55555"),  # one byte too many
+    write("/a/d", b"55555", 7),  # and the wrong version: the quota is looked at first
+    write("/a/d", b"4"),
+    read(STATS),
+    delete("/a/c"),
+    read(STATS),
+    together(create("/a/f", b"1"), create("/a/g", b"2"), create("/a/h", b"3")),  # together they may exceed it
+    read(STATS),
+    together(delete("/a/f"), create("/none/x")),  # fails: nothing is counted
+    read(STATS),
+    write(LIMITS, b"count=1,bytes=1"),  # soft: nothing is refused
+    create("/a/i", b"x" * 50),
+    read(STATS),
+    write(LIMITS, b"nonsense"),
+    create("/a/j"),
+    write(LIMITS, b""),
+    create("/a/k"),
+    read(STATS),
+    delete(LIMITS),
+    create("/a/l"),
+    read(STATS),
+]
+
+
+@pytest.mark.parametrize(("number", "step"), list(enumerate(SCRIPT)))
+def test_a_step_of_the_quota_script_shows_no_difference(
+    pair: Pair, number: int, step: tuple[OpCode, Record | bytes]
+) -> None:
+    op, body = step
+
+    real, ours = pair.do(Request(0, op, body if isinstance(body, bytes) else body.encode()))
+
+    assert ours == real, number
