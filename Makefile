@@ -4,7 +4,7 @@ PORT ?= 2181
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup links run test types lint bench budget docs kazoo-suite wheel clean
+.PHONY: help setup links run test types lint bench budget docs differential kazoo-suite wheel clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -46,6 +46,9 @@ budget: setup  ## exit 1 if a request costs more CPU than benchmarks/budget.toml
 docs: setup  ## write docs/compatibility.md and docs/configuration.md from the tables in the code
 	$(BIN)/python tests/house/compatibility.py
 	$(BIN)/python tests/house/configuration.py
+
+differential: setup  ## 20,000 steps a seed beside a real ZooKeeper, one of the seeds never tried before
+	ZOOLET_REQUIRE_ORACLE=1 ZOOLET_DIFFERENTIAL_FRESH=1 ZOOLET_DIFFERENTIAL_STEPS=20000 $(BIN)/pytest -s tests/differential $(ARGS)
 
 kazoo-suite: setup  ## kazoo's own test suite against the daemon
 	$(BIN)/pip install --quiet --disable-pip-version-check pyopenssl pyjks pure-sasl gevent eventlet

@@ -113,7 +113,8 @@ class Watches:
         Source: WatchManager.containsWatcher and PathParentIterator, 3.8.0.
         """
         missing = [store for store in stores if path not in self._stores[store]]
-        if path and path[0] != "/" and any(self._recursive[store] for store in missing):
+        relative = path != "" and path[0] != "/"
+        if relative and ("/" not in path or any(self._recursive[store] for store in missing)):
             raise MarshallingError(path, "a relative path has no parent to look for recursive watches at")
         return len(missing) < len(stores)
 

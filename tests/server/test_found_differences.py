@@ -135,3 +135,9 @@ def test_in_3_8_a_check_of_a_relative_path_stumbles_where_there_are_recursive_wa
     after = old.send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("a/b", 1).encode())
 
     assert [reply.err for reply in before + after] == [-121, -5]
+
+
+def test_in_3_8_a_check_of_a_path_without_any_slash_always_stumbles(old: Peer) -> None:
+    (reply,) = old.send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("rel", 3).encode())
+
+    assert reply.err == -5
