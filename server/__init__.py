@@ -1,4 +1,24 @@
-"""The server: a deterministic core, a thin asyncio shell around it, and the ``zoolet`` command."""
+"""The server: a deterministic core, a thin asyncio shell around it, and the ``zoolet`` command.
+
+``from zoolet.server import Server`` is the one for tests, see :mod:`zoolet.server.testing`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 if __name__ != "zoolet.server":
     raise ImportError("import zoolet.server, not server")
+
+if TYPE_CHECKING:
+    from zoolet.server.testing.harness import Server
+
+__all__ = ["Server"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Server":  # imported when it is asked for: the daemon can do without it
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from zoolet.server.testing.harness import Server
+
+    return Server

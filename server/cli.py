@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -53,6 +54,14 @@ def _parser() -> argparse.ArgumentParser:
         "--compat", choices=sorted(BY_NAME), default="3.9", help="which ZooKeeper to answer like (default 3.9)"
     )
     serve.set_defaults(command=_serve)
+    run_it = commands.add_parser(
+        "run",
+        help="run a command with a server of its own",
+        description="Run a command with a server on a free port, which ZOOLET_HOSTS and ZOOKEEPER_HOSTS name. "
+        "Signals are handed on, and the exit code is the command's.",
+    )
+    run_it.add_argument("words", nargs=argparse.REMAINDER, metavar="-- CMD ARG...", help="the command")
+    run_it.set_defaults(command=_run)
     return parser
 
 
@@ -102,6 +111,46 @@ def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
     if options.port is not None:
         config.port = options.port
     return run(_daemon(config))
+
+
+def _run(options: argparse.Namespace, definitions: list[str]) -> int:
+    words = options.words[1:] if options.words[:1] == ["--"] else options.words
+    if not words:
+        raise ConfigError("run: no command is given; zoolet run -- CMD ARG...")
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    said = {"maxClientCnxns": "0", "4lw.commands.whitelist": "*"}
+    settings = {name: Setting(value, "zoolet run") for name, value in said.items()}
+    config = build(settings, parse_definitions(definitions, "command line"))
+    return run(_beside(config, words))
+
+
+HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+"""The signals that ``zoolet run`` hands on to its command."""
+
+
+async def _beside(config: Config, words: list[str]) -> int:
+    """Serve for as long as a command runs; give its exit code, as a shell does: 128 and the signal that killed it."""
+    listener = assemble(config)
+    port = await listener.start("127.0.0.1", 0)
+    hosts = _address("127.0.0.1", port)
+    try:
+        environment = {**os.environ, "ZOOLET_HOSTS": hosts, "ZOOKEEPER_HOSTS": hosts}
+        command = await asyncio.create_subprocess_exec(*words, env=environment)
+    except OSError as error:
+        print(f"zoolet: cannot run {words[0]}: {error.strerror}", file=sys.stderr)
+        await listener.stop(patient=False)
+        return 127 if isinstance(error, FileNotFoundError) else 126
+    loop = asyncio.get_running_loop()
+    for number in HANDED_ON:
+        loop.add_signal_handler(number, _hand_on, command, number)
+    code = await command.wait()
+    await listener.stop(patient=False)
+    return code if code >= 0 else 128 - code
+
+
+def _hand_on(command: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has just ended
+        command.send_signal(number)
 
 
 def _address(host: str, port: int) -> str:

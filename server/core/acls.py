@@ -37,6 +37,8 @@ class Acls:
         self._uses: dict[int, int] = {}
         self._next = 1
         self._interned: list[int] | None = None  # inside a transaction: what to take back if it fails
+        self.keep = False
+        """Forget no list, whoever releases it: its nodes may come back."""
         self._released: list[int] = []  # inside a transaction: what to let go of if it succeeds
 
     # --- keys ---
@@ -58,7 +60,7 @@ class Acls:
 
     def release(self, key: int) -> None:
         """Count one node less; a list that no node uses is forgotten."""
-        if not key:
+        if not key or self.keep:
             return
         if self._interned is not None:
             self._released.append(key)

@@ -103,6 +103,12 @@ class Connection:
             return False
         return self._keep(data, at)
 
+    def lost(self) -> None:
+        """Take note that the peer is gone: its watches go, its session lives on."""
+        self.engine.disconnect(self.caller)
+        self.caller.closing = True
+        self.state = State.CLOSED
+
     def _keep(self, buf: bytes, at: int) -> bool:
         """Keep what is not answered yet; hang up if it cannot be the beginning of a frame."""
         rest = len(buf) - at

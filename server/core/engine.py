@@ -64,7 +64,8 @@ class Engine:
         self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))
         self.quota = Quota(self.tree, self.settings)
         self.watches = Watches(self.acls, self.settings.compat)
-        self.sessions = Sessions(self.settings.tick_time, first_session_id(server_id, now))
+        rounding = 0 if self.settings.exact_deadlines else self.settings.tick_time
+        self.sessions = Sessions(rounding, first_session_id(server_id, now))
         self.callers: dict[Caller, None] = {}
         self.metrics = Metrics()
         self._answers = table_for(self.settings.compat)
@@ -200,6 +201,16 @@ class Engine:
         if self.uptime >= self._next_reap:
             self._next_reap = self.uptime + self.settings.container_check_interval
             self.reap()
+
+    def next_due(self) -> int | None:
+        """Give the first moment, in milliseconds of uptime, at which a session, a silent connection or a node has
+        reached its end; None if none ever will.
+        """
+        reap = reaping.next_due(self.tree, self.now, self.settings.container_never_used)
+        moments = [self.sessions.expiry.next(), self._silent.next()]
+        if reap is not None:
+            moments.append(self.uptime + reap - self.now)
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def reap(self) -> None:
         """Delete the container and TTL nodes that are due, each with a zxid of its own; no permission is asked for."""

@@ -1,7 +1,8 @@
 """Deadlines in buckets: whoever is heard of in time moves on, and each bucket is emptied at its hour.
 
 A deadline is rounded up to the next whole interval, so nobody expires early and at most one interval late, and moving a
-busy session costs a dictionary move once an interval, not once a request.
+busy session costs a dictionary move once an interval, not once a request. An interval of 0 rounds nothing: that is for
+clocks that stand still.
 
 Source: ExpiryQueue.
 """
@@ -25,7 +26,7 @@ class Expiry(Generic[M]):
     """All that may expire, in order of deadline.
 
     Args:
-        interval: The size of a bucket, in milliseconds.
+        interval: The size of a bucket, in milliseconds; 0 for exact deadlines.
     """
 
     def __init__(self, interval: int) -> None:
@@ -36,7 +37,7 @@ class Expiry(Generic[M]):
     def touch(self, one: M, uptime: int, timeout: int) -> None:
         """Let *one* live until *timeout* milliseconds after *uptime*, rounded up."""
         interval = self.interval
-        deadline = (uptime + timeout) // interval * interval + interval
+        deadline = (uptime + timeout) // interval * interval + interval if interval else uptime + timeout
         if deadline == one.deadline:
             return
         self.remove(one)

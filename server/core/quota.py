@@ -179,6 +179,13 @@ class Quota:
             self._before[1].setdefault(path, stats.data)
         self._tree.amend(stats, b"count=%d,bytes=%d" % (count, size))
 
+    def reload(self) -> None:
+        """Find out anew which nodes have a quota: the tree was changed behind this object's back."""
+        paths = [path for path, _ in self._tree.walk(QUOTA)]
+        found = [above for above, kind in map(_quota_of, paths) if kind == LIMITS and above]
+        self._limited = dict.fromkeys(found)
+        self.active = bool(found)
+
     def begin(self) -> None:
         """Check against what there is now, until the end."""
         self._before = (self._limited, {})

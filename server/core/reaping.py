@@ -12,6 +12,28 @@ from __future__ import annotations
 from zoolet.server.core.tree import Tree
 
 
+def next_due(tree: Tree, now: int, never_used: int) -> int | None:
+    """Give the first moment, *now* or later, at which :func:`due` has something to give; None if there is none.
+
+    Args:
+        tree: The nodes.
+        now: Milliseconds since the epoch.
+        never_used: As for :func:`due`.
+    """
+    moments = []
+    for node in tree.fleeting.values():
+        if node.children:
+            continue
+        ttl = node.ttl()
+        if ttl is not None:
+            moments.append(node.mtime + ttl + 1)
+        elif node.creates > 0:
+            moments.append(now)
+        elif never_used > 0:
+            moments.append(node.mtime + never_used + 1)
+    return max(now, min(moments)) if moments else None
+
+
 def due(tree: Tree, now: int, never_used: int) -> list[str]:
     """Give the paths of the nodes that are due, in order of creation.
 

@@ -63,13 +63,13 @@ class Sessions:
     """All sessions that are alive.
 
     Args:
-        tick_time: Deadlines are rounded up to multiples of this, in milliseconds.
+        rounding: Deadlines are rounded up to multiples of this, in milliseconds; 0 for exact ones.
         first_id: The id of the first session.
     """
 
-    def __init__(self, tick_time: int, first_id: int) -> None:
+    def __init__(self, rounding: int, first_id: int) -> None:
         self.alive: dict[int, Session] = {}
-        self.expiry: Expiry[Session] = Expiry(tick_time)
+        self.expiry: Expiry[Session] = Expiry(rounding)
         self._next_id = first_id
 
     def new_id(self) -> int:

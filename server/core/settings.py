@@ -23,6 +23,7 @@ class Settings:
         compat: Whose bytes to answer with.
         forgetful: The tree was empty at the start, so a client that resumes a session from before it is told that it
             expired, rather than cut off for being ahead, again and again (ZooKeeper does that).
+        exact_deadlines: Do not round the deadlines of sessions up to whole ticks: for a clock that is moved by hand.
         skip_acl: Let everybody do everything.
         super_digest: ``user:hash`` whose owner may do everything.
         reconfig_enabled: Answer reconfig as the only voter of an ensemble would; otherwise it is refused.
@@ -50,6 +51,7 @@ class Settings:
     max_unread: int = 64 << 20
     compat: Compat = V3_9
     forgetful: bool = True
+    exact_deadlines: bool = False
     skip_acl: bool = False
     super_digest: str | None = None
     reconfig_enabled: bool = False

@@ -9,11 +9,14 @@ The tree knows nothing of sessions' rights, watches or versions to expect: whoev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from zoolet.protocol.errors import NoNodeError
 from zoolet.server.core.node import Children, Node, int32
+
+Note = tuple[Callable[..., "Note"], *tuple[Any, ...]]
+"""How to undo one change: a function of this module and its arguments. It returns the note that does it again."""
 
 _MEMO: Final = 1 << 16
 """Paths kept in ``known``; about 10 MB when full."""
@@ -45,7 +48,8 @@ class Tree:
         """Container and TTL nodes by path: what the server itself deletes some day."""
         self.known: dict[str, Node] = {}
         """Some nodes by path: those that were looked up last. A miss means nothing."""
-        self._undo: list[tuple[Any, ...]] | None = None
+        self._undo: list[Note] | None = None
+        self._begun: list[int] = []  # where in _undo each transaction began, the outermost first
         for path in (ZOOKEEPER, QUOTA, CONFIG):
             # These were never "created": the counters of their parents stay at 0, as on a fresh ZooKeeper.
             parent_path, _, name = path.rpartition("/")
@@ -132,7 +136,7 @@ class Tree:
         if children is None:
             children = parent.children = Children()
         if self._undo is not None:
-            self._undo.append((_uncreate, path, parent, node, parent.creates, parent.pzxid))
+            self._undo.append((_unhang, path, parent, node, parent.creates, parent.pzxid))
         children[name] = node
         children.changed()
         creates = parent.creates + 1
@@ -153,7 +157,7 @@ class Tree:
         assert children is not None, path
         node = children[path[at + 1 :]]
         if self._undo is not None:
-            self._undo.append((_undelete, path, parent, node, parent.pzxid))
+            self._undo.append((_hang, path, parent, node, parent.creates, parent.pzxid))
         self._unhang(path, parent, node)
         parent.pzxid = zxid
         parent.changed()
@@ -163,7 +167,7 @@ class Tree:
         """Replace a node's data; *version* is the new one."""
         node = self.known.get(path) or self._walk(path)
         if self._undo is not None:
-            self._undo.append((_unset, node, node.data, node.version, node.mzxid, node.mtime, self.data_size))
+            self._undo.append((_put_back, node, node.data, node.version, node.mzxid, node.mtime))
         self.data_size += (len(data) if data else 0) - (len(node.data) if node.data else 0)
         node.data = data
         node.version = version
@@ -176,7 +180,7 @@ class Tree:
         """Replace a node's ACL key; *aversion* is the new one."""
         node = self.find(path)
         if self._undo is not None:
-            self._undo.append((_unset_acl, node, node.acl, node.aversion))
+            self._undo.append((_put_acl_back, node, node.acl, node.aversion))
         node.acl = acl
         node.aversion = aversion
         node.changed()
@@ -185,7 +189,7 @@ class Tree:
     def amend(self, node: Node, data: bytes) -> None:
         """Replace a node's data and leave no trace of it in its Stat but the length: what quota counts need."""
         if self._undo is not None:
-            self._undo.append((_unset, node, node.data, node.version, node.mzxid, node.mtime, self.data_size))
+            self._undo.append((_put_back, node, node.data, node.version, node.mzxid, node.mtime))
         self.data_size += len(data) - len(node.data or b"")
         node.data = data
         node.changed()
@@ -218,51 +222,79 @@ class Tree:
     # --- all or nothing ---
 
     def begin(self) -> None:
-        """Let each change note how to undo it, from now on.
+        """Let each change note how to undo it, from now on; transactions nest.
 
         The order of children is the one thing that may differ after an undone delete; no client is promised any.
         """
-        assert self._undo is None, "transactions do not nest"
-        self._undo = []
+        if self._undo is None:
+            self._undo = []
+        self._begun.append(len(self._undo))
 
     def commit(self) -> None:
-        """Keep what was changed."""
-        self._undo = None
+        """Keep what was changed since :meth:`begin`; a transaction around this one can still undo it."""
+        self._begun.pop()
+        if not self._begun:
+            self._undo = None
 
     def roll_back(self) -> None:
-        """Undo what was changed, last change first."""
-        notes, self._undo = self._undo or [], None
-        for undo, *what in reversed(notes):
-            undo(self, *what)
+        """Undo what was changed since :meth:`begin`, last change first."""
+        at = self._begun.pop()
+        assert self._undo is not None
+        notes, self._undo[at:] = self._undo[at:], []
+        self.undo(notes)
+        if not self._begun:
+            self._undo = None
+
+    def take_notes(self) -> list[Note]:
+        """Give the notes of the outermost transaction so far, and let it begin anew: for :meth:`undo`.
+
+        Only between requests, for no transaction may be inside it.
+        """
+        assert self._undo is not None, "no transaction was begun"
+        assert self._begun == [0], "a transaction is under way"
+        notes, self._undo = self._undo, []
+        return notes
+
+    def undo(self, notes: list[Note]) -> list[Note]:
+        """Do what the notes say, last one first; return the notes with which this is undone in turn."""
+        return [how(self, *what) for how, *what in reversed(notes)]
 
 
-# What the notes of a transaction call: the tree's own second half.
+# What the notes call: the tree's own second half. Each gives the note of its opposite.
 
 
-def _uncreate(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> None:
+def _unhang(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> Note:
+    note = (_hang, path, parent, node, parent.creates, parent.pzxid)
     tree._unhang(path, parent, node)  # noqa: SLF001 - a part of Tree
     parent.creates, parent.pzxid = creates, pzxid
     parent.changed()
+    return note
 
 
-def _undelete(tree: Tree, path: str, parent: Node, node: Node, pzxid: int) -> None:
+def _hang(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> Note:
+    note = (_unhang, path, parent, node, parent.creates, parent.pzxid)
     parent.children = parent.children or Children()
     parent.children[path[path.rindex("/") + 1 :]] = node
     parent.children.changed()
-    parent.pzxid = pzxid
+    parent.creates, parent.pzxid = creates, pzxid
     parent.changed()
     tree.size += 1
     tree.data_size += len(path) + len(node.data or b"")
     if node.owner:
         tree._own(path, node)  # noqa: SLF001 - a part of Tree
+    return note
 
 
-def _unset(tree: Tree, node: Node, data: bytes | None, version: int, mzxid: int, mtime: int, data_size: int) -> None:
+def _put_back(tree: Tree, node: Node, data: bytes | None, version: int, mzxid: int, mtime: int) -> Note:
+    note = (_put_back, node, node.data, node.version, node.mzxid, node.mtime)
+    tree.data_size += len(data or b"") - len(node.data or b"")
     node.data, node.version, node.mzxid, node.mtime = data, version, mzxid, mtime
-    tree.data_size = data_size
     node.changed()
+    return note
 
 
-def _unset_acl(tree: Tree, node: Node, acl: int, aversion: int) -> None:
+def _put_acl_back(tree: Tree, node: Node, acl: int, aversion: int) -> Note:
+    note = (_put_acl_back, node, node.acl, node.aversion)
     node.acl, node.aversion = acl, aversion
     node.changed()
+    return note

@@ -18,6 +18,7 @@ Source: WatchManager, WatchManagerWithRecursive modes; DataTree.createNode, dele
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from zoolet.protocol.codec import put_str
@@ -68,6 +69,8 @@ class Watches:
         active: How many watches there are: one for each connection, store and path. With none, nothing need be fired.
         dirty: Connections that have something to send, in the order in which they came to it; whoever sends it clears
             this.
+        withholds: Asked about each event before it is sent, with whom it is for, the path, the event type and the
+            frame; one that it keeps is not sent. Tests lose events so.
     """
 
     def __init__(self, acls: Acls, compat: Compat) -> None:
@@ -78,6 +81,7 @@ class Watches:
         self.active = 0
         self._held: list[tuple[int, str, int, int, int]] | None = None
         self.dirty: dict[Caller, None] = {}
+        self.withholds: Callable[[Caller, str, int, bytes], bool] | None = None
 
     # --- setting and removing ---
 
@@ -184,6 +188,8 @@ class Watches:
             if caller.modes[store].get(path, 0) & STANDARD:
                 self._drop(caller, store, path, STANDARD)
             if caller not in told and (not acl or self._acls.allows(acl, caller, Perm.READ)):
+                if self.withholds is not None and self.withholds(caller, path, event, frame):
+                    continue
                 caller.outbox.append(frame)
                 self.dirty[caller] = None
         return waiting

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
-from zoolet.server.core.connection import Word
+from zoolet.server.core.caller import Caller
+from zoolet.server.core.connection import Connection, Word
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.clock import Clock
 from zoolet.server.net.collector import Collector
@@ -24,6 +27,7 @@ class Listener:
         max_connections: Connections in all; 0 for no limit.
         backlog: Connections that may wait to be accepted.
         collector: Told of the size of the tree at each tick, if given.
+        connection: Makes what answers on a transport; by default a plain :class:`Connection`.
     """
 
     def __init__(
@@ -36,10 +40,12 @@ class Listener:
         max_connections: int = 0,
         backlog: int = 128,
         collector: Collector | None = None,
+        connection: Callable[[Transport, Caller], Connection] | None = None,
     ) -> None:
         self.engine = engine
         self.clock = clock
         self.words = words
+        self.connection = connection or (lambda transport, caller: Connection(engine, caller, words))
         self.loop = asyncio.get_running_loop()
         self.open: dict[Transport, str] = {}
         """The open connections and the host of each."""
@@ -49,6 +55,9 @@ class Listener:
         self._backlog = backlog
         self._collector = collector
         self._server: asyncio.Server | None = None
+        self._refused: tuple[int, Any] | None = None  # family and address that connections are refused at
+        self._placeholder: socket.socket | None = None  # keeps the port meanwhile
+        self._resuming: asyncio.Task[None] | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._all_closed = asyncio.Event()
 
@@ -72,15 +81,66 @@ class Listener:
         bound: socket.socket = self._server.sockets[0]
         return int(bound.getsockname()[1])
 
-    async def stop(self) -> None:
-        """Accept no more, send what there is to send, and close all connections; sessions are left as they are."""
+    def refuse(self) -> None:
+        """Accept no more, so that clients are refused, until :meth:`accept`; the port stays taken."""
+        if self._server is None or self._refused is not None:
+            return
+        bound: socket.socket = self._server.sockets[0]
+        self._refused = bound.family, bound.getsockname()
+        self._server.close()
+        self._keep_port()
+
+    def _keep_port(self) -> None:
+        if self._refused is None:
+            return
+        family, address = self._refused
+        placeholder = _socket(family)
+        try:
+            placeholder.bind(address)
+        except OSError:  # uvloop closes what listened some turns later
+            placeholder.close()
+            self.loop.call_soon(self._keep_port)
+        else:
+            self._placeholder = placeholder
+
+    def accept(self) -> None:
+        """Accept connections again, on the same port."""
+        if self._refused is None:
+            return
+        family, address = self._refused
+        self._refused = None
+        if self._placeholder is not None:
+            self._placeholder.close()
+            self._placeholder = None
+        listening = _socket(family)
+        listening.bind(address)
+        listening.listen(self._backlog)  # whoever comes from now on waits until the loop listens too
+        self._resuming = self.loop.create_task(self._listen_on(listening))
+
+    async def _listen_on(self, listening: socket.socket) -> None:
+        self._server = await self.loop.create_server(lambda: Transport(self), sock=listening, backlog=self._backlog)
+
+    async def stop(self, *, patient: bool = True) -> None:
+        """Accept no more, send what there is to send, and close all connections; sessions are left as they are.
+
+        Args:
+            patient: Wait for the clients to read what is on its way; otherwise cut them off.
+        """
         if self._tick is not None:
             self._tick.cancel()
-        if self._server is not None:
+        if self._resuming is not None:
+            await self._resuming
+        refused, self._refused = self._refused, None
+        if self._placeholder is not None:
+            self._placeholder.close()
+        if self._server is not None and refused is None:
             self._server.close()
         for transport in list(self.open):
-            transport.flush()
-            transport.close()
+            if patient:
+                transport.flush()
+                transport.close()
+            else:
+                transport.abort()
         if self.open:
             self._all_closed.clear()
             await self._all_closed.wait()
@@ -92,6 +152,13 @@ class Listener:
         self.engine.at(*self.clock.read())
         self.engine.read_only = on
         self.deliver()
+
+    def descriptors(self) -> list[int]:
+        """Give the file descriptors of all sockets, for a fork to let go of."""
+        listening = [one.fileno() for one in self._server.sockets] if self._server is not None else []
+        placeholder = [self._placeholder.fileno()] if self._placeholder is not None else []
+        served = [transport.descriptor() for transport in self.open]
+        return [number for number in (*listening, *placeholder, *served) if number >= 0]
 
     # --- called by transports ---
 
@@ -140,6 +207,12 @@ class Listener:
     def _ticked(self) -> None:
         self.tick()
         self._schedule()
+
+
+def _socket(family: int) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return made
 
 
 def _port_of_all_addresses() -> int:

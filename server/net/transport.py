@@ -41,7 +41,8 @@ class Transport(asyncio.Protocol):
         self._engine = listener.engine
         self._read_clock = listener.clock.read
         self._transport: asyncio.Transport | None = None
-        self._connection: Connection | None = None
+        self.connection: Connection | None = None
+        """What answers; None before it is made and after it is lost."""
         self._choked = False  # the peer does not read
         self._stalled = False  # requests are left for a later turn
         self._linger: asyncio.TimerHandle | None = None
@@ -58,11 +59,11 @@ class Transport(asyncio.Protocol):
         transport.set_write_buffer_limits(_HIGH, _LOW)
         self._listener.open[self] = host
         self._tell_time()
-        self._connection = Connection(self._engine, Caller(host, port, self.flush), self._listener.words)
+        self.connection = self._listener.connection(self, Caller(host, port, self.flush))
 
     def data_received(self, data: bytes) -> None:
         """Answer what arrived, and send what others have got by it."""
-        connection = self._connection
+        connection = self.connection
         if connection is None or self._linger is not None:
             return
         engine, metrics = self._engine, self._engine.metrics
@@ -79,7 +80,7 @@ class Transport(asyncio.Protocol):
             )
             engine.hang_up(connection.caller)
             self._stalled = False
-        self.flush()
+        connection.caller.flush()
         if engine.watches.dirty:
             self._listener.deliver()
         metrics.answered(max(0, metrics.packets_received - before), (time.perf_counter() - started) * 1000)
@@ -105,18 +106,17 @@ class Transport(asyncio.Protocol):
         """Forget the connection and its watches; its session lives on."""
         if self._linger is not None:
             self._linger.cancel()
-        connection, self._connection, self._transport = self._connection, None, None
+        connection, self.connection, self._transport = self.connection, None, None
         self._listener.closed(self)
         if connection is not None:
             self._tell_time()
-            self._engine.disconnect(connection.caller)
-            connection.caller.closing = True
+            connection.lost()
 
     # --- called by the server ---
 
     def flush(self) -> None:
         """Send what is in the caller's outbox, with one write, and close if it is to be closed."""
-        transport, connection = self._transport, self._connection
+        transport, connection = self._transport, self.connection
         if transport is None or connection is None:
             return
         caller = connection.caller
@@ -150,6 +150,16 @@ class Transport(asyncio.Protocol):
             )
         else:
             transport.close()
+
+    def descriptor(self) -> int:
+        """Give the socket's file descriptor; -1 if it is closed."""
+        socket = self._transport.get_extra_info("socket") if self._transport is not None else None
+        return socket.fileno() if socket is not None else -1
+
+    def abort(self) -> None:
+        """Close at once; what has not been sent is lost."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def _let_go(self, unsent: int, patience: int) -> None:
         """Drop the connection if all is sent or the peer has stopped reading; otherwise look again in a while."""

@@ -1,0 +1,213 @@
+"""For ``unittest``: a mixin, and a drop-in for kazoo's own harness.
+
+``KazooTestHarness`` and ``KazooTestCase`` take the place of those of ``kazoo.testing``: change the import and nothing
+else, and need neither Java nor a cluster on the disk.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import unittest
+import uuid
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from zoolet.server.testing.harness import Server
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+_log = logging.getLogger(__name__)
+
+
+class ZooletTestCase(unittest.TestCase):
+    """A test case, or a mixin for one, with ``self.zoolet``: one server a class, with fresh state for each test.
+
+    Attributes:
+        zoolet_options: What the :class:`~zoolet.server.testing.Server` is made with.
+    """
+
+    zoolet_options: ClassVar[dict[str, Any]] = {}
+    zoolet: ClassVar[Server]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Start the server."""
+        super().setUpClass()
+        cls.zoolet = Server(**cls.zoolet_options)
+        cls.zoolet.start()
+        cls.addClassCleanup(cls.zoolet.stop)
+
+    def setUp(self) -> None:
+        """Give the test fresh state."""
+        super().setUp()
+        self.zoolet.reset()
+
+
+@cache
+def _shared() -> Server:
+    """Give the one server of this process that kazoo's harness uses, started when it is first asked for."""
+    server = Server(
+        config={
+            "reconfigEnabled": True,
+            "DigestAuthenticationProvider.superDigest": "super:D/InIHSb7yEEbrWz8b9l71RjZJU=",
+        }
+    )
+    server.start()
+    atexit.register(server.stop)
+    return server
+
+
+class _Member:
+    """A server as kazoo's ``cluster`` lists them."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    address = property(lambda self: self._server.hosts)
+    secure_address = property(lambda self: self._server.hosts)
+    client_port = property(lambda self: self._server.port)
+    running = property(lambda self: True)
+
+    def run(self) -> None:
+        """Accept connections; it runs already."""
+        self._server.accept_connections()
+
+    def stop(self) -> None:
+        """Look stopped: refuse connections and cut those there are. The tree stays, as on a disk."""
+        self._server.refuse_connections()
+        self._server.drop("all")
+
+
+class _Cluster(list[_Member]):
+    """One server as kazoo's ``cluster``."""
+
+    def start(self) -> None:
+        """Accept connections."""
+        for member in self:
+            member.run()
+
+    def stop(self) -> None:
+        """Look stopped."""
+        for member in self:
+            member.stop()
+
+    def reset(self) -> None:
+        """Forget all state."""
+        _shared().reset()
+
+    def terminate(self) -> None:
+        """Forget all state; the server itself stops with the process."""
+        _shared().reset()
+
+
+class KazooTestHarness(unittest.TestCase):
+    """What ``kazoo.testing.KazooTestHarness`` is, over zoolet.
+
+    Attributes:
+        client: A started KazooClient in a chroot of its own.
+        hosts: Its connect string.
+    """
+
+    DEFAULT_CLIENT_TIMEOUT = 15
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.client: Any = None
+        self.hosts = ""
+        self._clients: list[KazooClient] = []
+
+    @property
+    def cluster(self) -> _Cluster:
+        """The servers: one."""
+        return _Cluster([_Member(_shared())])
+
+    @property
+    def servers(self) -> str:
+        """The connect string of all servers, without a chroot."""
+        return ",".join(member.address for member in self.cluster)
+
+    secure_servers = servers
+
+    def log(self, level: int, msg: str, *args: Any, **kwargs: Any) -> None:
+        """Log."""
+        _log.log(level, msg, *args, **kwargs)
+
+    def _get_nonchroot_client(self) -> KazooClient:
+        from kazoo.client import KazooClient
+
+        client = KazooClient(self.servers)
+        self._clients.append(client)
+        return client
+
+    def _get_client(self, **client_options: Any) -> KazooClient:
+        from kazoo.client import KazooClient
+
+        client_options.setdefault("timeout", self.DEFAULT_CLIENT_TIMEOUT)
+        client = KazooClient(self.hosts, **client_options)
+        self._clients.append(client)
+        return client
+
+    def setup_zookeeper(self, **client_options: Any) -> None:
+        """Start a client in a chroot of its own; the server is started by the first call."""
+        self.cluster.start()
+        self.hosts = f"{self.servers}/kazootests{uuid.uuid4().hex}"
+        self.client = self._get_client(**client_options)
+        self.client.start()
+        self.client.ensure_path("/")
+
+    def teardown_zookeeper(self) -> None:
+        """Stop all clients that were made."""
+        while self._clients:
+            client = self._clients.pop()
+            client.stop()
+            client.close()
+        self.client = None
+
+    def lose_connection(self, event_factory: Callable[[], Any]) -> None:
+        """Cut the client's connection, and return once it is back."""
+        self._break(_shared().drop, "SUSPENDED", event_factory)
+
+    def expire_session(self, event_factory: Callable[[], Any]) -> None:
+        """Expire the client's session, and return once it has another."""
+        self._break(_shared().expire, "LOST", event_factory)
+
+    def _break(self, how: Callable[[Any], None], expected: str, event_factory: Callable[[], Any]) -> None:
+        lost, safe = event_factory(), event_factory()
+
+        def listen(state: str) -> bool:
+            if state == expected:
+                lost.set()
+            elif lost.is_set() and state == "CONNECTED":
+                safe.set()
+                return True
+            return False
+
+        self.client.add_listener(listen)
+        how(self.client)
+        lost.wait(5)
+        if not lost.is_set():
+            raise AssertionError(f"the client has not noticed {expected} within 5 s")
+        safe.wait(15)
+        if not safe.is_set():
+            raise AssertionError("the client has not connected again within 15 s")
+        self.client.retry(self.client.get_async, "/")
+
+
+class KazooTestCase(KazooTestHarness):
+    """What ``kazoo.testing.KazooTestCase`` is, over zoolet."""
+
+    def setUp(self) -> None:
+        """Start a client."""
+        self.setup_zookeeper()
+
+    def tearDown(self) -> None:
+        """Stop all clients."""
+        self.teardown_zookeeper()
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        """Forget all state."""
+        _shared().reset()

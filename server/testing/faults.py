@@ -1,0 +1,205 @@
+"""Faults: which requests and events a rule matches, and how often.
+
+A rule counts what its op, path and session match; of these ``nth`` picks some by their number, ``probability`` some by
+chance, and ``times`` stops after so many hits. Each rule has a source of chance of its own, made from the server's seed
+and the number of the rule: the same seed hits the same requests, whatever other rules do.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Collection
+from random import Random
+from types import TracebackType
+from typing import Final, Self
+
+from zoolet.protocol import multi as wire
+from zoolet.protocol.errors import MarshallingError
+from zoolet.protocol.opcodes import OPERATIONS, OpCode
+from zoolet.server.testing.actions import Action
+
+CONNECT: Final = int(OpCode.CREATE_SESSION)
+"""The op code that stands for the first frame of a connection, which has none."""
+
+
+def _key(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+_FAMILIES: Final[dict[str, frozenset[int]]] = {
+    "connect": frozenset({CONNECT}),
+    "create": frozenset({OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL}),
+    "get": frozenset({OpCode.GET_DATA}),
+    "set": frozenset({OpCode.SET_DATA}),
+    "children": frozenset({OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2}),
+    "getchildren": frozenset({OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2}),
+    "setwatches": frozenset({OpCode.SET_WATCHES, OpCode.SET_WATCHES2}),
+    "transaction": frozenset({OpCode.MULTI}),
+    "close": frozenset({OpCode.CLOSE_SESSION}),
+}
+OPS: Final[dict[str, frozenset[int]]] = {
+    **{_key(op.name): frozenset({int(op)}) for op in OPERATIONS},
+    **_FAMILIES,
+}
+"""The op codes that each name means, written without underscores in lower case.
+
+A name that clients use for several op codes means all of them; ``create2`` and such mean just one.
+"""
+
+
+def ops_named(op: str | int | None) -> frozenset[int] | None:
+    """Give the op codes that a rule is about; None for all.
+
+    Raises:
+        ValueError: There is no such operation.
+    """
+    if op is None:
+        return None
+    if isinstance(op, int) and not isinstance(op, bool):
+        if op == CONNECT or op in OPERATIONS:
+            return frozenset({int(op)})
+    elif isinstance(op, str) and _key(op) in OPS:
+        return OPS[_key(op)]
+    raise ValueError(f"op {op!r} is unknown; one of {', '.join(sorted(OPS))}")
+
+
+def compile_glob(path: str | None) -> Callable[[str], bool] | None:
+    """Give what says whether a path matches a glob, in which ``*`` matches slashes too; None for any path.
+
+    Raises:
+        ValueError: It is no glob for paths.
+    """
+    if path is None:
+        return None
+    if not isinstance(path, str) or not path or path[0] not in "/*?[":
+        raise ValueError(f"path {path!r} is no glob for a path: it must start with '/' or '*'")
+    if path.count("[") > path.count("]"):
+        raise ValueError(f"path {path!r} is no glob: a '[' is not closed")
+    import re
+
+    matches = re.compile(fnmatch.translate(path)).match
+    return lambda found: matches(found) is not None
+
+
+def paths_in(opcode: int, body: bytes) -> tuple[str, ...]:
+    """Give the paths that a request is about: none, one, or all those of a transaction."""
+    if opcode in (OpCode.MULTI, OpCode.MULTI_READ):
+        try:
+            operations = wire.take_operations(body, 0, len(body), wire.WRITES | wire.READS)
+        except MarshallingError:
+            return ()
+        return tuple(request.path for _, request in operations if request.path is not None)  # type: ignore[attr-defined]
+    operation = OPERATIONS.get(opcode)  # type: ignore[call-overload]
+    if operation is None or operation.request is None or "path" not in operation.request.fields():
+        return ()
+    try:
+        path = operation.request.decode(body).path
+    except MarshallingError:
+        return ()
+    return () if path is None else (path,)
+
+
+class Fault:
+    """A rule and what it did; leave its ``with`` block to end it.
+
+    Made by :meth:`Server.fault`, which says what the arguments mean.
+
+    Attributes:
+        hits: Requests or events that it was applied to.
+        seen: Requests or events that op, path and session matched.
+    """
+
+    def __init__(
+        self,
+        action: Action,
+        *,
+        op: str | int | None = None,
+        path: str | None = None,
+        session: Callable[[], int | None] | None = None,
+        nth: int | Collection[int] | None = None,
+        probability: float | None = None,
+        times: int | None = None,
+        strict: bool = False,
+        random: Random | None = None,
+        end: Callable[[Fault], None] | None = None,
+        release: Callable[[Fault], None] | None = None,
+    ) -> None:
+        if not isinstance(action, Action):
+            raise ValueError(
+                f"action {action!r} is unknown; one of delay(s), error(code), drop_request(), lose_reply(), "
+                "close_after(), hold(), withhold_event(), all of zoolet.server.testing"
+            )
+        picked = {nth} if isinstance(nth, int) else set(nth or ())
+        if any(not isinstance(one, int) or one < 1 for one in picked) or (nth is not None and not picked):
+            raise ValueError(f"nth is {nth!r}; it must be 1 for the first, 2 for the second, or a set of such numbers")
+        if probability is not None and not 0 <= probability <= 1:
+            raise ValueError(f"probability is {probability!r}; it must be from 0 to 1")
+        if times is not None and times < 0:
+            raise ValueError(f"times is {times!r}; it must be 0 or more")
+        if action.events and op is not None:
+            raise ValueError(f"op {op!r} with withhold_event(): an event belongs to no operation; leave op out")
+        self.action = action
+        self.hits = self.seen = 0
+        self._ops = ops_named(op)
+        if self._ops is not None and CONNECT in self._ops and action.code:
+            raise ValueError(f"{action!r} with op='connect': the answer to a handshake has no place for an error")
+        self._matches = compile_glob(path)
+        self._session = session
+        self._nth = picked
+        self._probability = probability
+        self._times = times
+        self._strict = strict
+        self._random = random or Random(0)
+        self._end = end
+        said = {"op": op, "path": path, "nth": nth, "probability": probability, "times": times}
+        self._said = ", ".join(f"{name}={value!r}" for name, value in said.items() if value is not None)
+        if release is not None:
+            action.let_go = lambda: release(self)
+
+    def __repr__(self) -> str:
+        return f"fault({self._said + ', ' if self._said else ''}action={self.action})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+        if self._strict and kind is None and not self.hits:
+            raise AssertionError(f"{self!r} was strict and was never applied; it saw {self.seen} that matched it")
+
+    def end(self) -> None:
+        """Stop applying the rule; what it holds goes on."""
+        if self._end is not None:
+            self._end(self)
+
+    def release(self) -> None:
+        """Let go of what the action holds, and hold no more.
+
+        Raises:
+            ValueError: The action holds nothing.
+        """
+        self.action.release()
+
+    # --- asked by the gate ---
+
+    def applies(self, opcode: int, session_id: int, paths: Callable[[], tuple[str, ...]], *, event: bool) -> bool:
+        """Say whether to apply it to this request or event; count."""
+        if self.action.events != event or self.action.released:
+            return False
+        if self._ops is not None and opcode not in self._ops:
+            return False
+        if self._session is not None and self._session() != session_id:
+            return False
+        if self._matches is not None and not any(map(self._matches, paths())):
+            return False
+        self.seen += 1
+        if self._nth and self.seen not in self._nth:
+            return False
+        if self._probability is not None and self._random.random() >= self._probability:
+            return False
+        if self._times is not None and self.hits >= self._times:
+            return False
+        self.hits += 1
+        return True

@@ -1,0 +1,105 @@
+"""The pytest plugin. It is loaded in every project that has zoolet installed: what it needs it imports when used."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+    from zoolet.server.testing.harness import Server
+
+_LEAKS = ("off", "warn", "error")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer the ini option ``zoolet_leaks``."""
+    parser.addini(
+        "zoolet_leaks",
+        "what to do about sessions, ephemeral nodes, watches and lock contenders that a test leaves: off, warn, error",
+        default="off",
+    )
+
+
+@pytest.fixture(scope="session")
+def zoolet_server() -> Iterator[Server]:
+    """One ZooKeeper for the whole run."""
+    from zoolet.server.testing.harness import Server
+
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def zoolet(zoolet_server: Server, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A ZooKeeper with fresh state for each test."""
+    wanted = request.config.getini("zoolet_leaks")
+    if wanted not in _LEAKS:
+        raise pytest.UsageError(f"zoolet_leaks is {wanted!r}; it must be one of {', '.join(_LEAKS)}")
+    zoolet_server.reset()
+    yield zoolet_server
+    if wanted == "off":
+        return
+    from zoolet.server.testing import report
+
+    left = report.leaks(zoolet_server)
+    if left:
+        message = f"{request.node.nodeid} has left at zoolet:\n" + "\n".join(f"  {line}" for line in left)
+        if wanted == "error":
+            pytest.fail(message, pytrace=False)
+        warnings.warn(pytest.PytestWarning(message), stacklevel=1)
+
+
+@pytest.fixture
+def zoolet_factory() -> Iterator[Callable[..., Server]]:
+    """Make more ZooKeepers, with the arguments of ``Server``; they run until the end of the test."""
+    from zoolet.server.testing.harness import Server
+
+    made: list[Server] = []
+
+    def start(**options: Any) -> Server:
+        server = Server(**options)
+        server.start()
+        made.append(server)
+        return server
+
+    yield start
+    for server in made:
+        server.stop()
+
+
+@pytest.fixture
+def zoolet_kazoo(zoolet: Server) -> Iterator[Callable[..., KazooClient]]:
+    """Make connected KazooClients of ``zoolet``, with the arguments of ``KazooClient``; stopped at the end."""
+    from kazoo.client import KazooClient
+
+    made: list[KazooClient] = []
+
+    def connect(hosts: str | None = None, **options: Any) -> KazooClient:
+        client = KazooClient(hosts or zoolet.hosts, **options)
+        made.append(client)
+        client.start()
+        return client
+
+    yield connect
+    for client in made:
+        client.stop()
+        client.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what the server knows to the report of a test that fails."""
+    report = yield
+    server = getattr(item, "funcargs", {}).get("zoolet")
+    if report.failed and call.when == "call" and server is not None:
+        from zoolet.server.testing.report import describe
+
+        report.sections.append(("zoolet", describe(server, {})))
+    return report
