@@ -88,12 +88,12 @@ def paths_in(opcode: int, body: bytes) -> tuple[str, ...]:
             operations = wire.take_operations(body, 0, len(body), wire.WRITES | wire.READS)
         except MarshallingError:
             return ()
-        return tuple(request.path for _, request in operations if request.path is not None)  # type: ignore[attr-defined]
+        return tuple(path for _, request in operations if (path := getattr(request, "path", None)) is not None)
     operation = OPERATIONS.get(opcode)  # type: ignore[call-overload]
     if operation is None or operation.request is None or "path" not in operation.request.fields():
         return ()
     try:
-        path = operation.request.decode(body).path
+        path = getattr(operation.request.decode(body), "path", None)
     except MarshallingError:
         return ()
     return () if path is None else (path,)

@@ -595,7 +595,7 @@ def _takes_one(predicate: Callable[..., Any]) -> bool:
     return False
 
 
-def _session_id(who: Any, missing: int | None = None) -> int:
+def _session_id(who: object, missing: int | None = None) -> int:
     """Give the session id of whoever is meant.
 
     Raises:
@@ -604,10 +604,10 @@ def _session_id(who: Any, missing: int | None = None) -> int:
     """
     if isinstance(who, int) and not isinstance(who, bool):
         return who
-    if hasattr(who, "session_id") and not isinstance(who, str):  # a zoolet client
-        found = who.session_id
+    if hasattr(who, "session_id"):  # a zoolet client
+        found = getattr(who, "session_id", None)
     elif hasattr(who, "client_id"):  # a KazooClient: the id and the password
-        found = who.client_id[0] if who.client_id else None
+        found = (getattr(who, "client_id", None) or (None,))[0]
     else:
         raise ValueError(f"{who!r} is unknown; give a KazooClient, a zoolet Client, a session id, or 'all'")
     if found:
