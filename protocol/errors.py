@@ -128,7 +128,13 @@ class DataInconsistencyError(ZooKeeperError):
 
 
 class ConnectionLossError(ZooKeeperError):
-    """The connection broke before the answer came: the operation may have happened."""
+    """The connection broke before the answer came: the operation may have happened.
+
+    Attributes:
+        maybe_applied: False where it is certain that it was not even sent.
+    """
+
+    maybe_applied: bool = True
 
     code = ErrorCode.CONNECTION_LOSS
     meaning = "the connection broke before the answer came: the operation may have happened"

@@ -41,6 +41,19 @@ class TooLongError(RuntimeError):
     """More virtual time went by than was allowed."""
 
 
+def waiting(loop: asyncio.AbstractEventLoop) -> str:
+    """Give the tasks that are not done, and where each waits."""
+    lines = []
+    for task in asyncio.all_tasks(loop):
+        at: Any = task.get_coro()
+        where = []
+        while (frame := getattr(at, "cr_frame", None)) is not None:
+            where.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
+            at = at.cr_await
+        lines.append(f"\n  {task.get_name()}: {' > '.join(where)}")
+    return "".join(sorted(lines))
+
+
 class _Selector:
     """What the loop calls when nothing is ready: it lets time jump instead of waiting for descriptors."""
 
@@ -50,8 +63,8 @@ class _Selector:
     def select(self, timeout: float | None) -> list[Any]:
         """Let *timeout* seconds pass at once."""
         if timeout is None:
-            waiting = ", ".join(sorted(task.get_name() for task in asyncio.all_tasks(self._loop)))
-            raise StuckError(f"nothing will ever happen again at {self._loop.time():.3f} s, and there wait: {waiting}")
+            now = self._loop.time()
+            raise StuckError(f"nothing will ever happen again at {now:.3f} s, and there wait: {waiting(self._loop)}")
         self._loop.pass_time(timeout)
         return []
 
@@ -87,7 +100,8 @@ class SimLoop(asyncio.BaseEventLoop):
         """
         self._now += seconds
         if self._now > self._limit:
-            raise TooLongError(f"the run has taken more than {self._limit} virtual seconds")
+            limit, self._limit = self._limit, float("inf")  # what is cancelled now may take some time
+            raise TooLongError(f"the run has taken more than {limit} virtual seconds, and there wait: {waiting(self)}")
 
     def _process_events(self, event_list: list[Any]) -> None:
         """There are no descriptors, so there are no events."""
@@ -163,7 +177,8 @@ class Network:
 
     def soon(self, after: float, do: Callable[[], None]) -> float:
         """Do something once a piece has travelled, but not before *after*; give the moment."""
-        at = max(after, self._loop.time() + self._random.uniform(*self.latency))
+        # A moment later at the least: timers of the same moment are called in any order.
+        at = max(after + 1e-6, self._loop.time() + self._random.uniform(*self.latency))
         self._loop.call_at(at, self._arrive, do)
         return at
 
@@ -214,6 +229,7 @@ class Network:
             mine.echo = _End(self._loop, self, port, True)
             mine.echo.peer = _End(self._loop, self, port, False)
             mine.echo.peer.peer = mine.echo
+            mine.echo.peer.begin(asyncio.Protocol())  # which reads and says nothing
             self._ends[mine.echo] = None
             mine.echo.begin(served())
         protocol = factory()
@@ -434,8 +450,13 @@ class Simulation:
             StuckError: Nothing will ever happen again.
             TooLongError: It takes more virtual time than allowed.
         """
+        failures: list[dict[str, Any]] = []
+        self._loop.set_exception_handler(lambda loop, context: failures.append(context))
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            return runner.run(main)
+            result = runner.run(main)
+        if failures:  # in a callback, where nobody awaits it
+            raise RuntimeError(f"seed {self.seed}: {failures[0]['message']}") from failures[0].get("exception")
+        return result
 
     def time(self) -> float:
         """Give the virtual seconds since the beginning."""

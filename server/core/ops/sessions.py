@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from zoolet.protocol.acl import digest_id
 from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.records import AuthPacket
+from zoolet.protocol.sasl import SaslFailure
 from zoolet.protocol.txns import CloseSessionTxn, CreateSessionTxn, DeleteTxn
 from zoolet.server.core.ops.registry import applies
 from zoolet.server.core.ops.writes import apply_delete
-from zoolet.server.core.sasl import DigestMd5, SaslFailure
+from zoolet.server.core.sasl import DigestMd5
 from zoolet.server.core.sessions import Session
 
 if TYPE_CHECKING:

@@ -1,0 +1,417 @@
+"""The client for threads: the same surface without ``await``.
+
+It runs the asyncio client in a loop of its own, in a thread of its own, and nothing of it is written twice: every
+method hands its call over and waits for the result. It may be used from any number of threads at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from zoolet.client import client as aio
+from zoolet.client.events import Event, State
+from zoolet.client.retry import Backoff
+from zoolet.client.transaction import Transaction
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import AclList
+from zoolet.protocol.enums import WatcherType
+from zoolet.protocol.errors import ConnectionLossError
+
+T = TypeVar("T")
+Stat = r.Stat
+
+
+class Client:
+    """A ZooKeeper client for threads; ``with Client("127.0.0.1:2181") as zk:``.
+
+    Arguments, results and errors are those of :class:`zoolet.client.Client`. A call that is interrupted by a signal,
+    such as Ctrl-C, is cancelled.
+
+    Args:
+        hosts: As there.
+        timeout: As there.
+        **options: As there.
+    """
+
+    def __init__(self, hosts: str, timeout: float = 10.0, **options: Any) -> None:
+        self._client = aio.Client(hosts, timeout, **options)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def __repr__(self) -> str:
+        return f"<blocking {self._client!r}>"
+
+    # --- beginning and end ---
+
+    def start(self) -> None:
+        """Connect; ``with`` does this."""
+        if self._thread is not None:
+            raise RuntimeError("this Client was started before; make another one")
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._serve, args=(started,), name="zoolet-client", daemon=True)
+        self._thread.start()
+        started.wait()
+        try:
+            self.run(self._client.start)
+        except BaseException:
+            self._stop()
+            raise
+
+    def _serve(self, started: threading.Event) -> None:
+        async def main() -> None:
+            self._loop = asyncio.get_running_loop()
+            self._ended = asyncio.Event()
+            started.set()
+            await self._ended.wait()
+
+        asyncio.run(main())
+
+    def close(self) -> None:
+        """End the session and the connection; ``with`` does this."""
+        if self._loop is not None:
+            self.run(self._client.aclose)
+            self._stop()
+
+    def _stop(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None and self._thread is not None:
+            loop.call_soon_threadsafe(self._ended.set)
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(self, do: Callable[[], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
+        """Do something of the asyncio client's in its loop, and wait for the result.
+
+        Args:
+            do: Called in the loop.
+            timeout: Seconds after which it is cancelled and TimeoutError raised.
+
+        Raises:
+            RuntimeError: The client does not run, or this is its own loop's thread.
+        """
+        if self._loop is None:
+            refusal = self._client._session.refusal  # noqa: SLF001 - the same package
+            raise refusal or RuntimeError("this Client does not run; use it as 'with Client(...) as zk:'")
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a blocking call in the client's own loop would wait for ever")
+
+        async def call() -> T:
+            return await do()
+
+        future = asyncio.run_coroutine_threadsafe(call(), self._loop)
+        try:
+            return future.result(timeout)
+        except BaseException:
+            future.cancel()
+            raise
+
+    # --- how it stands ---
+
+    @property
+    def state(self) -> State:
+        """How the client stands now."""
+        return self._client.state
+
+    @property
+    def session_id(self) -> int:
+        """The id of the session; 0 while there is none."""
+        return self._client.session_id
+
+    @property
+    def session_timeout(self) -> float:
+        """The session timeout that the server has granted, in seconds."""
+        return self._client.session_timeout
+
+    @property
+    def last_zxid(self) -> int:
+        """The highest zxid that was seen."""
+        return self._client.last_zxid
+
+    def valid_for(self) -> float:
+        """Say for how many seconds the session lives on for certain."""
+
+        async def ask() -> float:
+            return self._client.valid_for()
+
+        return self.run(ask)
+
+    def wait_for(self, *states: State, timeout: float | None = None) -> State:
+        """Wait until the client is in one of these states, and say in which."""
+        return self.run(lambda: self._client.wait_for(*states), timeout)
+
+    # --- operations ---
+
+    def get(self, path: str) -> tuple[Any, Stat]:
+        """Read a node."""
+        return self.run(lambda: self._client.get(path))
+
+    def exists(self, path: str) -> Stat | None:
+        """Give a node's Stat; None if there is no such node."""
+        return self.run(lambda: self._client.exists(path))
+
+    def children(self, path: str) -> list[str]:
+        """Give the names of a node's children."""
+        return self.run(lambda: self._client.children(path))
+
+    def children_and_stat(self, path: str) -> tuple[list[str], Stat]:
+        """Give the names of a node's children, and its own Stat."""
+        return self.run(lambda: self._client.children_and_stat(path))
+
+    def count_below(self, path: str) -> int:
+        """Count the nodes below a node, at any depth."""
+        return self.run(lambda: self._client.count_below(path))
+
+    def ephemerals(self, prefix: str = "/") -> list[str]:
+        """Give the paths of this session's ephemeral nodes that start with a prefix."""
+        return self.run(lambda: self._client.ephemerals(prefix))
+
+    def get_acl(self, path: str) -> tuple[AclList, Stat]:
+        """Give who may do what with a node, and its Stat."""
+        return self.run(lambda: self._client.get_acl(path))
+
+    def sync(self, path: str = "/") -> None:
+        """Wait until the server that serves this client knows all that its leader knew."""
+        return self.run(lambda: self._client.sync(path))
+
+    def who_am_i(self) -> list[r.ClientInfo]:
+        """Give the identities that the server knows this client by."""
+        return self.run(self._client.who_am_i)
+
+    def multi_read(self, *reads: tuple[str, str]) -> list[Any]:
+        """Do several reads in one request."""
+        return self.run(lambda: self._client.multi_read(*reads))
+
+    def create(
+        self,
+        path: str,
+        value: Any = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        container: bool = False,
+        ttl: float | None = None,
+        acl: AclList | None = None,
+        parents: bool = False,
+        protected: bool = False,
+    ) -> str:
+        """Make a node; give its path."""
+        return self.run(
+            lambda: self._client.create(
+                path,
+                value,
+                ephemeral=ephemeral,
+                sequential=sequential,
+                container=container,
+                ttl=ttl,
+                acl=acl,
+                parents=parents,
+                protected=protected,
+            )
+        )
+
+    def create_and_stat(
+        self,
+        path: str,
+        value: Any = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        container: bool = False,
+        ttl: float | None = None,
+        acl: AclList | None = None,
+    ) -> tuple[str, Stat]:
+        """Make a node; give its path and Stat."""
+        return self.run(
+            lambda: self._client.create_and_stat(
+                path, value, ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl, acl=acl
+            )
+        )
+
+    def ensure_path(self, path: str, acl: AclList | None = None) -> None:
+        """Make a node and all above it, where they are missing."""
+        return self.run(lambda: self._client.ensure_path(path, acl))
+
+    def set(self, path: str, value: Any, version: int = -1) -> Stat:
+        """Replace a node's value."""
+        return self.run(lambda: self._client.set(path, value, version))
+
+    def update(self, path: str, change: Callable[[Any], Any]) -> tuple[Any, Stat]:
+        """Replace a node's value by what a function makes of it; it is called in the client's thread."""
+        return self.run(lambda: self._client.update(path, change))
+
+    def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
+        """Remove a node."""
+        return self.run(lambda: self._client.delete(path, version, recursive=recursive))
+
+    def set_acl(self, path: str, acl: AclList, version: int = -1) -> Stat:
+        """Replace who may do what with a node."""
+        return self.run(lambda: self._client.set_acl(path, acl, version))
+
+    def add_auth(self, scheme: str, auth: bytes) -> None:
+        """Prove something, now and after each reconnect."""
+        return self.run(lambda: self._client.add_auth(scheme, auth))
+
+    def get_config(self) -> tuple[Any, Stat]:
+        """Read the ensemble's configuration."""
+        return self.run(self._client.get_config)
+
+    def reconfig(
+        self, joining: str | None = None, leaving: str | None = None, members: str | None = None, version: int = -1
+    ) -> tuple[bytes, Stat]:
+        """Change the members of an ensemble."""
+        return self.run(lambda: self._client.reconfig(joining, leaving, members, version))
+
+    def check_watches(self, path: str, kind: WatcherType = WatcherType.ANY) -> bool:
+        """Say whether the server has a watch of this client on a node."""
+        return self.run(lambda: self._client.check_watches(path, kind))
+
+    def remove_watches(self, path: str, kind: WatcherType = WatcherType.ANY) -> None:
+        """Let the server forget watches of this client on a node."""
+        return self.run(lambda: self._client.remove_watches(path, kind))
+
+    def retry(self, do: Callable[[], T], *, tries: int = 5) -> T:
+        """Do something again for as long as connections are lost. Only for what may be done twice."""
+        for delay in Backoff(tries=tries).delays(self._client.random):
+            try:
+                return do()
+            except ConnectionLossError:
+                threading.Event().wait(delay)
+        return do()
+
+    # --- what is used with 'with' ---
+
+    def transaction(self) -> BlockingTransaction:
+        """Collect operations that happen together or not at all; use it with ``with``."""
+        return BlockingTransaction(self, self._client.transaction())
+
+    def watch(self, path: str, *, recursive: bool = False, limit: int = 10_000) -> BlockingEvents:
+        """Hear of what happens to a node from now on; iterate what ``with`` gives."""
+        return BlockingEvents(self, self._client.watch(path, recursive=recursive, limit=limit))
+
+    def watch_data(self, path: str) -> BlockingEvents:
+        """Read a node and hear of its next change, once."""
+        return BlockingEvents(self, self._client.watch_data(path))
+
+    def watch_exists(self, path: str) -> BlockingEvents:
+        """Find out whether a node exists and hear of its next change, once."""
+        return BlockingEvents(self, self._client.watch_exists(path))
+
+    def watch_children(self, path: str) -> BlockingEvents:
+        """List a node's children and hear of the next one to come or go, once."""
+        return BlockingEvents(self, self._client.watch_children(path))
+
+    def lock(self, path: str, **options: Any) -> Held[Any]:
+        """Give a lock to use with ``with``; what it gives has the token. It is ``on_lost="flag"`` here: nothing can be
+        cancelled in a thread.
+        """
+        return Held(self, self._client.lock(path, **{"on_lost": "flag", **options}))
+
+
+class BlockingTransaction:
+    """A transaction of a blocking client; see :class:`~zoolet.client.transaction.Transaction`."""
+
+    def __init__(self, client: Client, transaction: Transaction) -> None:
+        self._client = client
+        self._transaction = transaction
+        self.check = transaction.check
+        self.create = transaction.create
+        self.set = transaction.set
+        self.delete = transaction.delete
+
+    @property
+    def results(self) -> list[Any]:
+        """What became of each operation."""
+        return self._transaction.results
+
+    def commit(self) -> list[Any]:
+        """Do all of it or nothing."""
+        return self._client.run(self._transaction.commit)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.commit()
+
+
+class Held(Generic[T]):
+    """Something of the asyncio client's that is entered and left, for ``with``."""
+
+    def __init__(self, client: Client, manager: AbstractAsyncContextManager[T]) -> None:
+        self._client = client
+        self._manager = manager
+
+    def __enter__(self) -> T:
+        return self._client.run(self._manager.__aenter__)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        async def leave() -> bool | None:
+            return await self._manager.__aexit__(kind, error, trace)
+
+        self._client.run(leave)
+
+
+class BlockingEvents:
+    """A watch of a blocking client: a context manager, and an iterator inside it."""
+
+    def __init__(self, client: Client, events: aio.Events) -> None:
+        self._client = client
+        self._events = events
+
+    @property
+    def found(self) -> Any:
+        """Of a watch that fires once: what was read when it was set."""
+        return self._events.found
+
+    def next(self, timeout: float | None = None) -> Event:
+        """Wait for the next event.
+
+        Raises:
+            TimeoutError: None came within so many seconds.
+        """
+        return self._client.run(self._events.next, timeout)
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        async def ask() -> Event | None:
+            try:
+                return await anext(self._events)
+            except StopAsyncIteration:
+                return None
+
+        event = self._client.run(ask)
+        if event is None:
+            raise StopIteration
+        return event
+
+    def __enter__(self) -> Self:
+        self._client.run(self._events.__aenter__)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        async def leave() -> None:
+            await self._events.__aexit__(kind, error, trace)
+
+        self._client.run(leave)

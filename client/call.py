@@ -1,0 +1,85 @@
+"""A call under way: what the caller awaits, and what the session answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, TypeVar
+
+from zoolet.protocol.errors import ZooKeeperError
+
+T = TypeVar("T")
+
+
+class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
+    """A request that is under way from the moment the method is called, not only once it is awaited.
+
+    So a thousand calls can be made before the first is awaited, and go out in one write. It is a future, and it is a
+    coroutine too, so that it can be given to ``create_task``, ``gather``, ``wait_for`` or ``TaskGroup`` alike.
+
+    Args:
+        loop: The client's loop.
+        op: The op code.
+        body: The encoded request, without its header.
+        decode: Reads the body of the reply.
+        path: What it is about, for errors.
+        deadline: When to give up waiting for a connection, on the loop's clock.
+        idempotent: It may be sent again when a connection is lost before the answer came.
+        then: Called with the result or the error, in its place among replies and events, before the caller resumes.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        op: int,
+        body: bytes,
+        decode: Callable[[bytes, int, int], T],
+        path: str | None,
+        deadline: float,
+        idempotent: bool,
+        then: Callable[[Any, ZooKeeperError | None], None] | None = None,
+    ) -> None:
+        super().__init__(loop=loop)
+        self.op = op
+        self.body = body
+        self.decode = decode
+        self.path = path
+        self.deadline = deadline
+        self.idempotent = idempotent
+        self.then = then
+        self.fallback: tuple[type[ZooKeeperError], Any] | None = None
+        """An error that is a result: its class, and the result that it is."""
+        self.xid = 0
+        self.sent_at = 0.0
+        self._steps: Any = None
+
+    def refuse(self, error: ZooKeeperError) -> None:
+        """The server answered with an error."""
+        if self.fallback is not None and isinstance(error, self.fallback[0]):
+            self.set_result(self.fallback[1])
+        else:
+            self.set_exception(error)
+
+    # --- as a coroutine ---
+
+    def send(self, value: Any) -> Any:
+        """Go one step; for the task it was given to."""
+        if self._steps is None:
+            self._steps = self.__await__()
+        return self._steps.send(value)
+
+    def throw(
+        self,
+        typ: Any,
+        val: BaseException | object = None,
+        tb: TracebackType | None = None,
+    ) -> Any:
+        """Raise at where it waits."""
+        if self._steps is None:
+            self._steps = self.__await__()
+        return self._steps.throw(typ) if val is None else self._steps.throw(typ, val, tb)
+
+    def close(self) -> None:
+        """Give up, if it is not done."""
+        self.cancel()

@@ -1,0 +1,99 @@
+"""How values become a node's bytes: bytes as they are, or typed values as JSON or msgpack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+class UndecodableError(ValueError):
+    """A node holds bytes that the client's codec cannot read. Somebody else may have written them.
+
+    Args:
+        path: The node.
+        codec: The codec's name.
+        data: The bytes.
+        reason: What is wrong with them.
+    """
+
+    def __init__(self, path: str | None, codec: str, data: bytes, reason: str) -> None:
+        super().__init__(path, codec, data, reason)
+        self.path = path
+        self.codec = codec
+        self.data = data
+        self.reason = reason
+
+    def __str__(self) -> str:
+        shown = repr(self.data[:40]) + ("..." if len(self.data) > 40 else "")
+        return f"{self.path}: the data is no {self.codec}: {self.reason}; it is {shown}"
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """A way to write values.
+
+    Args:
+        name: For errors.
+        encode: From a value to bytes; TypeError or ValueError for values it cannot write.
+        decode: From bytes to a value; any ValueError or TypeError means that the bytes are not its own.
+    """
+
+    name: str
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+
+    def read(self, path: str | None, data: bytes | None) -> Any:
+        """Decode what a node holds; null counts as empty.
+
+        Raises:
+            UndecodableError: The bytes are not this codec's.
+        """
+        try:
+            return self.decode(data or b"")
+        except (ValueError, TypeError) as error:
+            raise UndecodableError(path, self.name, data or b"", str(error)) from None
+
+
+def _encode_bytes(value: Any) -> bytes:
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError(f"data must be bytes, not {type(value).__name__}; for typed values give the client a codec")
+    return bytes(value)
+
+
+def _encode_json(value: Any) -> bytes:
+    import json
+
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _decode_json(data: bytes) -> Any:
+    import json
+
+    return None if not data else json.loads(data)
+
+
+def _encode_msgpack(value: Any) -> bytes:
+    import msgpack  # type: ignore[import-untyped, unused-ignore]
+
+    packed: bytes = msgpack.packb(value, use_bin_type=True)
+    return packed
+
+
+def _decode_msgpack(data: bytes) -> Any:
+    import msgpack
+
+    if not data:
+        return None
+    try:
+        return msgpack.unpackb(data, raw=False, strict_map_key=False)
+    except Exception as error:  # its errors have no base of their own but ValueError and Exception
+        raise ValueError(str(error) or type(error).__name__) from None
+
+
+raw = Codec("bytes", _encode_bytes, bytes)
+"""Bytes as they are."""
+json = Codec("JSON", _encode_json, _decode_json)
+"""Whatever JSON can say; an empty node is None."""
+msgpack = Codec("msgpack", _encode_msgpack, _decode_msgpack)
+"""Whatever msgpack can say; an empty node is None."""

@@ -1,0 +1,81 @@
+"""The connect string: ``host:port,host:port/chroot``.
+
+Everything from the first slash on is the chroot. The port is 2181 where none is given; an IPv6 address stands in
+brackets; blanks and empty parts are passed over.
+
+Source: ConnectStringParser.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Final, NamedTuple
+
+from zoolet.protocol import paths
+
+PORT: Final = 2181
+_ADDRESS: Final = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]\s]+))(?::(?P<port>\d*))?")
+
+
+class Address(NamedTuple):
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """What a connect string says.
+
+    Args:
+        addresses: The servers, at least one.
+        chroot: What stands before every path; empty for nothing.
+    """
+
+    addresses: tuple[Address, ...]
+    chroot: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Hosts:
+        """Read a connect string.
+
+        Raises:
+            TypeError: It is no string.
+            ValueError: It names no server, an address makes no sense, or the chroot is no legal path.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"hosts must be a string like 'host:2181,other:2181/chroot', not {text!r}")
+        servers, slash, rest = text.partition("/")
+        addresses = tuple(_address(part.strip(), text) for part in servers.split(",") if part.strip())
+        if not addresses:
+            raise ValueError(f"hosts {text!r} name no server; they look like 'host:2181,other:2181/chroot'")
+        chroot = (slash + rest).rstrip()
+        if chroot in ("", "/"):
+            return cls(addresses)
+        if (why := paths.fault(chroot)) is not None:
+            raise ValueError(f"hosts {text!r}: bad chroot {chroot!r}: {why}")
+        return cls(addresses, chroot)
+
+    def in_turn(self, random: Random) -> Iterator[Address]:
+        """Give the servers in an order drawn once, round and round for ever."""
+        order = list(self.addresses)
+        random.shuffle(order)
+        while True:
+            yield from order
+
+
+def _address(text: str, whole: str) -> Address:
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        raise ValueError(f"hosts {whole!r}: {text!r} is no address; it must be host:port or [IPv6]:port")
+    port = int(match["port"]) if match["port"] else PORT
+    if not 0 < port < 65536:
+        raise ValueError(f"hosts {whole!r}: {port} is no port; it must be from 1 to 65535")
+    return Address(match["six"] or match["host"], port)

@@ -1,0 +1,43 @@
+"""How long to wait between tries. Nothing sleeps here: a policy only yields delays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Delays that grow by a factor up to a limit, each shortened or lengthened by chance.
+
+    Args:
+        first: Seconds before the second try; 0 for none.
+        factor: By how much a delay grows, 1 or more.
+        longest: Seconds that no delay exceeds before chance is added.
+        jitter: The part of a delay, from 0 to 1, by which chance shortens or lengthens it.
+        tries: How often to try in all; None for no limit.
+
+    Raises:
+        ValueError: A number is out of its range.
+    """
+
+    first: float = 0.05
+    factor: float = 2.0
+    longest: float = 5.0
+    jitter: float = 0.4
+    tries: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.first >= 0 and self.factor >= 1 and self.longest >= 0 and 0 <= self.jitter <= 1):
+            raise ValueError(f"{self!r}: first and longest must be 0 or more, factor 1 or more, jitter from 0 to 1")
+        if self.tries is not None and self.tries < 1:
+            raise ValueError(f"{self!r}: tries must be 1 or more")
+
+    def delays(self, random: Random) -> Iterator[float]:
+        """Give the seconds to wait before the second try, before the third, and so on, until tries run out."""
+        delay, left = self.first, self.tries
+        while left is None or left > 1:
+            yield delay * random.uniform(1 - self.jitter, 1 + self.jitter)
+            delay = min(delay * self.factor, self.longest)
+            left = None if left is None else left - 1

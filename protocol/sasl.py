@@ -1,0 +1,100 @@
+"""SASL DIGEST-MD5 as ZooKeeper uses it: one challenge, one proof, no security layer.
+
+::
+
+    client                              server
+    anything (ignored)           ->
+                                 <-     realm, nonce
+    username, response, ...      ->
+                                 <-     rspauth
+
+Source: RFC 2831; ZooKeeperSaslServer; ZooKeeperSaslClient.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Final
+
+REALM: Final = "zk-sasl-md5"
+URI: Final = "zookeeper/zk-sasl-md5"
+_DIRECTIVE = re.compile(r'\s*([A-Za-z-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^,"\s]*))\s*(?:,|$)')
+
+
+class SaslFailure(Exception):
+    """The other side did not prove who it is; the message is for a log."""
+
+
+def directives(token: bytes) -> dict[str, str]:
+    """Read ``name="value",name=value``; names in lower case.
+
+    Raises:
+        SaslFailure: The token is not of that form.
+    """
+    text = token.decode("utf-8", "replace")
+    said, at = {}, 0
+    while at < len(text):
+        match = _DIRECTIVE.match(text, at)
+        if match is None:
+            raise SaslFailure("the response makes no sense")
+        said[match[1].lower()] = re.sub(r"\\(.)", r"\1", match[2]) if match[2] is not None else match[3]
+        at = match.end()
+    return said
+
+
+def _md5(data: bytes) -> bytes:
+    return hashlib.md5(data, usedforsecurity=False).digest()
+
+
+def proof(said: Mapping[str, str], user: str, password: str, verb: str) -> str:
+    """Give the hex digits that prove that one knows a password.
+
+    Args:
+        said: The directives of the client's response: realm, nonce, cnonce, nc, qop, digest-uri.
+        user: Whose password it is.
+        password: The password.
+        verb: ``AUTHENTICATE:`` for the client's proof, ``:`` for the server's.
+    """
+    nonce, cnonce = said.get("nonce", ""), said.get("cnonce", "")
+    inner = _md5(f"{user}:{said.get('realm', '')}:{password}".encode())
+    secret = _md5(inner + f":{nonce}:{cnonce}".encode()).hex()
+    a2 = _md5(f"{verb}{said.get('digest-uri', '')}".encode()).hex()
+    return _md5(f"{secret}:{nonce}:{said.get('nc', '')}:{cnonce}:{said.get('qop', 'auth')}:{a2}".encode()).hex()
+
+
+def answer(challenge: bytes, user: str, password: str, cnonce: str) -> bytes:
+    """Give the client's answer to a challenge.
+
+    Args:
+        challenge: What the server sent.
+        user: Who logs in.
+        password: The password.
+        cnonce: Something that was never used before.
+
+    Raises:
+        SaslFailure: The challenge makes no sense.
+    """
+    asked = directives(challenge)
+    if "nonce" not in asked:
+        raise SaslFailure("the server's challenge has no nonce")
+    said = {
+        "charset": "utf-8",
+        "username": user,
+        "realm": asked.get("realm", REALM),
+        "nonce": asked["nonce"],
+        "nc": "00000001",
+        "cnonce": cnonce,
+        "digest-uri": URI,
+        "maxbuf": "65536",
+        "qop": "auth",
+    }
+    said["response"] = proof(said, user, password, "AUTHENTICATE:")
+    bare = ("charset", "nc", "maxbuf", "qop", "response")
+    return ",".join(f"{name}={text if name in bare else _quoted(text)}" for name, text in said.items()).encode()
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
