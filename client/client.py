@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from zoolet.client import codecs
 from zoolet.client.call import Call
@@ -59,14 +59,24 @@ _WATCH: Final = b"\1"
 _running: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
+class Listener(Protocol):
+    """Whoever hears of states."""
+
+    def tell(self, state: State) -> None:
+        """The client stands so now."""
+        ...
+
+
 class Client:
     """A ZooKeeper client for asyncio; ``async with Client("127.0.0.1:2181") as zk:``.
 
     A method that is one operation is under way as soon as it is called, so that many can be called and awaited
-    together; its result can be awaited or given to ``gather``, ``create_task`` or ``wait_for``. What a call does while there is no connection: it waits, up to ``patience`` seconds. A call that fails
-    for want of a connection says one of three things: ConnectionLossError, it may have happened (or, if its
-    ``maybe_applied`` is False, it has not); SessionExpiredError, the session in which it was made is over; ClosedError,
-    the client was closed. Reads are sent again when a connection is lost, writes never are.
+    together; its result can be awaited or given to ``gather``, ``create_task`` or ``wait_for``.
+
+    What a call does while there is no connection: it waits, up to ``patience`` seconds. A call that fails for want of a
+    connection says one of three things: ConnectionLossError, it may have happened (or, if its ``maybe_applied`` is
+    False, it has not); SessionExpiredError, the session in which it was made is over; ClosedError, the client was
+    closed. Reads are sent again when a connection is lost, writes never are.
 
     Args:
         hosts: ``host:port,host:port/chroot``.
@@ -105,18 +115,16 @@ class Client:
         self._hosts = Hosts.parse(hosts)
         if not isinstance(timeout, int | float) or not 0.001 <= timeout <= 2_147_483:
             raise ValueError(f"timeout is {timeout!r} s; it must be from 0.001 to 2,147,483")
-        if not isinstance(codec, Codec):
-            raise TypeError(f"codec must be a zoolet.client.codecs.Codec, not {codec!r}")
         self._timeout = timeout
         self._patience = timeout if patience is None else checked_patience(patience)
-        self._codec = codec
+        self._codec = checked_codec(codec)
         self._tls = tls
         self._backoff = backoff
         self._max_request = max_request
         self.random = random or Random()
         self._paths: dict[str, bytes] = {}
         self._chroot = self._hosts.chroot
-        self._listeners: weakref.WeakSet[_States] = weakref.WeakSet()
+        self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
         self._session = Session(
             round(timeout * 1000),
             self.random,
@@ -237,6 +245,10 @@ class Client:
             for watch in list(self._session.watches):
                 watch.wake()
 
+    def add_listener(self, listener: Listener) -> None:
+        """Let an object hear of every new state at once, inside the loop, for as long as somebody keeps it alive."""
+        self._listeners.add(listener)
+
     def with_patience(self, patience: float) -> Client:
         """Give the same client, with the same session, for calls that wait so many seconds for a connection.
 
@@ -245,6 +257,18 @@ class Client:
         """
         other = copy.copy(self)
         other._patience = checked_patience(patience)  # noqa: SLF001 - its own kind
+        return other
+
+    def with_codec(self, codec: Codec) -> Client:
+        """Give the same client, with the same session, for values that are written another way.
+
+        Raises:
+            TypeError: It is no codec.
+        """
+        if codec is self._codec:
+            return self
+        other = copy.copy(self)
+        other._codec = checked_codec(codec)  # noqa: SLF001 - its own kind
         return other
 
     # --- paths and values ---
@@ -931,6 +955,7 @@ class Events:
         self._ended = False
         self._fires_once = kind in (Kind.DATA, Kind.EXIST, Kind.CHILD)
         self._fired = False
+        self._error: Exception | None = None
         self.found: Any = None
 
     def _wake(self) -> None:
@@ -1064,6 +1089,8 @@ class Events:
         if self._ended:
             raise StopAsyncIteration
         while (event := self._watch.take()) is None:
+            if self._error is not None:
+                raise self._error
             refusal = self._client._session.refusal  # noqa: SLF001
             if refusal is not None:
                 raise refusal
@@ -1074,6 +1101,11 @@ class Events:
         self._fired = True
         path = self._client.localize(event.path)
         return event if path == event.path else Event(event.type, path, event.zxid)
+
+    def fail(self, error: Exception) -> None:
+        """Let whoever waits for events get an error in their place, from now on."""
+        self._error = error
+        self._wake()
 
     async def next(self) -> Event:
         """Wait for the next event.
@@ -1107,7 +1139,7 @@ class _States:
         self._states = deque([client.state])
         self._waiter: asyncio.Future[None] | None = None
         self._over = False
-        client._listeners.add(self)  # noqa: SLF001 - a part of Client
+        client.add_listener(self)
 
     def __aiter__(self) -> Self:
         return self
@@ -1154,6 +1186,17 @@ def checked_patience(patience: float) -> float:
     if not isinstance(patience, int | float) or not patience >= 0:
         raise ValueError(f"patience is {patience!r} s; it must be 0 or more")
     return patience
+
+
+def checked_codec(codec: Codec) -> Codec:
+    """Give the codec back if it is one.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if not isinstance(codec, Codec):
+        raise TypeError(f"codec must be a zoolet.client.codecs.Codec, not {codec!r}")
+    return codec
 
 
 # --- what replies hold ---

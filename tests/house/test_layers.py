@@ -43,7 +43,15 @@ class Floor(NamedTuple):
     pure: bool = False
 
 
-CLIENT_CORE: Final = ("client/session", "client/watches", "client/hosts", "client/retry", "client/transaction")
+CLIENT_CORE: Final = (
+    "client/session",
+    "client/watches",
+    "client/hosts",
+    "client/retry",
+    "client/transaction",
+    "client/events",
+    "client/codecs",
+)
 FLOORS: Final = (
     Floor(("protocol",), ("protocol",), pure=True),
     Floor(("server/core",), ("protocol", "server/core"), pure=True),
@@ -53,8 +61,8 @@ FLOORS: Final = (
     Floor(("server",), ("protocol", "server")),
     Floor(("server/testing",), ("protocol", "server", "client")),
     Floor(CLIENT_CORE, ("protocol", *CLIENT_CORE), pure=True),
-    Floor(("client/connection",), ("protocol", *CLIENT_CORE, "client/connection")),
-    Floor(("client/recipes",), ("protocol", "client/client", "client/recipes")),
+    Floor(("client/connection", "client/call"), ("protocol", *CLIENT_CORE, "client/connection", "client/call")),
+    Floor(("client/recipes",), ("protocol", *CLIENT_CORE, "client/client", "client/recipes")),
     Floor(("client",), ("protocol", "client")),  # the client's door to its recipes, the shell
 )
 

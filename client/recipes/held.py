@@ -1,0 +1,352 @@
+"""What holding something means: a token, and the moment at which it is lost.
+
+Whatever is held is an ephemeral node. It is lost when the first of these happens:
+
+- the server says that the session is over, or the client is closed;
+- the server may have ended the session: nothing that it answered was sent within the session timeout. The node may
+  still be there then; but nobody can know, so it does not count;
+- somebody else deleted the node.
+
+A server can only end a session later than this says, if clocks run at the same rate on both machines: the time is
+counted from before the server can have heard of the client. A process that is stopped (SIGSTOP, a garbage collector, a
+virtual machine that moves) notices only when it goes on. What must be right even then needs the token, or
+:meth:`Held.transaction`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any, Final, Generic, Self, TypeVar
+
+from zoolet.client import codecs
+from zoolet.client.client import Client
+from zoolet.client.events import State
+from zoolet.client.transaction import Transaction
+from zoolet.protocol.enums import EventType
+from zoolet.protocol.errors import ClosedError, ConnectionLossError, NoNodeError, SessionExpiredError
+
+GUARD_AFTER: Final = 0.05
+"""Seconds after which the node of what is held is watched: what is held more shortly does not pay for that."""
+REVOKE: Final = b"__REVOKE__"
+"""The data of a node whose owner is asked to let go, as Curator's Revoker writes it."""
+
+
+class LockLostError(Exception):
+    """What was held is not held any more.
+
+    Args:
+        path: The node.
+        reason: How it was lost.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path} is lost: {self.reason}"
+
+
+class Signal:
+    """Something that happens once: ``await`` it, or ask ``is_set()``.
+
+    Attributes:
+        reason: Why it happened; empty until then.
+    """
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self.reason = ""
+
+    def set(self, reason: str) -> None:
+        """Let it happen; the first reason counts."""
+        if not self._event.is_set():
+            self.reason = reason
+            self._event.set()
+
+    def is_set(self) -> bool:
+        """Say whether it has happened."""
+        return self._event.is_set()
+
+    async def wait(self) -> str:
+        """Wait until it happens, and give the reason."""
+        await self._event.wait()
+        return self.reason
+
+    def __await__(self) -> Generator[Any, None, str]:
+        return self.wait().__await__()
+
+
+class Held:
+    """Something that is held until :meth:`release`, or until it is lost.
+
+    Args:
+        client: Whose session holds it.
+        path: The node.
+        token: Its czxid.
+        revocable: Watch for wishes that it be released.
+
+    Attributes:
+        path: The node.
+        token: A number that is higher than that of everybody who held this before, and lower than that of everybody
+            after: the czxid of the node. Who stores it with what is written can refuse a holder of old (fencing).
+        lost: Happens when it is lost.
+        revoked: Happens when somebody asks that it be released; only if it is revocable.
+    """
+
+    def __init__(self, client: Client, path: str, token: int, *, revocable: bool = False) -> None:
+        self.path = path
+        self.token = token
+        self.lost = Signal()
+        self.revoked = Signal()
+        self.depth = 1
+        """How often its holder has entered it."""
+        self._client = client
+        self._session_id = client.session_id
+        self._released = False
+        self._guard: asyncio.Task[Any] | None = None
+        self._victim: asyncio.Task[Any] | None = None
+        self._cancelling = 0
+        self._cancelled = False
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(client.valid_for(), self._check_deadline)
+        self._watch = loop.call_later(0.0 if revocable else GUARD_AFTER, self._start_guard)
+        client.add_listener(self)
+
+    def __repr__(self) -> str:
+        how = "lost" if self.lost.is_set() else "released" if self._released else "held"
+        return f"<{type(self).__name__} {self.path} token {self.token} {how}>"
+
+    # --- how it is ---
+
+    def ensure(self) -> None:
+        """Do nothing if it is still held for certain.
+
+        Raises:
+            LockLostError: It is not.
+        """
+        if not self.lost.is_set() and not self._released and self._client.valid_for() <= 0:
+            self._lose("the server may have ended the session by now")
+        if self.lost.is_set() or self._released:
+            raise LockLostError(self.path, self.lost.reason or "it was released")
+
+    def valid_for(self) -> float:
+        """Say for how many seconds it is still held for certain, if nothing more is heard of the server."""
+        if self.lost.is_set() or self._released or self._client.session_id != self._session_id:
+            return 0.0
+        return self._client.valid_for()
+
+    def transaction(self) -> HeldTransaction:
+        """Collect operations that happen together, and only if this is still held when the server does them.
+
+        Raises:
+            LockLostError: It is lost; at the commit too.
+        """
+        self.ensure()
+        return HeldTransaction(self, self._client.transaction())
+
+    # --- losing it ---
+
+    def tell(self, state: State) -> None:
+        """Hear of the client's state."""
+        if state is State.LOST:
+            self._lose("the session is over")
+        elif state is State.CLOSED:
+            self._lose("the client was closed")
+
+    def _check_deadline(self) -> None:
+        left = self._client.valid_for()
+        if left <= 0:
+            self._lose("the server may have ended the session by now")
+        else:
+            self._deadline = asyncio.get_running_loop().call_later(left, self._check_deadline)
+
+    def _lose(self, reason: str) -> None:
+        if self._released or self.lost.is_set():
+            return
+        self.lost.set(reason)
+        self._end_guard()
+        if self._victim is not None and not self._victim.done():
+            self._cancelled = True
+            self._victim.cancel(f"{self.path} is lost: {reason}")
+
+    def _start_guard(self) -> None:
+        if not self._released and not self.lost.is_set():
+            self._guard = self._client.in_background(self._watch_over())
+
+    def _end_guard(self) -> None:
+        self._deadline.cancel()
+        self._watch.cancel()
+        if self._guard is not None and self._guard is not asyncio.current_task():
+            self._guard.cancel()
+
+    async def _watch_over(self) -> None:
+        """Notice when somebody deletes the node, or asks that it be released."""
+        while True:
+            try:
+                async with self._client.with_codec(codecs.raw).watch_data(self.path) as watch:
+                    if watch.found[0] == REVOKE:
+                        self.revoked.set("somebody asks for it")
+                    event = await watch.next()
+                    if event.type == EventType.NODE_DELETED:
+                        self._lose("somebody deleted its node")
+                        return
+            except NoNodeError:
+                self._lose("somebody deleted its node")
+                return
+            except ConnectionLossError:
+                await asyncio.sleep(0.05)
+
+    # --- letting go ---
+
+    async def release(self) -> None:
+        """Let go of it. If the connection is lost meanwhile, a job in the background sees to it."""
+        if self._released:
+            return
+        self._released = True
+        self._end_guard()
+        if self.lost.is_set() and self._client.session_id != self._session_id:
+            return
+        try:
+            await self._client.delete(self.path)
+        except (NoNodeError, SessionExpiredError, ClosedError):
+            return
+        except (ConnectionLossError, asyncio.CancelledError) as error:
+            self._client.in_background(self._client.sweep(self.path))
+            if isinstance(error, asyncio.CancelledError):
+                raise
+
+    def given_up(self) -> None:
+        """Take note that its node has been deleted by its holder in another way than :meth:`release`."""
+        self._released = True
+        self._end_guard()
+
+    # --- as a context ---
+
+    def cancel_when_lost(self) -> None:
+        """Cancel the present task when this is lost; :meth:`convert` makes a LockLostError of it."""
+        self._victim = asyncio.current_task()
+        self._cancelling = self._victim.cancelling() if self._victim is not None else 0
+
+    def convert(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
+        """Raise LockLostError if *error* is the cancellation that the loss caused."""
+        victim, self._victim = self._victim, None
+        if not self._cancelled or victim is None:
+            return
+        left = victim.uncancel()
+        if kind is None or (kind is asyncio.CancelledError and left <= self._cancelling):
+            raise LockLostError(self.path, self.lost.reason) from error
+
+
+class HeldTransaction:
+    """A :class:`~zoolet.client.transaction.Transaction` that first checks that something is still held."""
+
+    def __init__(self, held: Held, transaction: Transaction) -> None:
+        self._held = held
+        self._transaction = transaction
+        transaction.check(held.path)
+        self.check = transaction.check
+        self.create = transaction.create
+        self.set = transaction.set
+        self.delete = transaction.delete
+
+    @property
+    def results(self) -> list[Any]:
+        """What became of each operation."""
+        return self._transaction.results[1:]
+
+    async def commit(self) -> list[Any]:
+        """Do all of it or nothing.
+
+        Raises:
+            LockLostError: The node is gone: nothing was done.
+        """
+        try:
+            await self._transaction.commit()
+        except NoNodeError as error:
+            if error.path == self._held.path:
+                self._held._lose("its node is gone")  # noqa: SLF001 - a part of Held
+                raise LockLostError(self._held.path, "its node is gone; nothing was done") from None
+            raise
+        return self.results
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.commit()
+
+
+ON_LOST: Final = ("cancel", "flag")
+H = TypeVar("H", bound=Held)
+
+
+class Holdable(Generic[H]):
+    """What can be held for the length of an ``async with`` block, by several tasks in turn or at once.
+
+    Args:
+        on_lost: ``cancel`` cancels the task inside the block when what it holds is lost, and the block raises
+            LockLostError; ``flag`` only lets ``held.lost`` happen.
+
+    Raises:
+        ValueError: It is neither.
+    """
+
+    def __init__(self, on_lost: str) -> None:
+        if on_lost not in ON_LOST:
+            raise ValueError(f"on_lost is {on_lost!r}; it must be one of {', '.join(ON_LOST)}")
+        self._on_lost = on_lost
+        self._inside: list[tuple[asyncio.Task[Any] | None, H]] = []
+
+    async def acquire(self) -> H:
+        """Wait until it can be held; give what is held."""
+        raise NotImplementedError
+
+    def _again(self, task: asyncio.Task[Any] | None) -> H | None:
+        """Give what the task holds already, if it may enter once more."""
+        return None
+
+    async def __aenter__(self) -> H:
+        task = asyncio.current_task()
+        held = self._again(task)
+        if held is not None:
+            held.depth += 1
+            return held
+        held = await self.acquire()
+        if self._on_lost == "cancel":
+            held.cancel_when_lost()
+        self._inside.append((task, held))
+        return held
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task = asyncio.current_task()
+        mine = [place for place, (owner, _) in enumerate(self._inside) if owner is task]
+        place = mine[-1] if mine else len(self._inside) - 1  # another task leaves for it: a blocking client's
+        held = self._inside[place][1]
+        held.depth -= 1
+        if held.depth:
+            return
+        del self._inside[place]
+        try:
+            await held.release()
+        finally:
+            held.convert(kind, error)
+
+
+def checked_timeout(timeout: float | None) -> float | None:
+    """Give the timeout back if it is one.
+
+    Raises:
+        ValueError: It is negative.
+    """
+    if timeout is not None and not timeout >= 0:
+        raise ValueError(f"timeout is {timeout!r} s; it must be 0 or more, or None")
+    return timeout

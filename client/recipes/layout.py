@@ -1,0 +1,112 @@
+"""The names that contenders for a path give their nodes, and in which order they stand.
+
+A name is a unique mark, a kind, and the sequence number that the server appends. kazoo and Curator use different ones
+and do not see each other's; who wants to exclude both takes layout ``both``, with two nodes.
+
+================  ============================  ==================================
+kind              kazoo                         Curator
+================  ============================  ==================================
+``lock``          ``<hex>__lock__<seq>``        ``_c_<uuid>-lock-<seq>``
+``write``         ``<hex>__lock__<seq>``        ``_c_<uuid>-__WRIT__<seq>``
+``read``          ``<hex>__rlock__<seq>``       ``_c_<uuid>-__READ__<seq>``
+``latch``         ``<hex>__lock__<seq>``        ``_c_<uuid>-latch-<seq>``
+================  ============================  ==================================
+
+A sequence number has ten digits; after 2147483647 comes -2147483648. Numbers are compared as places on a circle, so
+that the order holds across that, as long as contenders are fewer than 2**31 numbers apart.
+
+Source: kazoo.recipe.lock; Curator's InterProcessMutex, InterProcessReadWriteLock, LeaderLatch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+LAYOUTS: Final[dict[str, dict[str, str]]] = {
+    "kazoo": {"lock": "{hex}__lock__", "write": "{hex}__lock__", "read": "{hex}__rlock__", "latch": "{hex}__lock__"},
+    "curator": {
+        "lock": "_c_{uuid}-lock-",
+        "write": "_c_{uuid}-__WRIT__",
+        "read": "_c_{uuid}-__READ__",
+        "latch": "_c_{uuid}-latch-",
+    },
+}
+_SEQUENCE: Final = r"(-\d{9,10}|\d{10})$"
+
+
+class Entry(NamedTuple):
+    """One contender's node.
+
+    Args:
+        name: Its name.
+        kind: What it is, as in the table.
+        number: Its sequence number.
+    """
+
+    name: str
+    kind: str
+    number: int
+
+
+def checked_layout(layout: str, *more: str) -> str:
+    """Give the layout back if there is one of that name.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if layout not in (*LAYOUTS, *more):
+        raise ValueError(f"layout {layout!r} is unknown; one of {', '.join((*LAYOUTS, *more))}")
+    return layout
+
+
+def prefix(layout: str, kind: str, unique: str) -> str:
+    """Give the beginning of a name; *unique* is a UUID as text."""
+    return LAYOUTS[layout][kind].format(hex=unique.replace("-", ""), uuid=unique)
+
+
+def _pattern(layout: str, kind: str) -> str:
+    return re.escape(LAYOUTS[layout][kind].format(hex="", uuid="").removeprefix("_c_-"))
+
+
+_PATTERNS: Final = {
+    (layout, kind): re.compile(_pattern(layout, kind) + _SEQUENCE) for layout in LAYOUTS for kind in LAYOUTS[layout]
+}
+
+
+def in_order(layout: str, kinds: Iterable[str], names: Iterable[str]) -> list[Entry]:
+    """Give the contenders of some kinds among a node's children, first come first; others are passed over."""
+    patterns = {_PATTERNS[layout, kind]: kind for kind in kinds}
+    entries = []
+    for name in names:
+        for pattern, kind in patterns.items():
+            if (match := pattern.search(name)) is not None:
+                entries.append(Entry(name, kind, int(match[1])))
+                break
+    if not entries:
+        return entries
+    pivot = entries[0].number
+    return sorted(entries, key=lambda entry: (entry.number - pivot + (1 << 31)) % (1 << 32))
+
+
+def number_of(name: str) -> int:
+    """Give the sequence number at the end of a name.
+
+    Raises:
+        ValueError: There is none.
+    """
+    match = re.search(_SEQUENCE, name)
+    if match is None:
+        raise ValueError(f"{name!r} does not end with a sequence number")
+    return int(match[1])
+
+
+def by_number(names: Iterable[str]) -> list[str]:
+    """Sort names by the sequence numbers at their ends, across the wrap; names without one are left out."""
+    pattern = re.compile(_SEQUENCE)
+    numbered = [(name, int(match[1])) for name in names if (match := pattern.search(name))]
+    if not numbered:
+        return []
+    pivot = numbered[0][1]
+    return [name for name, _ in sorted(numbered, key=lambda one: (one[1] - pivot + (1 << 31)) % (1 << 32))]

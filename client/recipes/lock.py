@@ -1,0 +1,157 @@
+"""A lock: one holder at a time, in the order in which they asked."""
+
+from __future__ import annotations
+
+import asyncio
+
+from zoolet.client import codecs
+from zoolet.client.client import Client
+from zoolet.client.recipes.contender import Contender, Rule, everybody
+from zoolet.client.recipes.held import REVOKE, Held, Holdable, checked_timeout
+from zoolet.client.recipes.layout import checked_layout, in_order
+from zoolet.protocol import paths
+from zoolet.protocol.errors import NoNodeError
+
+
+class LockHeld(Held):
+    """A lock that is held; with layout ``both`` it is two nodes, of which the last is the token's."""
+
+    def __init__(self, client: Client, places: list[Contender], *, revocable: bool) -> None:
+        last = places[-1]
+        super().__init__(client, last.node, last.token, revocable=revocable)
+        self._others = places[:-1]
+
+    async def release(self) -> None:
+        """Let go of it."""
+        try:
+            await super().release()
+        finally:
+            for place in reversed(self._others):
+                place.leave()
+            self._others = []
+
+
+class Lock(Holdable[LockHeld]):
+    """A fair lock: ``async with Lock(zk, "/locks/p") as held:``, or ``zk.lock("/locks/p")``.
+
+    Znodes: ``PATH/<name>``, ephemeral and sequential, named as kazoo's Lock or Curator's InterProcessMutex; their data
+    is *data*. PATH is made if it is missing, and stays.
+
+    Guarantees: holders follow each other in the order of their nodes. When one goes, one waiter is woken. A waiter that
+    gives up (timeout, cancellation, lost replies) leaves no node behind. What is got says when it is lost, see
+    :mod:`zoolet.client.recipes.held`.
+
+    Limits: a holder that is stopped for longer than its session timeout does not know that it lost the lock until it
+    goes on. Use ``held.token`` or ``held.transaction()`` for what must be right even so.
+
+    Args:
+        client: Whose session holds it.
+        path: What is locked.
+        timeout: Seconds to wait at the most; None for ever.
+        layout: ``kazoo`` to exclude kazoo's Lock(path) too, ``curator`` to exclude Curator's InterProcessMutex(path)
+            and kazoo's with ``extra_lock_patterns=["-lock-"]``, ``both`` to exclude both, at twice the price. (kazoo
+            and Curator themselves do not exclude each other.)
+        on_lost: ``cancel`` cancels the task inside the ``async with`` block when the lock is lost, and the block
+            raises LockLostError; ``flag`` only lets ``held.lost`` happen.
+        reentrant: Let the task that holds it take it again; the last exit releases.
+        revocable: Let :meth:`revoke` ask the holder to let go: ``held.revoked`` happens.
+        data: What the node holds, for people to read.
+
+    Raises:
+        ValueError: An argument makes no sense.
+    """
+
+    kind = "lock"
+    kinds: tuple[str, ...] = ("lock",)
+    rule: Rule = staticmethod(everybody)
+
+    def __init__(
+        self,
+        client: Client,
+        path: str,
+        *,
+        timeout: float | None = None,
+        layout: str = "kazoo",
+        on_lost: str = "cancel",
+        reentrant: bool = False,
+        revocable: bool = False,
+        data: bytes = b"",
+    ) -> None:
+        super().__init__(on_lost)
+        client.locate(path)
+        self._client = client
+        self._path = path
+        self._timeout = checked_timeout(timeout)
+        self._layouts = ("kazoo", "curator") if checked_layout(layout, "both") == "both" else (layout,)
+        self._reentrant = reentrant
+        self._revocable = revocable
+        self._data = data
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._path}>"
+
+    async def acquire(self, timeout: float | None = None) -> LockHeld:
+        """Wait for the lock; give what says how long it is held, and releases it.
+
+        Args:
+            timeout: Seconds to wait at the most; None for what the lock was made with.
+
+        Raises:
+            TimeoutError: It was not free in time.
+            ConnectionLossError: There was no connection in time.
+            SessionExpiredError: The session ended while waiting.
+        """
+        seconds = self._timeout if timeout is None else timeout
+        loop = asyncio.get_running_loop()
+        deadline = None if seconds is None else loop.time() + seconds
+        places: list[Contender] = []
+        try:
+            for layout in self._layouts:
+                place = Contender(
+                    self._client,
+                    self._path,
+                    layout=layout,
+                    kind=self.kind,
+                    kinds=self.kinds,
+                    rule=self.rule,
+                    data=self._data,
+                )
+                await place.take(None if deadline is None else max(0.0, deadline - loop.time()))
+                places.append(place)
+        except BaseException:
+            for place in reversed(places):
+                place.leave()
+            raise
+        return LockHeld(self._client, places, revocable=self._revocable)
+
+    async def contenders(self) -> list[str]:
+        """Give the paths of all nodes in line, the holder's first."""
+        try:
+            names = await self._client.children(self._path)
+        except NoNodeError:
+            return []
+        return [paths.join(self._path, entry.name) for entry in in_order(self._layouts[-1], self.kinds, names)]
+
+    async def revoke(self) -> bool:
+        """Ask the holder to let go; what comes of it is the holder's choice.
+
+        Returns:
+            Whether there was somebody to ask.
+        """
+        line = await self.contenders()
+        if not line:
+            return False
+        try:
+            await self._client.with_codec(codecs.raw).set(line[0], REVOKE)
+        except NoNodeError:
+            return False
+        return True
+
+    def _again(self, task: asyncio.Task[object] | None) -> LockHeld | None:
+        """Give what the task holds already, if it may enter once more."""
+        if not self._reentrant:
+            return None
+        held = next((held for owner, held in self._inside if owner is task), None)
+        if held is not None:
+            held.ensure()
+        return held

@@ -1,0 +1,200 @@
+"""A queue whose entries come back when their taker dies."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Self
+
+from zoolet.client import codecs
+from zoolet.client.client import Client
+from zoolet.client.recipes.held import Held, LockLostError
+from zoolet.client.recipes.queue import Queue
+from zoolet.protocol import paths
+from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
+
+
+class LockingQueue(Queue):
+    """At least once::
+
+        async with await queue.take() as entry:
+            work(entry.value)      # the entry is gone when the block ends well, and back when it raises
+
+    Znodes: ``PATH/entries/entry-<prio>-<seq>`` persistent and sequential; ``PATH/taken/<same name>`` ephemeral, whose
+    data is a unique name of the taker; as kazoo's LockingQueue.
+
+    Guarantees: an entry is worked on by one taker at a time, and by another one if that one dies. It is removed only
+    together with the taker's node, in one transaction: whoever has lost it cannot acknowledge it.
+
+    Limits: a taker that is stopped longer than its session timeout may work on an entry while another one does; its
+    acknowledgement fails. ``entry.held`` is what Lock's is.
+
+    Args:
+        client: Whose session it is in; its codec writes the values.
+        path: The queue.
+    """
+
+    def __init__(self, client: Client, path: str) -> None:
+        super().__init__(client, paths.join(path, "entries"))
+        self._taken = paths.join(path, "taken")
+
+    async def put(self, value: Any, priority: int = 100) -> str:
+        """Put a value; give the entry's name.
+
+        Raises:
+            ValueError: The priority is not from 0 to 999.
+            ConnectionLossError: It may have been put.
+        """
+        if not isinstance(priority, int) or not 0 <= priority <= 999:
+            raise ValueError(f"priority is {priority!r}; it must be from 0 to 999")
+        return await self._put(value, priority)
+
+    async def get(self, timeout: float | None = None) -> Any:
+        """Take and acknowledge the first entry at once."""
+        entry = await self.take(timeout)
+        value = entry.value
+        await entry.acknowledge()
+        return value
+
+    async def get_nowait(self) -> Any:
+        """Take and acknowledge the first entry that nobody works on.
+
+        Raises:
+            LookupError: There is none.
+        """
+        try:
+            names = await self._client.children(self._path)
+        except NoNodeError:
+            names = []
+        entry = await self._first_of(names)
+        if entry is None:
+            raise LookupError(f"{self._path}: there is no entry that nobody works on")
+        await entry.acknowledge()
+        return entry.value
+
+    async def take(self, timeout: float | None = None) -> Entry:
+        """Take the first entry that nobody works on; wait for one if there is none.
+
+        Raises:
+            TimeoutError: None came in time.
+        """
+        client = self._client
+        async with asyncio.timeout(timeout):
+            await client.ensure_path(self._path)
+            await client.ensure_path(self._taken)
+            while True:
+                async with client.watch_children(self._path) as put, client.watch_children(self._taken) as freed:
+                    entry = await self._first_of(put.found)
+                    if entry is not None:
+                        return entry
+                    changes = [asyncio.ensure_future(put.next()), asyncio.ensure_future(freed.next())]
+                    try:
+                        await asyncio.wait(changes, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        for change in changes:
+                            change.cancel()
+
+    async def _first_of(self, names: list[str]) -> Entry | None:
+        try:
+            busy = set(await self._client.children(self._taken))
+        except NoNodeError:
+            await self._client.ensure_path(self._taken)
+            busy = set()
+        for name in self._sorted([name for name in names if name not in busy]):
+            entry = await self._claim(name)
+            if entry is not None:
+                return entry
+        return None
+
+    async def _claim(self, name: str) -> Entry | None:
+        client, mine = self._client, paths.join(self._taken, name)
+
+        plain, unique = client.with_codec(codecs.raw), client.unique().encode()
+        sent = False
+        try:
+            while True:
+                try:
+                    sent = True
+                    _, stat = await plain.create_and_stat(mine, unique, ephemeral=True)
+                    break
+                except NodeExistsError:
+                    found, stat = await plain.get(mine)
+                    if found != unique:
+                        return None
+                    break
+                except ConnectionLossError as error:
+                    if not error.maybe_applied:
+                        sent = False
+                        raise
+            value, entry_stat = await client.get(paths.join(self._path, name))
+        except NoNodeError:  # somebody has done with it
+            client.in_background(self._unclaim(mine, unique))
+            return None
+        except BaseException:
+            if sent:
+                client.in_background(self._unclaim(mine, unique))
+            raise
+        return Entry(client, paths.join(self._path, name), value, Held(client, mine, stat.czxid), entry_stat.version)
+
+    async def _unclaim(self, mine: str, unique: bytes) -> None:
+
+        plain = self._client.with_codec(codecs.raw)
+        while True:
+            try:
+                await plain.sync(mine)
+                found, _ = await plain.get(mine)
+                if found == unique:
+                    await plain.delete(mine)
+                return
+            except NoNodeError:
+                return
+            except ConnectionLossError:
+                await asyncio.sleep(0.1)
+
+
+class Entry:
+    """An entry that one works on; ``async with`` acknowledges it, or lets it go if the block raises.
+
+    Attributes:
+        value: What was put.
+        held: The hold on it, with ``lost``, ``token``, ``ensure()`` and ``transaction()``.
+    """
+
+    def __init__(self, client: Client, path: str, value: Any, held: Held, version: int) -> None:
+        self._client = client
+        self._path = path
+        self._version = version
+        self.value = value
+        self.held = held
+
+    async def acknowledge(self) -> None:
+        """Remove the entry for good.
+
+        Raises:
+            LockLostError: It is not one's own any more: another one works on it, or has.
+            ConnectionLossError: It may have been removed.
+        """
+        try:
+            async with self.held.transaction() as transaction:
+                transaction.delete(self._path)
+                transaction.delete(self.held.path)
+        except NoNodeError:
+            raise LockLostError(self._path, "somebody else has removed it") from None
+        except SessionExpiredError:
+            raise LockLostError(self._path, "the session is over") from None
+        self.held.given_up()
+
+    async def release(self) -> None:
+        """Let another one work on it."""
+        await self.held.release()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.acknowledge()
+        else:
+            await self.release()

@@ -1,0 +1,91 @@
+"""Several locks as one: all of them or none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from zoolet.client.client import Client
+from zoolet.client.recipes.held import Held, Holdable, checked_timeout
+from zoolet.client.recipes.lock import Lock, LockHeld
+
+
+class MultiLock(Holdable["MultiHeld"]):
+    """Holds several paths at once: ``async with MultiLock(zk, ["/a", "/b"]) as held:``.
+
+    Znodes: those of a :class:`~zoolet.client.recipes.lock.Lock` for each path.
+
+    Guarantees: the paths are locked in sorted order, whoever names them in whatever order, so that two MultiLocks never
+    wait for each other. If one cannot be had, none is kept. It is lost when any of them is.
+
+    Limits: those of Lock. Deadlocks with plain Locks that are taken in another order are possible.
+
+    Args:
+        client: Whose session holds it.
+        paths: What is locked, each once.
+        timeout: Seconds to wait for all of them at the most; None for ever.
+        layout: As for Lock.
+        on_lost: As for Lock.
+
+    Raises:
+        ValueError: There is no path.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        paths: Sequence[str],
+        *,
+        timeout: float | None = None,
+        layout: str = "kazoo",
+        on_lost: str = "cancel",
+    ) -> None:
+        super().__init__(on_lost)
+        if isinstance(paths, str) or not paths:
+            raise ValueError(f"paths is {paths!r}; it must be a list of at least one path")
+        self._client = client
+        self._timeout = checked_timeout(timeout)
+        self._locks = [Lock(client, path, layout=layout, on_lost="flag") for path in sorted(set(paths))]
+
+    async def acquire(self, timeout: float | None = None) -> MultiHeld:
+        """Wait for all of them.
+
+        Raises:
+            TimeoutError: One was not free in time; none is kept.
+        """
+        got: list[LockHeld] = []
+        try:
+            async with asyncio.timeout(self._timeout if timeout is None else timeout):
+                for lock in self._locks:
+                    got.append(await lock.acquire())  # noqa: PERF401 - what was got before one fails must be let go
+        except BaseException:
+            for held in reversed(got):
+                self._client.in_background(held.release())
+            raise
+        return MultiHeld(self._client, got)
+
+
+class MultiHeld(Held):
+    """Several locks that are held.
+
+    Attributes:
+        parts: What is held of each, in sorted order of the paths; ``token`` is the highest of theirs.
+    """
+
+    def __init__(self, client: Client, parts: list[LockHeld]) -> None:
+        last = max(parts, key=lambda held: held.token)
+        super().__init__(client, last.path, last.token)
+        self.parts = parts
+        self._watchers = [client.in_background(self._follow(part)) for part in parts if part is not last]
+        self._last = last
+
+    async def _follow(self, part: LockHeld) -> None:
+        self._lose(f"{part.path}: {await part.lost}")
+
+    async def release(self) -> None:
+        """Let go of all of them, the last one first."""
+        for watcher in self._watchers:
+            watcher.cancel()
+        self.given_up()
+        for part in reversed(self.parts):
+            await part.release()

@@ -1,0 +1,79 @@
+"""Who is there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from zoolet.client import codecs
+from zoolet.client.client import Client
+from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
+from zoolet.protocol import paths
+from zoolet.protocol.errors import NoNodeError
+
+
+class Party:
+    """A group whose members come and go: ``async with Party(zk, "/party", b"me") as party: await party.members()``.
+
+    Znodes, layout ``kazoo``: ``PATH/<hex>__party__`` ephemeral, the data says who; shared with kazoo's Party. Layout
+    ``curator``: ``PATH/<name>`` ephemeral; shared with Curator's GroupMember.
+
+    Guarantees: who is inside the block is a member, in every session of its client.
+
+    Limits: who dies is a member until its session ends. Two members with the same name are two with layout ``kazoo``
+    and take turns with layout ``curator``.
+
+    Args:
+        client: Whose session it is in.
+        path: The group.
+        name: Who this is.
+        layout: ``kazoo`` or ``curator``.
+
+    Raises:
+        ValueError: The layout is unknown.
+    """
+
+    def __init__(self, client: Client, path: str, name: bytes = b"", *, layout: str = "kazoo") -> None:
+        client.locate(path)
+        if layout not in ("kazoo", "curator"):
+            raise ValueError(f"layout {layout!r} is unknown; one of kazoo, curator")
+        self._client = client.with_codec(codecs.raw)
+        self._path = path
+        self._kazoo = layout == "kazoo"
+        own = f"{client.unique().replace('-', '')}__party__" if self._kazoo else name.decode()
+        self._member = PersistentEphemeral(self._client, paths.join(path, own), name)
+
+    async def members(self) -> list[bytes]:
+        """Give who is there, in order of their nodes' names."""
+        try:
+            names = sorted(await self._client.children(self._path))
+        except NoNodeError:
+            return []
+        if not self._kazoo:
+            return [name.encode() for name in names]
+        found = []
+        for call in [self._client.get(paths.join(self._path, name)) for name in names if name.endswith("__party__")]:
+            try:
+                found.append((await call)[0])
+            except NoNodeError:
+                continue
+        return found
+
+    async def changes(self) -> AsyncIterator[list[bytes]]:
+        """Iterate who is there: now, and after each change."""
+        await self._client.ensure_path(self._path)
+        last: Any = None
+        while True:
+            async with self._client.watch_children(self._path) as watch:
+                members = await self.members()
+                if members != last:
+                    last = members
+                    yield members
+                await watch.next()
+
+    async def __aenter__(self) -> Party:
+        await self._member.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._member.__aexit__(*error)
