@@ -27,8 +27,10 @@ _log = logging.getLogger("zoolet.server")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the result is its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    definitions = [argument for argument in given if argument.startswith("-D")]
-    options = _parser().parse_args([argument for argument in given if argument not in definitions])
+    end = given.index("--") if "--" in given else len(given)  # what stands behind is a command's own
+    definitions = [argument for argument in given[:end] if argument.startswith("-D")]
+    kept = [argument for argument in given[:end] if argument not in definitions]
+    options = _parser().parse_args([*kept, *given[end:]])
     try:
         return int(options.command(options, definitions))
     except ConfigError as error:
@@ -142,10 +144,25 @@ async def _beside(config: Config, words: list[str]) -> int:
         return 127 if isinstance(error, FileNotFoundError) else 126
     loop = asyncio.get_running_loop()
     for number in HANDED_ON:
+        if number in (signal.SIGINT, signal.SIGQUIT) and _at_a_terminal():
+            loop.add_signal_handler(number, _leave_it)
+            continue
         loop.add_signal_handler(number, _hand_on, command, number)
     code = await command.wait()
     await listener.stop(patient=False)
     return code if code >= 0 else 128 - code
+
+
+def _at_a_terminal() -> bool:
+    """Say whether what is typed at a terminal, such as Ctrl-C, reaches this process and its command alike."""
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError):  # no terminal, or no stdin at all
+        return False
+
+
+def _leave_it() -> None:
+    """The command has got the signal too."""
 
 
 def _hand_on(command: asyncio.subprocess.Process, number: signal.Signals) -> None:

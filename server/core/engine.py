@@ -202,6 +202,10 @@ class Engine:
             self._next_reap = self.uptime + self.settings.container_check_interval
             self.reap()
 
+    def idle(self) -> bool:
+        """Say whether nothing can become due unless somebody connects or calls first."""
+        return not (self.callers or self.sessions.alive or self.tree.fleeting)
+
     def next_due(self) -> int | None:
         """Give the first moment, in milliseconds of uptime, at which a session, a silent connection or a node has
         reached its end; None if none ever will.

@@ -77,7 +77,7 @@ class Listener:
         if host is None and port == 0:
             port = _port_of_all_addresses()
         self._server = await self.loop.create_server(lambda: Transport(self), host, port, backlog=self._backlog)
-        self._schedule()
+        self.wake()
         bound: socket.socket = self._server.sockets[0]
         return int(bound.getsockname()[1])
 
@@ -169,6 +169,8 @@ class Listener:
         if self._max_connections and len(self.open) >= self._max_connections:
             return False
         self._per_host[host] += 1
+        if self._tick is None:
+            self._schedule()
         return True
 
     def closed(self, transport: Transport) -> None:
@@ -206,7 +208,13 @@ class Listener:
 
     def _ticked(self) -> None:
         self.tick()
-        self._schedule()
+        self._tick = None
+        self.wake()
+
+    def wake(self) -> None:
+        """Let time pass, unless there is nothing that it could change: a server that nobody uses sleeps."""
+        if self._tick is None and not (self.engine.idle() and not self.open):
+            self._schedule()
 
 
 def _socket(family: int) -> socket.socket:

@@ -46,6 +46,8 @@ class Action:
         self.holds = holds
         self.events = events
         self.released = False
+        self.used = False
+        """It belongs to a fault."""
         self.let_go: Callable[[], None] | None = None  # set by the fault it belongs to
 
     def __repr__(self) -> str:
@@ -71,7 +73,7 @@ def delay(seconds: float) -> Action:
     Raises:
         ValueError: The time is negative.
     """
-    if not seconds >= 0:
+    if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
         raise ValueError(f"delay({seconds!r}): the seconds must be 0 or more")
     return Action(f"delay({seconds})", seconds=seconds)
 

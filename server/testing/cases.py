@@ -153,17 +153,24 @@ class KazooTestHarness(unittest.TestCase):
     def setup_zookeeper(self, **client_options: Any) -> None:
         """Start a client in a chroot of its own; the server is started by the first call."""
         self.cluster.start()
-        self.hosts = f"{self.servers}/kazootests{uuid.uuid4().hex}"
+        chroot = f"/kazootests{uuid.uuid4().hex}"
+        _shared().populate({chroot: b""})
+        self.hosts = self.servers + chroot
         self.client = self._get_client(**client_options)
         self.client.start()
         self.client.ensure_path("/")
 
     def teardown_zookeeper(self) -> None:
         """Stop all clients that were made."""
+        from kazoo.exceptions import KazooException
+
         while self._clients:
             client = self._clients.pop()
-            client.stop()
-            client.close()
+            try:
+                client.stop()
+                client.close()
+            except KazooException:
+                _log.exception("could not stop %r", client)
         self.client = None
 
     def lose_connection(self, event_factory: Callable[[], Any]) -> None:

@@ -99,6 +99,16 @@ def paths_in(opcode: int, body: bytes) -> tuple[str, ...]:
     return () if path is None else (path,)
 
 
+def _numbers(nth: int | Collection[int] | None) -> set[int]:
+    picked = {nth} if not isinstance(nth, Collection) or isinstance(nth, str) else set(nth)
+    wrong = [one for one in picked if type(one) is not int or one < 1]
+    if nth is None:
+        return set()
+    if wrong or not picked:
+        raise ValueError(f"nth is {nth!r}; it must be 1 for the first, 2 for the second, or a set of such numbers")
+    return {one for one in picked if one is not None}
+
+
 class Fault:
     """A rule and what it did; leave its ``with`` block to end it.
 
@@ -129,12 +139,12 @@ class Fault:
                 f"action {action!r} is unknown; one of delay(s), error(code), drop_request(), lose_reply(), "
                 "close_after(), hold(), withhold_event(), all of zoolet.server.testing"
             )
-        picked = {nth} if isinstance(nth, int) else set(nth or ())
-        if any(not isinstance(one, int) or one < 1 for one in picked) or (nth is not None and not picked):
-            raise ValueError(f"nth is {nth!r}; it must be 1 for the first, 2 for the second, or a set of such numbers")
-        if probability is not None and not 0 <= probability <= 1:
+        if action.used:
+            raise ValueError(f"action {action!r} is a fault's already; make another one")
+        picked = _numbers(nth)
+        if probability is not None and not (isinstance(probability, int | float) and 0 <= probability <= 1):
             raise ValueError(f"probability is {probability!r}; it must be from 0 to 1")
-        if times is not None and times < 0:
+        if times is not None and (not isinstance(times, int) or times < 0):
             raise ValueError(f"times is {times!r}; it must be 0 or more")
         if action.events and op is not None:
             raise ValueError(f"op {op!r} with withhold_event(): an event belongs to no operation; leave op out")
@@ -153,6 +163,7 @@ class Fault:
         self._end = end
         said = {"op": op, "path": path, "nth": nth, "probability": probability, "times": times}
         self._said = ", ".join(f"{name}={value!r}" for name, value in said.items() if value is not None)
+        action.used = True
         if release is not None:
             action.let_go = lambda: release(self)
 

@@ -158,12 +158,10 @@ class GatedConnection(Connection):
 
     def look_again(self) -> None:
         """Go on if nothing holds this connection any more."""
-        if self.caller.closing:
+        self.caller.flush = _not_now if self._paused() else self._flush
+        if self.caller.closing:  # its session ended while it was paused
+            self.caller.flush()
             return
-        if self._paused():
-            self.caller.flush = _not_now
-        else:
-            self.caller.flush = self._flush
         self._again()
 
     def lost(self) -> None:

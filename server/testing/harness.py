@@ -35,7 +35,7 @@ from zoolet.server.testing.population import populate
 T = TypeVar("T")
 
 DEFAULTS: Final = {
-    "tickTime": "100",
+    "tickTime": "200",
     "minSessionTimeout": "100",
     "maxSessionTimeout": "86400000",
     "maxClientCnxns": "0",
@@ -83,6 +83,12 @@ class Server:
     ) -> None:
         if clock not in ("real", "manual"):
             raise ValueError(f"clock is {clock!r}; it must be 'real' or 'manual'")
+        if not isinstance(host, str) or not host:
+            raise ValueError(f"host is {host!r}; it must be an address to listen on")
+        if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port <= 65535:
+            raise ValueError(f"port is {port!r}; it must be from 0, for a free one, to 65535")
+        if seed is not None and not isinstance(seed, int):
+            raise ValueError(f"seed is {seed!r}; it must be an int")
         if data_dir is not None:
             raise ValueError(f"data_dir is {data_dir!r}; this server keeps everything in memory, leave it out")
         self.seed = SystemRandom().getrandbits(32) if seed is None else seed
@@ -133,7 +139,7 @@ class Server:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._loop is not None:
+        if self._loop is not None and self._pid == os.getpid():
             self._state = "stopped"
             self._loop = None
             _running.discard(self)
@@ -269,6 +275,7 @@ class Server:
             return do()
         finally:
             self._listener.deliver()
+            self._listener.wake()
 
     @property
     def _engine(self) -> Engine:
@@ -296,6 +303,11 @@ class Server:
         """
         return f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
 
+    @property
+    def admin_url(self) -> str | None:
+        """Where the admin server is: None, for this server has none yet."""
+        return None
+
     # --- sessions and connections ---
 
     def expire(self, who: Any) -> None:
@@ -313,6 +325,8 @@ class Server:
         def do() -> None:
             for session in self._sessions(who):
                 self._engine.expire(session)
+                self._gate.paused.discard(session.id)
+            self._gate.look_again()
 
         self._call(do)
 
@@ -369,11 +383,17 @@ class Server:
 
     def refuse_connections(self) -> None:
         """Refuse new connections until :meth:`accept_connections`; those there are stay."""
-        self._call(lambda: self._listener.refuse())
+        self._call(self._refuse)
 
     def accept_connections(self) -> None:
         """Accept connections again."""
-        self._call(lambda: self._listener.accept())
+        self._call(self._accept)
+
+    def _refuse(self) -> None:
+        self._listener.refuse()
+
+    def _accept(self) -> None:
+        self._listener.accept()
 
     def _sessions(self, who: Any) -> list[Session]:
         alive = self._engine.sessions.alive
@@ -399,7 +419,7 @@ class Server:
         clock = self._clock
         if not isinstance(clock, ManualClock):
             raise ValueError("advance() is for Server(clock='manual'); this server has the real clock")
-        if not seconds >= 0:
+        if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
             raise ValueError(f"advance({seconds!r}): the seconds must be 0 or more")
 
         def do() -> None:
@@ -495,7 +515,7 @@ class Server:
 
     def snapshot(self) -> Snapshot:
         """Give a handle to the tree as it is; costs nothing, however large it is."""
-        return self._call(self._journal.take)
+        return self._call(lambda: self._journal.take())
 
     def restore(self, snapshot: Snapshot) -> None:
         """Make the tree what it was; costs as much as was changed since.
@@ -506,6 +526,8 @@ class Server:
         Raises:
             ValueError: It was taken of another server.
         """
+        if not isinstance(snapshot, Snapshot):
+            raise ValueError(f"restore({snapshot!r}): that is no snapshot; snapshot() gives one")
         self._call(lambda: self._journal.go_to(snapshot))
 
     def reset(self) -> None:
@@ -519,7 +541,7 @@ class Server:
                 self._engine.close_session(session)
             for transport in list(self._listener.open):
                 self._drop(transport, None)
-            self._listener.accept()
+            self._accept()
             self._journal.go_to(self._journal.start)
             self._rules = 0
 
@@ -541,7 +563,10 @@ class Server:
 
     def ops(self, last: int | None = None) -> tuple[views.OpView, ...]:
         """Show the last requests, up to 1,000, oldest first."""
-        return views.ops(self._call(lambda: list(self._gate.seen)[-last if last else 0 :]))
+        if last is not None and (not isinstance(last, int) or last < 0):
+            raise ValueError(f"last is {last!r}; it must be 0 or more, or None for all")
+        seen = self._call(lambda: list(self._gate.seen))
+        return views.ops(seen if last is None else seen[len(seen) - min(last, len(seen)) :])
 
     def wait_for(self, predicate: Callable[..., Any], timeout: float = 5.0) -> Any:
         """Wait until a predicate is true, and give what it returned.
@@ -606,8 +631,8 @@ def _session_id(who: object, missing: int | None = None) -> int:
         return who
     if hasattr(who, "session_id"):  # a zoolet client
         found = getattr(who, "session_id", None)
-    elif hasattr(who, "client_id"):  # a KazooClient: the id and the password
-        found = (getattr(who, "client_id", None) or (None,))[0]
+    elif hasattr(who, "client_id"):  # a KazooClient, whose client_id is None while it is not connected
+        found = getattr(who, "_session_id", None)
     else:
         raise ValueError(f"{who!r} is unknown; give a KazooClient, a zoolet Client, a session id, or 'all'")
     if found:
@@ -622,10 +647,14 @@ def _configured(config: str | os.PathLike[str] | Mapping[str, object] | None) ->
         {name: Setting(value, "Server's defaults") for name, value in DEFAULTS.items()}
     ]
     if isinstance(config, Mapping):
+        if (odd := next((name for name in config if not isinstance(name, str)), None)) is not None:
+            raise ValueError(f"config has the key {odd!r}; the keys are those of zoo.cfg")
         said = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in config.items()}
         sources.append({name: Setting(value, "Server's config") for name, value in said.items()})
-    elif config is not None:
+    elif isinstance(config, str | os.PathLike):
         sources.append(configuration.read_file(str(Path(config))))
+    elif config is not None:
+        raise ValueError(f"config is {config!r}; it must be a zoo.cfg's path or a dict of its keys")
     return configuration.build(*sources)
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from zoolet.server.testing.harness import Server
 
 _LEAKS = ("off", "warn", "error")
+_SERVER: pytest.StashKey[Server] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,6 +42,7 @@ def zoolet(zoolet_server: Server, request: pytest.FixtureRequest) -> Iterator[Se
     if wanted not in _LEAKS:
         raise pytest.UsageError(f"zoolet_leaks is {wanted!r}; it must be one of {', '.join(_LEAKS)}")
     zoolet_server.reset()
+    request.node.stash[_SERVER] = zoolet_server
     yield zoolet_server
     if wanted == "off":
         return
@@ -86,9 +88,14 @@ def zoolet_kazoo(zoolet: Server) -> Iterator[Callable[..., KazooClient]]:
         return client
 
     yield connect
+    zoolet.resume("all")  # or a client would wait for its session to end until it gives up
+    zoolet.accept_connections()
     for client in made:
+        session = getattr(client, "_session_id", None)
         client.stop()
         client.close()
+        if session in zoolet.sessions():  # it had no connection to end it with
+            zoolet.expire(session)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -97,9 +104,13 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add what the server knows to the report of a test that fails."""
     report = yield
-    server = getattr(item, "funcargs", {}).get("zoolet")
+    server = item.stash.get(_SERVER, None)
     if report.failed and call.when == "call" and server is not None:
         from zoolet.server.testing.report import describe
 
-        report.sections.append(("zoolet", describe(server, {})))
+        try:
+            said = describe(server, {})
+        except RuntimeError as error:  # the test has stopped it
+            said = str(error)
+        report.sections.append(("zoolet", said))
     return report

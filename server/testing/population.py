@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zoolet.protocol import paths
-from zoolet.protocol.acl import OPEN_ACL_UNSAFE, AclList
+from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList
 from zoolet.protocol.codec import Record
 from zoolet.protocol.txns import CreateContainerTxn, CreateTTLTxn, CreateTxn
 from zoolet.server.core.engine import Engine
@@ -52,6 +52,8 @@ def _flat(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]]:
     if not isinstance(nodes, Mapping):
         raise ValueError(f"{above or '/'}: {nodes!r} is not a dict of nodes by path or name")
     for name, value in nodes.items():
+        if not isinstance(name, str):
+            raise ValueError(f"{name!r} below {above or '/'} is no path or name")
         path = f"{above}/{name.strip('/')}" if name.strip("/") else above or "/"
         if (why := paths.fault(path)) is not None:
             raise ValueError(f"{name!r} below {above or '/'} makes no path: {why}")
@@ -63,10 +65,19 @@ def _flat(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]]:
             node = Znode(value)
         else:
             raise ValueError(f"{path}: {value!r} is neither bytes, text, None, Znode nor a dict of children")
-        if node.ttl is not None and (node.container or not 1 <= round(node.ttl * 1000) <= MAX_TTL):
+        if node.data is not None and not isinstance(node.data, bytes | str):
+            raise ValueError(f"{path}: the data is {node.data!r}; it must be bytes, text or None")
+        if not isinstance(node.acl, tuple) or not all(isinstance(entry, ACL) for entry in node.acl):
+            raise ValueError(f"{path}: the acl is {node.acl!r}; it must be a tuple of ACL")
+        if node.ttl is not None and not (isinstance(node.ttl, int | float) and _fits(node)):
             raise ValueError(f"{path}: a ttl of {node.ttl!r} s; it must be above 0, and not for a container")
         yield path, node
         yield from _flat("" if path == "/" else path, node.children)
+
+
+def _fits(node: Znode) -> bool:
+    assert node.ttl is not None
+    return not node.container and 1 <= round(node.ttl * 1000) <= MAX_TTL
 
 
 def _make(engine: Engine, path: str, node: Znode) -> None:

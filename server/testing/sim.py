@@ -88,6 +88,10 @@ class SimLoop(asyncio.BaseEventLoop):
         self._limit = limit
         self.network = Network(self, random)
 
+    def __del__(self) -> None:
+        if not self.is_closed():  # it was never run, and holds nothing that could leak
+            self.close()
+
     def time(self) -> float:
         """Give the virtual seconds since the loop was made."""
         return self._now
@@ -150,6 +154,7 @@ class Network:
         self._listening: dict[int, Callable[[], Any]] = {}
         self._ports = _FIRST_PORT
         self._ends: dict[_End, None] = {}
+        self._refused: set[int] = set()
         self._stalled = False
         self._moved: list[Callable[[], None]] = []
 
@@ -159,8 +164,17 @@ class Network:
         """Reset all connections, or those to one server; return how many."""
         ends = [end for end in self._ends if end.serves and port in (None, end.port)]
         for end in ends:
-            end.abort()
+            self._loop.call_soon(end.reset)
+            self.soon(0, end.peer.reset)
         return len(ends)
+
+    def refuse(self, port: int) -> None:
+        """Let nobody connect to a server until :meth:`admit`."""
+        self._refused.add(port)
+
+    def admit(self, port: int) -> None:
+        """Let everybody connect again."""
+        self._refused.discard(port)
 
     def stall(self) -> None:
         """Deliver nothing, and complete no connection, until :meth:`flow`; nothing is lost."""
@@ -215,7 +229,7 @@ class Network:
 
         def arrived() -> None:
             if not done.done():
-                done.set_result(self._listening.get(port))
+                done.set_result(self._listening.get(port) if port not in self._refused else None)
 
         self.soon(0, arrived)
         served = await done
@@ -412,6 +426,21 @@ class _LoopClock:
         return EPOCH + uptime, uptime
 
 
+class _SimServer(Server):
+    """A server in a simulation."""
+
+    def __init__(self, loop: SimLoop, port: int, seed: int, config: Any) -> None:
+        super().__init__(port=port, seed=seed, config=config)
+        self._network = loop.network
+        self.use_clock(_LoopClock(loop))
+
+    def _refuse(self) -> None:
+        self._network.refuse(self.port)
+
+    def _accept(self) -> None:
+        self._network.admit(self.port)
+
+
 class Simulation:
     """One run.
 
@@ -439,9 +468,7 @@ class Simulation:
             config: As for :class:`Server`.
         """
         self._servers += 1
-        made = Server(port=port, seed=hash((self.seed, self._servers)), config=config)
-        made.use_clock(_LoopClock(self._loop))
-        return made
+        return _SimServer(self._loop, port, hash((self.seed, self._servers)), config)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end, and give what it returns; a simulation runs once.
@@ -450,6 +477,9 @@ class Simulation:
             StuckError: Nothing will ever happen again.
             TooLongError: It takes more virtual time than allowed.
         """
+        if self._loop.is_closed():
+            main.close()
+            raise RuntimeError("this simulation has run, and runs once; make another one")
         failures: list[dict[str, Any]] = []
         self._loop.set_exception_handler(lambda loop, context: failures.append(context))
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:

@@ -1,0 +1,77 @@
+"""The rules of the bug museum: what goes wrong, and when, so that an old bug shows every time.
+
+Each rule takes an embedded server and whichever client it is about; none of them knows kazoo, so a client of our own
+can be put through the same ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from zoolet.server import Server
+from zoolet.server.testing import Fault, drop_request, lose_reply
+from zoolet.server.testing.harness import _session_id as session_of
+from zoolet.server.testing.views import WatchView
+
+LAST_NUMBER: Final = 2**31 - 1
+"""The last sequence number before they turn negative."""
+FIRST_NEGATIVE: Final = -(2**31)
+"""The one behind it."""
+
+
+# --- what goes wrong ---
+
+
+def lose_session(server: Server, client: Any) -> Any:
+    """End a client's session, and wait until it has another; in the server's own loop the result is to be awaited."""
+
+    def has_another() -> bool:
+        return session_of(client, 0) in server.sessions()
+
+    server.expire(client)
+    return server.wait_for(has_another)
+
+
+def count_from(server: Server, path: str, number: int) -> None:
+    """Make a node whose next sequential child gets this number."""
+    server.populate({path: b""})
+
+    def set_counter() -> None:
+        node = server._engine.tree.find(path)
+        node.creates = number
+        node.changed()
+
+    server._call(set_counter)
+
+
+def reply_to_create_lost(server: Server, path: str) -> Fault:
+    """The next create at *path* or below is applied and never answered."""
+    return server.fault("create", f"{path}*", times=1, action=lose_reply(), strict=True)
+
+
+def reply_to_set_lost(server: Server, path: str) -> Fault:
+    """The next change of a node's data is applied and never answered."""
+    return server.fault("setData", path, times=1, action=lose_reply(), strict=True)
+
+
+def cleanup_lost(server: Server, path: str) -> Fault:
+    """The next delete below *path* never reaches the server; the session lives on."""
+    return server.fault("delete", f"{path}/*", times=1, action=drop_request(), strict=True)
+
+
+def blind(server: Server, client: Any, path: str) -> Fault:
+    """A client cannot list the children of *path*: whenever it asks, its connection breaks."""
+    return server.fault("getChildren", path, session_of(client), action=drop_request(), strict=True)
+
+
+# --- what is left ---
+
+
+def children(server: Server, path: str) -> list[str]:
+    """List the names below a node, in order of creation."""
+    return [found.removeprefix(f"{path}/") for found in server.tree(path) if found != path]
+
+
+def watches_of(server: Server, client: Any) -> list[WatchView]:
+    """List a client's watches."""
+    return [watch for watch in server.watches() if watch.session == session_of(client)]

@@ -1,0 +1,326 @@
+"""``unittest``: ``ZooletTestCase``, and test classes that were written for ``kazoo.testing``, with another import."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+import unittest
+from typing import Any
+
+import pytest
+
+from zoolet.server.testing import ZooletTestCase
+from zoolet.server.testing.cases import KazooTestCase, KazooTestHarness
+
+OURS = "zoolet.server.testing.cases"
+
+
+def run(*classes: type[unittest.TestCase]) -> unittest.TestResult:
+    """Run test classes as ``python -m unittest`` does, without its output."""
+    load = unittest.defaultTestLoader.loadTestsFromTestCase
+    suite = unittest.TestSuite([load(one) for one in classes])
+    return unittest.TextTestRunner(io.StringIO(), verbosity=2).run(suite)
+
+
+def passed(result: unittest.TestResult) -> int:
+    """Say how many tests have passed; all must have."""
+    assert [trace for _, trace in result.failures + result.errors] == []
+    return result.testsRun
+
+
+def ported(source: str) -> type[unittest.TestCase]:
+    """Make the test class that a module written for kazoo.testing defines, with nothing but the import changed."""
+    source = textwrap.dedent(source)
+    assert "kazoo.testing" in source
+    names: dict[str, Any] = {}
+    exec(compile(source.replace("kazoo.testing", OURS), "<ported>", "exec"), names)
+    [found] = [
+        one
+        for one in names.values()
+        if isinstance(one, type) and issubclass(one, KazooTestHarness) and one not in (KazooTestHarness, KazooTestCase)
+    ]
+    return found
+
+
+# --- ZooletTestCase ---
+
+
+def test_each_test_of_a_class_has_fresh_state_on_one_server() -> None:
+    seen = []
+
+    class Some(ZooletTestCase):
+        def test_one(self) -> None:
+            seen.append((self.zoolet.hosts, dict(self.zoolet.tree())))
+            self.zoolet.populate({"/left": b"behind"})
+
+        test_two = test_one
+
+    assert passed(run(Some)) == 2
+    assert seen[0] == seen[1]
+    assert seen[0][1] == {}
+
+
+def test_the_server_stops_after_the_class_and_after_its_cleanup() -> None:
+    class Some(ZooletTestCase):
+        @classmethod
+        def tearDownClass(cls) -> None:
+            cls.zoolet.tree()
+            super().tearDownClass()
+
+        def test_nothing(self) -> None:
+            pass
+
+    assert passed(run(Some)) == 1
+    with pytest.raises(RuntimeError, match="stopped"):
+        _ = Some.zoolet.hosts
+
+
+def test_the_options_are_the_servers() -> None:
+    class Timed(ZooletTestCase):
+        zoolet_options = {"clock": "manual", "seed": 7}
+
+        def test_time(self) -> None:
+            assert self.zoolet.seed == 7
+            self.zoolet.advance(3600)
+
+    assert passed(run(Timed)) == 1
+
+
+def test_two_classes_have_two_servers() -> None:
+    class One(ZooletTestCase):
+        def test_nothing(self) -> None:
+            pass
+
+    class Two(One):
+        pass
+
+    assert passed(run(One, Two)) == 2
+    assert One.zoolet is not Two.zoolet
+
+
+def test_it_is_a_mixin_for_asyncio_test_cases() -> None:
+    class Async(ZooletTestCase, unittest.IsolatedAsyncioTestCase):
+        async def test_something(self) -> None:
+            self.zoolet.populate({"/a": b"1"})
+            assert list(self.zoolet.tree()) == ["/a"]
+
+    assert passed(run(Async)) == 1
+
+
+def test_a_class_whose_server_cannot_start_reports_an_error() -> None:
+    class Nowhere(ZooletTestCase):
+        zoolet_options = {"host": "192.0.2.1"}
+
+        def test_nothing(self) -> None:
+            pass
+
+    result = run(Nowhere)
+
+    assert (len(result.errors), result.testsRun) == (1, 0)
+
+
+# --- written for kazoo.testing ---
+
+
+def test_kazoos_documented_example_runs() -> None:
+    example = ported(
+        """
+        from kazoo.testing import KazooTestHarness
+
+        class MyTestCase(KazooTestHarness):
+            def setUp(self):
+                self.setup_zookeeper()
+                self.client.ensure_path("/app")
+
+            def tearDown(self):
+                self.teardown_zookeeper()
+
+            def test_something(self):
+                self.client.create("/app/a", b"1")
+                self.assertEqual(self.client.get("/app/a")[0], b"1")
+
+            def test_something_else(self):
+                from kazoo.client import KazooClient
+                client = KazooClient(hosts=self.servers)
+                client.start()
+                self.assertEqual(client.get_children(self.client.chroot), ["app"])
+                client.stop()
+                client.close()
+        """
+    )
+
+    assert passed(run(example)) == 2
+
+
+def test_a_case_starts_and_stops_its_client() -> None:
+    case = ported(
+        """
+        from kazoo.testing import KazooTestCase
+
+        class Started(KazooTestCase):
+            def test_the_client_is_connected_in_a_chroot_of_its_own(self):
+                self.assertTrue(self.client.connected)
+                self.assertTrue(self.client.chroot.startswith("/kazootests"))
+                self.assertEqual(self.client.get_children("/"), [])
+                self.client.create("/left")
+
+            test_and_so_is_the_next = test_the_client_is_connected_in_a_chroot_of_its_own
+        """
+    )
+
+    assert passed(run(case)) == 2
+
+
+def test_a_session_expires_and_its_ephemerals_are_gone() -> None:
+    case = ported(
+        """
+        import threading
+        from kazoo.protocol.states import KazooState
+        from kazoo.testing import KazooTestCase
+
+        class Expires(KazooTestCase):
+            def test_it(self):
+                states = []
+                self.client.create("/here", ephemeral=True)
+                session = self.client.client_id[0]
+                self.client.add_listener(states.append)
+                self.expire_session(threading.Event)
+                self.assertNotEqual(self.client.client_id[0], session)
+                self.assertIsNone(self.client.exists("/here"))
+                self.assertIn(KazooState.LOST, states)
+        """
+    )
+
+    assert passed(run(case)) == 1
+
+
+def test_a_connection_is_lost_and_the_session_lives_on() -> None:
+    case = ported(
+        """
+        from kazoo.protocol.states import KazooState
+        from kazoo.testing import KazooTestCase
+
+        class Drops(KazooTestCase):
+            def test_it(self):
+                states = []
+                self.client.create("/here", ephemeral=True)
+                session = self.client.client_id[0]
+                self.client.add_listener(states.append)
+                self.lose_connection(self.client.handler.event_object)
+                self.assertEqual(self.client.client_id[0], session)
+                self.assertIsNotNone(self.client.exists("/here"))
+                self.assertEqual(states, [KazooState.SUSPENDED, KazooState.CONNECTED])
+        """
+    )
+
+    assert passed(run(case)) == 1
+
+
+def test_several_clients_share_a_tree_and_are_stopped_with_the_test() -> None:
+    case = ported(
+        """
+        from kazoo.testing import KazooTestHarness
+
+        class Several(KazooTestHarness):
+            made = []
+
+            def setUp(self):
+                self.setup_zookeeper(timeout=4)
+
+            def tearDown(self):
+                self.teardown_zookeeper()
+
+            def test_it(self):
+                other, plain = self._get_client(), self._get_nonchroot_client()
+                self.made += [self.client, other, plain]
+                other.start()
+                plain.start()
+                other.create("/a", b"1")
+                self.assertEqual(self.client.get("/a")[0], b"1")
+                self.assertEqual(plain.get(self.client.chroot + "/a")[0], b"1")
+                lock, waiter = self.client.Lock("/lock"), other.Lock("/lock")
+                with lock:
+                    self.assertFalse(waiter.acquire(blocking=False))
+        """
+    )
+
+    assert passed(run(case)) == 1
+    assert [client.connected for client in case.made] == [False] * 3  # type: ignore[attr-defined]
+
+
+def test_a_stopped_server_suspends_the_client_until_it_runs_again() -> None:
+    case = ported(
+        """
+        import threading
+        from kazoo.protocol.states import KazooState
+        from kazoo.testing import KazooTestCase
+
+        class Stops(KazooTestCase):
+            def test_it(self):
+                suspended, back = threading.Event(), threading.Event()
+
+                def listen(state):
+                    {KazooState.SUSPENDED: suspended, KazooState.CONNECTED: back}[state].set()
+
+                self.client.create("/kept", b"1")
+                self.client.add_listener(listen)
+                self.cluster[0].stop()
+                self.assertTrue(suspended.wait(5))
+                self.assertFalse(back.is_set())
+                self.cluster[0].run()
+                self.assertTrue(back.wait(5))
+                self.assertEqual(self.client.get("/kept")[0], b"1")
+        """
+    )
+
+    assert passed(run(case)) == 1
+
+
+def test_a_client_that_cannot_be_stopped_does_not_keep_the_others_from_being_stopped() -> None:
+    case = ported(
+        """
+        from kazoo.exceptions import WriterNotClosedException
+        from kazoo.testing import KazooTestCase
+
+        class Stubborn(KazooTestCase):
+            made = []
+
+            def test_it(self):
+                other = self._get_client()
+                other.start()
+                self.made += [self.client, other]
+                really = other.stop
+
+                def stop():
+                    really()
+                    raise WriterNotClosedException("Writer still open")
+
+                other.stop = stop
+        """
+    )
+
+    result = run(case)
+    connected = [client.connected for client in case.made]  # type: ignore[attr-defined]
+    for client in case.made:  # type: ignore[attr-defined]
+        type(client).stop(client)
+        client.close()
+
+    assert (connected, passed(result)) == ([False, False], 1)
+
+
+def test_a_case_works_where_warnings_are_errors() -> None:
+    case = ported(
+        """
+        from kazoo.testing import KazooTestCase
+
+        class Quiet(KazooTestCase):
+            def setUp(self):
+                self.addCleanup(self.teardown_zookeeper)
+                super().setUp()
+
+            def test_nothing(self):
+                pass
+        """
+    )
+
+    assert passed(run(case)) == 1

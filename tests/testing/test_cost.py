@@ -1,0 +1,111 @@
+"""What an embedded server costs: to import, to start, to stop, and to have around."""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from typing import Final
+
+import pytest
+
+from zoolet.server import Server
+
+MINUTE: Final = 60.0
+OBSERVED_S: Final = 2.5
+ENVIRONMENT: Final = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def output_of(code: str) -> str:
+    """Run a program in an interpreter of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True, env=ENVIRONMENT
+    ).stdout
+
+
+def test_a_server_accepts_within_20_ms() -> None:
+    took = []
+    for _ in range(21):
+        began = time.perf_counter()
+        with Server() as server, socket.create_connection(("127.0.0.1", server.port)) as link:
+            link.sendall(b"ruok")
+            assert link.recv(4) == b"imok"
+            took.append(time.perf_counter() - began)
+
+    assert statistics.median(took) <= 0.02, took
+
+
+async def test_a_server_in_a_loop_starts_within_20_ms() -> None:
+    took = []
+    for _ in range(21):
+        began = time.perf_counter()
+        async with Server():
+            took.append(time.perf_counter() - began)
+
+    assert statistics.median(took) <= 0.02, took
+
+
+@pytest.mark.parametrize("clients", [0, 5])
+def test_a_server_stops_within_20_ms(clients: int) -> None:
+    took = []
+    for _ in range(21):
+        server = Server()
+        server.start()
+        links = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(clients)]
+        for link in links:
+            link.sendall(b"\0\0\0\x2d" + bytes(8 + 4) + b"\0\0\x75\x30" + bytes(8) + b"\0\0\0\x10" + bytes(17))
+            assert link.recv(4)
+        server.populate({"/a": "x"})
+        began = time.perf_counter()
+        server.stop()
+        took.append(time.perf_counter() - began)
+        for link in links:
+            link.close()
+
+    assert statistics.median(took) <= 0.02, took
+
+
+async def test_a_server_in_a_loop_stops_within_20_ms() -> None:
+    took = []
+    for _ in range(21):
+        async with Server():
+            began = time.perf_counter()
+        took.append(time.perf_counter() - began)
+
+    assert statistics.median(took) <= 0.02, took
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "limit"),
+    [("import zoolet.server", 0.1), ("import zoolet.server.testing", 0.1)],
+    ids=lambda value: str(value),
+)
+def test_an_interpreter_that_imports_it_takes_100_ms_in_all(code: str, limit: float) -> None:
+    output_of(code)  # the first one may have to compile
+    took = []
+    for _ in range(5):
+        began = time.perf_counter()
+        output_of(code)
+        took.append(time.perf_counter() - began)
+
+    assert statistics.median(took) <= limit, took
+
+
+@pytest.mark.slow
+def test_a_server_that_nobody_uses_takes_next_to_no_cpu() -> None:
+    code = f"""
+import time
+from zoolet.server import Server
+
+with Server() as server:
+    began = time.process_time()
+    time.sleep({OBSERVED_S})  # this much real time is what the test is about
+    print(time.process_time() - began)
+"""
+    used = float(output_of(code))
+
+    assert used * MINUTE / OBSERVED_S <= 0.2, used

@@ -1,0 +1,132 @@
+"""docs/testing.md: its Python runs as it stands there, and its tables list what there is."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import kazoo.client  # noqa: F401 - what a pytest in this process imports first, it forgets at its end
+import pytest
+
+import zoolet.server.testing.report  # noqa: F401
+from zoolet.server import Server
+from zoolet.server.testing import actions
+from zoolet.server.testing.actions import Action
+from zoolet.server.testing.faults import ops_named
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "testing.md"
+
+
+class Block(NamedTuple):
+    """A block of Python."""
+
+    heading: str
+    line: int
+    code: str
+
+
+def blocks() -> list[Block]:
+    """Find the page's Python."""
+    text = PAGE.read_text()
+    found = []
+    for match in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        before = text[: match.start(1)]
+        heading = re.findall(r"^## (.*)$", before, re.MULTILINE)[-1]
+        found.append(Block(heading, before.count("\n"), match[1]))
+    return found
+
+
+def is_for_pytest(block: Block) -> bool:
+    """Say whether a block is a test file and not a script."""
+    return re.search(r"^( {4})?def test_", block.code, re.MULTILINE) is not None
+
+
+def table_under(title: str) -> list[str]:
+    """List the first cells of a table, by the title of its first column."""
+    found = re.search(rf"^\| {title} \|.*\n\|[-|]+\n((?:\|.*\n?)+)", PAGE.read_text(), re.MULTILINE)
+    assert found is not None
+    return [row.split("|")[1].strip() for row in found[1].splitlines()]
+
+
+@pytest.mark.parametrize(
+    "block", [one for one in blocks() if not is_for_pytest(one)], ids=lambda block: block.heading.replace(" ", "-")
+)
+def test_a_script_of_the_page_runs(block: Block) -> None:
+    code = compile("\n" * block.line + block.code, str(PAGE), "exec")
+
+    exec(code, {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize(
+    "block", [one for one in blocks() if is_for_pytest(one)], ids=lambda block: block.heading.replace(" ", "-")
+)
+def test_a_test_file_of_the_page_passes(block: Block, pytester: pytest.Pytester) -> None:
+    pytester.makeini(
+        """
+        [pytest]
+        addopts = -p no:hypothesispytest
+        asyncio_default_fixture_loop_scope = function
+        filterwarnings = default
+        zoolet_leaks = error
+        """
+    )
+    pytester.makepyfile(test_page=block.code)
+
+    result = pytester.runpytest_inprocess()
+
+    assert result.ret == pytest.ExitCode.OK
+    assert list(result.parseoutcomes()) == ["passed"]
+
+
+def test_every_section_but_the_reference_has_an_example() -> None:
+    headings = re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)
+    shown = {block.heading for block in blocks()}
+
+    assert [heading for heading in headings if heading not in shown] == [
+        "In other languages",
+        "Find what tests leave",
+        "All faults",
+    ]
+
+
+def test_every_section_is_in_the_list_at_the_top() -> None:
+    text = PAGE.read_text()
+    anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in re.findall(r"^## (.*)$", text, re.M)}
+
+    assert set(re.findall(r"\]\(#([\w-]+)\)", text)) == anchors
+
+
+def test_the_table_lists_every_action() -> None:
+    there = {
+        name
+        for name, found in inspect.getmembers(actions, inspect.isfunction)
+        if found.__module__ == actions.__name__ and inspect.signature(found).return_annotation == Action.__name__
+    }
+
+    assert {row.strip("`").partition("(")[0] for row in table_under("action")} == there
+
+
+def test_the_table_lists_every_condition() -> None:
+    parameters = inspect.signature(Server.fault).parameters
+
+    assert [row.strip("`") for row in table_under("condition")] == [
+        name for name in parameters if name not in ("self", "action", "strict")
+    ]
+
+
+def test_the_operations_that_are_named_exist() -> None:
+    [row] = [line for line in PAGE.read_text().splitlines() if line.startswith("| `op` |")]
+
+    assert all(ops_named(name) for name in re.findall(r'`"(\w+)"`', row))
+
+
+def test_the_calls_that_are_listed_exist() -> None:
+    names = re.findall(r"`(\w+)\(", " ".join(table_under("other calls")))
+
+    assert [name for name in names if not hasattr(Server, name)] == []
+
+
+def test_no_line_is_longer_than_140() -> None:
+    assert [line for line in PAGE.read_text().splitlines() if len(line) > 140] == []
