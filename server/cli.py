@@ -27,7 +27,9 @@ _log = logging.getLogger("zoolet.server")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the result is its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    end = given.index("--") if "--" in given else len(given)  # what stands behind is a command's own
+    end = len(given)  # where a command of the user's begins, whose words are its own
+    if given[:1] == ["run"]:
+        end = next((at for at, word in enumerate(given) if at and not word.startswith("-D")), end)
     definitions = [argument for argument in given[:end] if argument.startswith("-D")]
     kept = [argument for argument in given[:end] if argument not in definitions]
     options = _parser().parse_args([*kept, *given[end:]])
@@ -135,6 +137,7 @@ async def _beside(config: Config, words: list[str]) -> int:
     listener = assemble(config)
     port = await listener.start("127.0.0.1", 0)
     hosts = _address("127.0.0.1", port)
+    handed = _Signals()
     try:
         environment = {**os.environ, "ZOOLET_HOSTS": hosts, "ZOOKEEPER_HOSTS": hosts}
         command = await asyncio.create_subprocess_exec(*words, env=environment)
@@ -142,15 +145,38 @@ async def _beside(config: Config, words: list[str]) -> int:
         print(f"zoolet: cannot run {words[0]}: {error.strerror}", file=sys.stderr)
         await listener.stop(patient=False)
         return 127 if isinstance(error, FileNotFoundError) else 126
-    loop = asyncio.get_running_loop()
-    for number in HANDED_ON:
-        if number in (signal.SIGINT, signal.SIGQUIT) and _at_a_terminal():
-            loop.add_signal_handler(number, _leave_it)
-            continue
-        loop.add_signal_handler(number, _hand_on, command, number)
+    handed.to(command)
     code = await command.wait()
     await listener.stop(patient=False)
     return code if code >= 0 else 128 - code
+
+
+class _Signals:
+    """Hands signals on to a command, also those that come before it runs."""
+
+    def __init__(self) -> None:
+        self._command: asyncio.subprocess.Process | None = None
+        self._early: list[signal.Signals] = []
+        typed = {signal.SIGINT, signal.SIGQUIT} if _at_a_terminal() else set()
+        for number in HANDED_ON:
+            heard = self._leave_it if number in typed else self._hand_on
+            asyncio.get_running_loop().add_signal_handler(number, heard, number)
+
+    def to(self, command: asyncio.subprocess.Process) -> None:
+        """Hand them to this command from now on."""
+        self._command = command
+        for number in self._early:
+            self._hand_on(number)
+
+    def _leave_it(self, number: signal.Signals) -> None:
+        """The command has got it too."""
+
+    def _hand_on(self, number: signal.Signals) -> None:
+        if self._command is None:
+            self._early.append(number)
+            return
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            self._command.send_signal(number)
 
 
 def _at_a_terminal() -> bool:
@@ -159,15 +185,6 @@ def _at_a_terminal() -> bool:
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except (OSError, ValueError):  # no terminal, or no stdin at all
         return False
-
-
-def _leave_it() -> None:
-    """The command has got the signal too."""
-
-
-def _hand_on(command: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it has just ended
-        command.send_signal(number)
 
 
 def _address(host: str, port: int) -> str:

@@ -109,7 +109,7 @@ class Node:
                 self.ctime,
                 self.mtime,
                 self.version,
-                cversion if cversion < 0x80000000 else int32(cversion),
+                cversion if -0x80000000 <= cversion < 0x80000000 else int32(cversion),
                 self.aversion,
                 owner if owner > 0 else 0,
                 len(data) if data else 0,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         lose_reply,
         withhold_event,
     )
-    from zoolet.server.testing.cases import ZooletTestCase
+    from zoolet.server.testing.cases import KazooTestCase, KazooTestHarness, ZooletTestCase
     from zoolet.server.testing.faults import Fault
     from zoolet.server.testing.harness import Server
     from zoolet.server.testing.population import Znode
@@ -43,12 +43,16 @@ _HOMES = {
     "Server": "harness",
     "Simulation": "sim",
     "Znode": "population",
+    "KazooTestCase": "cases",
+    "KazooTestHarness": "cases",
     "ZooletTestCase": "cases",
 }
 
 __all__ = [
     "Action",
     "Fault",
+    "KazooTestCase",
+    "KazooTestHarness",
     "Server",
     "Simulation",
     "Znode",

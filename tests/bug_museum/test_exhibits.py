@@ -119,7 +119,6 @@ def test_491_a_party_counts_a_member_whose_node_is_gone(zoolet: Server, first: K
 # --- sequence numbers that wrap ---
 
 
-@wraps
 def test_606_two_hold_one_lock_when_the_sequence_turns_negative(
     zoolet: Server, first: KazooClient, second: KazooClient
 ) -> None:
@@ -132,7 +131,6 @@ def test_606_two_hold_one_lock_when_the_sequence_turns_negative(
     assert both == [True, True]
 
 
-@wraps
 def test_730_every_newcomer_takes_a_lock_whose_sequence_is_negative(zoolet: Server, connect: Connect) -> None:
     """A right client compares numbers, not text: as text, -2147483647 is less than -2147483648."""
     museum.count_from(zoolet, "/lock", museum.FIRST_NEGATIVE)
@@ -142,7 +140,6 @@ def test_730_every_newcomer_takes_a_lock_whose_sequence_is_negative(zoolet: Serv
     assert gotten == [True, True, True]
 
 
-@wraps
 def test_606_a_queue_gives_the_last_entry_first_when_the_sequence_turns_negative(
     zoolet: Server, first: KazooClient
 ) -> None:

@@ -53,6 +53,19 @@ import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
+SIGNALLED_AT_ONCE: Final = """
+import asyncio, os, signal, sys
+start = asyncio.create_subprocess_exec
+
+async def start_and_signal(*words, **options):
+    command = await start(*words, **options)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return command
+
+asyncio.create_subprocess_exec = start_and_signal
+from zoolet.server.cli import main
+sys.exit(main())
+"""
 USE_KAZOO: Final = """
 import os
 from kazoo.client import KazooClient
@@ -243,6 +256,16 @@ def test_a_command_that_a_signal_kills_gives_its_number() -> None:
     process.terminate()
 
     assert rest(process) == (128 + signal.SIGTERM, "")
+
+
+def test_a_signal_that_comes_as_soon_as_the_command_runs_is_handed_on() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", SIGNALLED_AT_ONCE, "run", "--", "sleep", "1"],
+        stdout=subprocess.DEVNULL,
+        timeout=DEADLINE_S,
+    )
+
+    assert ran.returncode == 128 + signal.SIGTERM
 
 
 def test_an_interrupt_typed_at_a_terminal_reaches_the_command_once() -> None:

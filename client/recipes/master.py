@@ -1,0 +1,291 @@
+"""Who assigns tasks to workers; others stand by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Self
+
+from zoolet.client import codecs
+from zoolet.client.client import Client
+from zoolet.client.recipes.election import Election
+from zoolet.client.recipes.held import LockLostError, Signal
+from zoolet.client.recipes.lock import LockHeld
+from zoolet.client.recipes.node_cache import ended
+from zoolet.client.recipes.tree_cache import TreeCache
+from zoolet.client.recipes.worker import ACKS, ASSIGNED, COMMANDS, PROGRESS, RESULTS, TASKS, WORKERS
+from zoolet.protocol import paths
+from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
+
+
+class Master:
+    """Assigns tasks: ``async with Master(zk, "/jobs", "m-1") as master: name = await master.submit({"do": "this"})``.
+
+    Any number may run; one is active, the others stand by and take over.
+
+    Znodes: ``PATH/master/<name>`` an Election; ``PATH/tasks/task-<seq>`` persistent and sequential, the tasks;
+    ``PATH/assigned/<worker>/<task>``; those of Worker. All values are JSON.
+
+    Guarantees: every task that was submitted is assigned to a worker that is there; to another one when that one goes;
+    in one transaction each, so that a task is assigned to one worker at a time, and only by a master whose election
+    holds at that moment on the server. Of two results of one task the first counts.
+
+    Limits: a task may be done more than once (Worker says when). Who submits need not be the active master, nor a
+    master that is entered at all.
+
+    Args:
+        client: Whose session it is in.
+        path: Where all of it is.
+        name: Who this is.
+        per_worker: Tasks that one worker is given at a time.
+    """
+
+    def __init__(self, client: Client, path: str, name: str = "", *, per_worker: int = 1) -> None:
+        client.locate(path)
+        self._client = client.with_codec(codecs.json)
+        self._path = path
+        self._per_worker = per_worker
+        self._election = Election(client, self._at("master"), name.encode())
+        self._job: asyncio.Task[Any] | None = None
+        self.active = Signal()
+        """Happens when this one becomes the active master for the first time."""
+        self.leadership: LockHeld | None = None
+        """What it leads by; None while another one does."""
+
+    def _at(self, *names: str) -> str:
+        path = self._path
+        for name in names:
+            path = paths.join(path, name)
+        return path
+
+    # --- for everybody ---
+
+    async def submit(self, task: Any) -> str:
+        """Hand in a task; give its name.
+
+        Raises:
+            ConnectionLossError: It may have been handed in.
+        """
+        node = await self._client.create(self._at(TASKS, "task-"), task, sequential=True, parents=True)
+        return node.rpartition("/")[2]
+
+    async def result(self, task: str, timeout: float | None = None) -> Any:
+        """Wait for what came of a task: a dict with ``worker`` and ``result``, or ``error``.
+
+        Raises:
+            TimeoutError: Nothing did in time.
+        """
+        path = self._at(RESULTS, task)
+        async with asyncio.timeout(timeout):
+            while True:
+                async with self._client.watch_exists(path) as watch:
+                    if watch.found is not None:
+                        return (await self._client.get(path))[0]
+                    await watch.next()
+
+    async def forget(self, task: str) -> None:
+        """Remove what came of a task."""
+        try:
+            await self._client.delete(self._at(RESULTS, task))
+        except NoNodeError:
+            return
+
+    async def progress(self, task: str) -> AsyncIterator[Any]:
+        """Iterate what the task's worker reports; ends when there is a result."""
+        last: Any = self
+        while True:
+            async with self._client.watch_exists(self._at(PROGRESS, task)) as reported:
+                if await self._client.exists(self._at(RESULTS, task)) is not None:
+                    return
+                if reported.found is not None:
+                    try:
+                        value, _ = await self._client.get(self._at(PROGRESS, task))
+                    except NoNodeError:
+                        value = last
+                    if value != last:
+                        last = value
+                        yield value
+                async with self._client.watch_exists(self._at(RESULTS, task)) as done:
+                    if done.found is not None:
+                        return
+                    waits = [asyncio.ensure_future(reported.next()), asyncio.ensure_future(done.next())]
+                    try:
+                        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        for wait in waits:
+                            wait.cancel()
+
+    async def workers(self) -> dict[str, Any]:
+        """Give the workers that are there, by name, with what their last heartbeat said."""
+        found = {}
+        try:
+            names = await self._client.children(self._at(WORKERS))
+        except NoNodeError:
+            return {}
+        for name, call in [(name, self._client.get(self._at(WORKERS, name))) for name in sorted(names)]:
+            try:
+                found[name] = (await call)[0]
+            except NoNodeError:
+                continue
+        return found
+
+    async def command(self, value: Any, timeout: float | None = None) -> dict[str, Any]:
+        """Send a command to all workers that are there, and wait until each has acknowledged it or is gone.
+
+        Returns:
+            Their acknowledgements by name, each a dict with ``answer`` or ``error``.
+
+        Raises:
+            TimeoutError: Some have not; the command is withdrawn.
+        """
+        node = await self._client.create(self._at(COMMANDS, "command-"), value, sequential=True, parents=True)
+        name = node.rpartition("/")[2]
+        await self._client.ensure_path(self._at(ACKS, name))
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._acknowledged(name)
+        finally:
+            self._client.in_background(self._clean_up(node, self._at(ACKS, name)))
+
+    async def _clean_up(self, *nodes: str) -> None:
+        for node in nodes:
+            try:
+                await self._client.retry(lambda node=node: self._client.delete(node, recursive=True))  # type: ignore[misc]
+            except NoNodeError:
+                continue
+
+    async def _acknowledged(self, name: str) -> dict[str, Any]:
+        wanted = set(await self.workers())
+        while True:
+            async with (
+                self._client.watch_children(self._at(ACKS, name)) as acks,
+                self._client.watch_children(self._at(WORKERS)) as there,
+            ):
+                if not (wanted & set(there.found)) - set(acks.found):
+                    break
+                waits = [asyncio.ensure_future(acks.next()), asyncio.ensure_future(there.next())]
+                try:
+                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for wait in waits:
+                        wait.cancel()
+        found = {}
+        for worker in sorted(await self._client.children(self._at(ACKS, name))):
+            found[worker] = (await self._client.get(self._at(ACKS, name, worker)))[0]
+        return found
+
+    # --- the active master ---
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                self.leadership = await self._election.lead()
+            except (ConnectionLossError, SessionExpiredError):
+                await asyncio.sleep(0.05)
+                continue
+            try:
+                self.active.set("elected")
+                await self._govern(self.leadership)
+            except (ConnectionLossError, SessionExpiredError, LockLostError):
+                await asyncio.sleep(0.05)
+            finally:
+                leadership, self.leadership = self.leadership, None
+                await leadership.release()
+
+    async def _govern(self, leadership: LockHeld) -> None:
+        for name in (WORKERS, TASKS, ASSIGNED, RESULTS):
+            await self._client.ensure_path(self._at(name))
+        async with AsyncExitStack() as stack:
+            caches = [
+                await stack.enter_async_context(TreeCache(self._client, self._at(name)))
+                for name in (WORKERS, TASKS, ASSIGNED, RESULTS)
+            ]
+            turns = [cache.changes() for cache in caches]
+            waits: dict[asyncio.Task[Any], Any] = {_next(turn): turn for turn in turns}
+            lost = asyncio.ensure_future(leadership.lost.wait())
+            try:
+                while not lost.done():
+                    done, _ = await asyncio.wait((*waits, lost), return_when=asyncio.FIRST_COMPLETED)
+                    for wait in [wait for wait in waits if wait in done]:
+                        turn = waits.pop(wait)
+                        waits[_next(turn)] = turn
+                    await self._assign(leadership, *caches)
+            finally:
+                lost.cancel()
+                for wait in waits:
+                    wait.cancel()
+                await asyncio.wait(waits)
+        raise LockLostError(leadership.path, leadership.lost.reason)
+
+    async def _assign(
+        self, leadership: LockHeld, workers: TreeCache, tasks: TreeCache, assigned: TreeCache, results: TreeCache
+    ) -> None:
+        """Compare what is with what should be, and do the difference, each step in a transaction."""
+        there = _names(workers, self._at(WORKERS))
+        finished = set(_names(results, self._at(RESULTS)))
+        mine: dict[str, list[str]] = {name: [] for name in there}
+        held: dict[str, str] = {}
+        for path in assigned.nodes:
+            above, _, task = path.rpartition("/")
+            if paths.parent(above) == self._at(ASSIGNED):
+                worker = above.rpartition("/")[2]
+                held[task] = worker
+                mine.setdefault(worker, []).append(task)
+        for task in sorted(finished):
+            steps = [self._at(TASKS, task)] if self._at(TASKS, task) in tasks.nodes else []
+            if task in held:
+                steps.append(self._at(ASSIGNED, held[task], task))
+                mine[held[task]].remove(task)
+            await self._step(leadership, delete=steps)
+        for task in sorted(set(_names(tasks, self._at(TASKS))) - finished):
+            if held.get(task) in there:
+                continue
+            free = sorted((len(mine[name]), name) for name in there if len(mine[name]) < self._per_worker)
+            if not free:
+                continue
+            name = free[0][1]
+            value = tasks.nodes[self._at(TASKS, task)].value
+            before = [self._at(ASSIGNED, held[task], task)] if task in held else []
+            if await self._step(leadership, delete=before, create=(self._at(ASSIGNED, name, task), value)):
+                mine[name].append(task)
+
+    async def _step(self, leadership: LockHeld, *, delete: list[str], create: tuple[str, Any] | None = None) -> bool:
+        """Do one step if the leadership holds; what has been done by itself meanwhile is looked at again later."""
+        if not delete and create is None:
+            return True
+        leadership.ensure()
+        transaction = self._client.transaction()
+        transaction.check(leadership.path)
+        for path in delete:
+            transaction.delete(path)
+        if create is not None:
+            transaction.create(create[0], create[1])
+        try:
+            await transaction.commit()
+        except (NoNodeError, NodeExistsError) as error:
+            if error.path == leadership.path:
+                raise LockLostError(leadership.path, "its node is gone") from None
+            return False
+        return True
+
+    async def __aenter__(self) -> Self:
+        self._job = self._client.in_background(self._run())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await ended(self._job)
+
+
+def _next(turn: AsyncIterator[Any]) -> asyncio.Task[Any]:
+    async def step() -> Any:
+        return await anext(turn)
+
+    return asyncio.ensure_future(step())
+
+
+def _names(cache: TreeCache, above: str) -> list[str]:
+    return [path.rpartition("/")[2] for path in cache.nodes if path != above and paths.parent(path) == above]

@@ -1,0 +1,166 @@
+"""Who does the tasks that a master assigns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Final, Self
+
+from zoolet.client import codecs
+from zoolet.client.client import Client
+from zoolet.client.recipes.children_cache import ChildrenCache
+from zoolet.client.recipes.node_cache import ended
+from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
+from zoolet.protocol import paths
+from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
+
+WORKERS: Final = "workers"
+TASKS: Final = "tasks"
+ASSIGNED: Final = "assigned"
+PROGRESS: Final = "progress"
+RESULTS: Final = "results"
+COMMANDS: Final = "commands"
+ACKS: Final = "acks"
+
+
+class Worker:
+    """Does tasks: ``async with Worker(zk, "/jobs", "w-1", do): ...``.
+
+    Znodes: ``PATH/workers/<name>`` ephemeral, JSON with ``beat`` and ``busy``: it is there, and how often it said so;
+    ``PATH/assigned/<name>/<task>`` made by the master; ``PATH/progress/<task>`` ephemeral, what :meth:`report` said;
+    ``PATH/results/<task>`` persistent, what came of it. All values are JSON.
+
+    Guarantees: a task that is assigned to a worker is done by it at least once, unless the master assigns it to
+    another first. Results are written once: the first counts. What is reported goes with the worker's session.
+
+    Limits: a worker that is stopped longer than its session timeout may do a task that another one does too. Tasks with
+    effects outside need a fencing token; the task's name is one per task, the Master's ``token`` grows with masters.
+
+    Args:
+        client: Whose session it is in.
+        path: The master's.
+        name: Unique among workers.
+        do: Does a task: given its name and its value, gives the result; what it raises is a result too.
+        obey: Called with each command that the master sends to all, and gives the acknowledgement.
+        beat: Seconds between two heartbeats.
+        at_once: Tasks that are done at the same time.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        path: str,
+        name: str,
+        do: Callable[[str, Any], Awaitable[Any]],
+        *,
+        obey: Callable[[Any], Awaitable[Any]] | None = None,
+        beat: float = 1.0,
+        at_once: int = 1,
+    ) -> None:
+        self._client = client.with_codec(codecs.json)
+        self._path = path
+        self._name = name
+        self._do = do
+        self._obey = obey
+        self._beat = beat
+        self._room = asyncio.Semaphore(at_once)
+        self._busy: dict[str, asyncio.Task[Any]] = {}
+        self._beats = 0
+        self._mine = PersistentEphemeral(self._client, self._at(WORKERS, name), {"beat": 0, "busy": []})
+        self._jobs: list[asyncio.Task[Any]] = []
+
+    def _at(self, *names: str) -> str:
+        path = self._path
+        for name in names:
+            path = paths.join(path, name)
+        return path
+
+    async def report(self, task: str, progress: Any) -> None:
+        """Say how far a task is; whoever follows it sees it."""
+        path = self._at(PROGRESS, task)
+        try:
+            await self._client.set(path, progress)
+        except NoNodeError:
+            try:
+                await self._client.create(path, progress, ephemeral=True, parents=True)
+            except NodeExistsError:
+                await self._client.set(path, progress)
+
+    async def _follow_tasks(self) -> None:
+        async with ChildrenCache(self._client, self._at(ASSIGNED, self._name)) as cache:
+            async for _ in cache.changes():
+                assigned = cache.values
+                for task in [task for task in self._busy if task not in assigned]:
+                    self._busy.pop(task).cancel()  # given to another, or withdrawn
+                for task, value in sorted(assigned.items()):
+                    if task not in self._busy:
+                        self._busy[task] = self._client.in_background(self._work(task, value))
+
+    async def _work(self, task: str, value: Any) -> None:
+        async with self._room:
+            try:
+                result = {"worker": self._name, "result": await self._do(task, value)}
+            except Exception as error:  # whatever it is, the master is to know
+                result = {"worker": self._name, "error": f"{type(error).__name__}: {error}"}
+            while True:
+                try:
+                    await self._client.create(self._at(RESULTS, task), result, parents=True)
+                    return
+                except NodeExistsError:
+                    return
+                except TypeError as error:
+                    result = {"worker": self._name, "error": f"the result cannot be written: {error}"}
+                except (ConnectionLossError, SessionExpiredError):
+                    await asyncio.sleep(0.05)
+
+    async def _heartbeat(self) -> None:
+        while True:
+            await asyncio.sleep(self._beat)
+            self._beats += 1
+            try:
+                await self._mine.set({"beat": self._beats, "busy": sorted(self._busy)})
+            except (ConnectionLossError, SessionExpiredError):
+                continue
+
+    async def _follow_commands(self) -> None:
+        assert self._obey is not None
+        done: set[str] = set()
+        async with ChildrenCache(self._client, self._at(COMMANDS)) as cache:
+            async for _ in cache.changes():
+                for command, value in sorted(cache.values.items()):
+                    if command in done:
+                        continue
+                    done.add(command)
+                    try:
+                        answer = {"answer": await self._obey(value)}
+                    except Exception as error:
+                        answer = {"error": f"{type(error).__name__}: {error}"}
+                    await self._acknowledge(command, answer)
+
+    async def _acknowledge(self, command: str, answer: Any) -> None:
+        while True:
+            try:
+                await self._client.create(self._at(ACKS, command, self._name), answer, parents=True)
+                return
+            except NodeExistsError:
+                return
+            except (ConnectionLossError, SessionExpiredError):
+                await asyncio.sleep(0.05)
+
+    async def __aenter__(self) -> Self:
+        await self._client.ensure_path(self._at(ASSIGNED, self._name))
+        await self._client.ensure_path(self._at(COMMANDS))
+        await self._mine.__aenter__()
+        followed = [self._follow_tasks(), self._heartbeat()]
+        if self._obey is not None:
+            followed.append(self._follow_commands())
+        self._jobs = [self._client.in_background(one) for one in followed]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for job in (*self._jobs, *self._busy.values()):
+            await ended(job)
+        await self._mine.__aexit__(kind, error, trace)

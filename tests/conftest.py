@@ -1,0 +1,3 @@
+"""What all tests share: pytest's own means of testing plugins."""
+
+pytest_plugins = ["pytester"]
