@@ -87,7 +87,7 @@ def _decode_msgpack(data: bytes) -> Any:
         return None
     try:
         return msgpack.unpackb(data, raw=False, strict_map_key=False)
-    except Exception as error:  # its errors have no base of their own but ValueError and Exception
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         raise ValueError(str(error) or type(error).__name__) from None
 
 

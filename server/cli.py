@@ -20,6 +20,7 @@ from zoolet.server.app import assemble
 from zoolet.server.config import Config, ConfigError, Setting, build, parse_definitions, read_environment, read_file
 from zoolet.server.core.compat import BY_NAME
 from zoolet.server.net.collector import Collector
+from zoolet.server.net.listener import Listener
 
 _log = logging.getLogger("zoolet.server")
 
@@ -53,6 +54,10 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("config", nargs="?", metavar="ZOO_CFG", help="a zoo.cfg")
     serve.add_argument("--host", help="address to listen on (default 127.0.0.1)")
     serve.add_argument("--port", type=_port, help="port to listen on (default 2181; 0 takes a free one)")
+    serve.add_argument("--secure-port", type=_port, help="port for connections over TLS (0 takes a free one)")
+    serve.add_argument("--tls-cert", metavar="PEM", help="the server's certificate, and its key unless --tls-key")
+    serve.add_argument("--tls-key", metavar="PEM", help="the key of the certificate")
+    serve.add_argument("--tls-ca", metavar="PEM", help="authorities whose certificates clients must show")
     serve.add_argument("--log-format", choices=("text", "json"), default="text", help="how log lines look on stderr")
     serve.add_argument(
         "--compat", choices=sorted(BY_NAME), default="3.9", help="which ZooKeeper to answer like (default 3.9)"
@@ -110,6 +115,14 @@ def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
     said: dict[str, Setting] = parse_definitions(definitions, "command line")
     if options.host is not None:
         said["clientPortAddress"] = Setting(options.host, "command line")
+    for name, value in (
+        ("secureClientPort", options.secure_port),
+        ("ssl.keyStore.location", options.tls_cert),
+        ("ssl.keyStore.key.location", options.tls_key),
+        ("ssl.trustStore.location", options.tls_ca),
+    ):
+        if value is not None:
+            said[name] = Setting(str(value), "command line")
     filed = read_file(options.config) if options.config else {}
     config = build(read_environment(os.environ), filed, said, compat=options.compat)
     if options.port is not None:
@@ -191,6 +204,28 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+async def _secure(listener: Listener, config: Config) -> bool:
+    """Listen for connections over TLS; say whether that went well."""
+    from zoolet.server.net import tls  # what speaks TLS takes 10 ms to import
+
+    assert config.secure_port is not None
+    assert config.tls_certificate is not None
+    try:
+        context = tls.context(config.tls_certificate, config.tls_key, config.tls_authority)
+    except OSError as error:  # which an SSLError is, too
+        files = ", ".join(name for name in (config.tls_certificate, config.tls_key, config.tls_authority) if name)
+        print(f"zoolet: cannot use {files} for TLS: {error.strerror or error}", file=sys.stderr)
+        return False
+    try:
+        port = await listener.start_secure(config.host, config.secure_port, context)
+    except OSError as error:
+        where = _address(config.host or "*", config.secure_port)
+        print(f"zoolet: cannot listen on {where}: {os.strerror(error.errno or 0)}", file=sys.stderr)
+        return False
+    _log.info("TLS on %s", _address(config.host or "0.0.0.0", port))
+    return True
+
+
 async def _daemon(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; SIGUSR1 switches to read-only mode, SIGUSR2 back."""
     loop = asyncio.get_running_loop()
@@ -205,6 +240,9 @@ async def _daemon(config: Config) -> int:
             code = getattr(error, "errno", None) or 0
             why = os.strerror(code) if code > 0 else getattr(error, "strerror", None) or error
             print(f"zoolet: cannot listen on {_address(config.host or '*', config.port)}: {why}", file=sys.stderr)
+            return 1
+        if config.secure_port is not None and not await _secure(listener, config):
+            await listener.stop()
             return 1
         loop.add_signal_handler(signal.SIGUSR1, listener.read_only, True)
         loop.add_signal_handler(signal.SIGUSR2, listener.read_only, False)

@@ -38,6 +38,11 @@ class Config:
         whitelist: The four-letter words that are answered.
         isro: Answer the word ``isro`` too; a single server is never read-only by itself.
         settings: What the core is told.
+        secure_port: A port for connections over TLS; None for none, 0 for a free one.
+        tls_certificate: A PEM file with the server's certificate, and those between it and its authority; and with its
+            key, unless *tls_key* is another file.
+        tls_key: A PEM file with the key.
+        tls_authority: A PEM file with the authorities whose certificates clients must show; None asks for none.
         ignored: Keys that are known and do nothing here, for one warning.
     """
 
@@ -49,6 +54,10 @@ class Config:
     whitelist: tuple[str, ...] = ("srvr",)
     isro: bool = False
     settings: Settings = field(default_factory=Settings)
+    secure_port: int | None = None
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    tls_authority: str | None = None
     ignored: tuple[str, ...] = ()
 
 
@@ -104,6 +113,12 @@ def _text(text: str) -> str:
     return text
 
 
+def _pem(text: str) -> str:
+    if text.lower().endswith((".jks", ".p12", ".pfx", ".bcfks")):
+        raise ValueError("a PEM file; Java keystores cannot be read")
+    return text
+
+
 class Key(NamedTuple):
     """How one key is read, and which field of Config or Settings it sets."""
 
@@ -121,6 +136,10 @@ KEYS: Final[dict[str, Key]] = {
     "tickTime": Key(_number(1), "settings.tick_time"),
     "minSessionTimeout": Key(_number(-1), "settings.min_session_timeout"),
     "maxSessionTimeout": Key(_number(-1), "settings.max_session_timeout"),
+    "secureClientPort": Key(_number(0, 65535), "secure_port"),
+    "ssl.keyStore.location": Key(_pem, "tls_certificate"),
+    "ssl.keyStore.key.location": Key(_pem, "tls_key"),
+    "ssl.trustStore.location": Key(_pem, "tls_authority"),
     "jute.maxbuffer": Key(_number(0), "settings.max_frame"),
     "nio.sessionlessCnxnTimeout": Key(_number(1), "settings.sessionless_timeout"),
     "reconfigEnabled": Key(_flag, "settings.reconfig_enabled"),
@@ -162,7 +181,6 @@ NO_EFFECT: Final = frozenset(
 
 
 REFUSED: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
-    "secureClientPort": (lambda text: True, "this server has no TLS yet; leave it out, or put a TLS proxy in front"),
     "electionAlg": (lambda text: text != "3", "3 is the only one there is"),
     "peerType": (lambda text: text != "participant", "this server is a single node; leave it out"),
     "group": (lambda text: True, "this server is a single node and has no groups; leave it out"),
@@ -252,9 +270,15 @@ def build(*sources: Mapping[str, Setting], compat: str = "3.9") -> Config:
     config = Config(settings=made, ignored=tuple(sorted(name for name in settings if _idle(name))))
     if "clientPort" in settings:
         config.host = None  # as ZooKeeper: who names a port and no address means all addresses
-    for name in ("host", "port", "max_client_cnxns", "max_cnxns", "backlog", "whitelist", "isro"):
+    for name in (
+        *("host", "port", "max_client_cnxns", "max_cnxns", "backlog", "whitelist", "isro"),
+        *("secure_port", "tls_certificate", "tls_key", "tls_authority"),
+    ):
         if name in told:
             setattr(config, name, told[name])
+    if config.secure_port is not None and config.tls_certificate is None:
+        said = settings["secureClientPort"]
+        raise ConfigError(f"{said.where}: secureClientPort needs ssl.keyStore.location, a PEM file with a certificate")
     return config
 
 

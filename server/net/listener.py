@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoolet.server.core.caller import Caller
 from zoolet.server.core.connection import Connection, Word
@@ -14,6 +14,9 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.net.clock import Clock
 from zoolet.server.net.collector import Collector
 from zoolet.server.net.transport import Transport
+
+if TYPE_CHECKING:
+    import ssl  # 10 ms of start that most servers can do without
 
 
 class Listener:
@@ -55,6 +58,7 @@ class Listener:
         self._backlog = backlog
         self._collector = collector
         self._server: asyncio.Server | None = None
+        self._secure: asyncio.Server | None = None
         self._refused: tuple[int, Any] | None = None  # family and address that connections are refused at
         self._placeholder: socket.socket | None = None  # keeps the port meanwhile
         self._resuming: asyncio.Task[None] | None = None
@@ -79,6 +83,28 @@ class Listener:
         self._server = await self.loop.create_server(lambda: Transport(self), host, port, backlog=self._backlog)
         self.wake()
         bound: socket.socket = self._server.sockets[0]
+        return int(bound.getsockname()[1])
+
+    async def start_secure(self, host: str | None, port: int, context: ssl.SSLContext) -> int:
+        """Listen for connections over TLS too.
+
+        Args:
+            host: As for :meth:`start`.
+            port: As for :meth:`start`.
+            context: What the server needs for it.
+
+        Returns:
+            The port.
+
+        Raises:
+            OSError: The address is in use or is not this machine's.
+        """
+        if host is None and port == 0:
+            port = _port_of_all_addresses()
+        self._secure = await self.loop.create_server(
+            lambda: Transport(self), host, port, backlog=self._backlog, ssl=context
+        )
+        bound: socket.socket = self._secure.sockets[0]
         return int(bound.getsockname()[1])
 
     def refuse(self) -> None:
@@ -135,6 +161,8 @@ class Listener:
             self._placeholder.close()
         if self._server is not None and refused is None:
             self._server.close()
+        if self._secure is not None:
+            self._secure.close()
         for transport in list(self.open):
             if patient:
                 transport.flush()

@@ -21,12 +21,6 @@ QUICK: Final = {"max_tries": 50, "delay": 0.001, "max_delay": 0.01}
 
 Connect = Callable[[], KazooClient]
 
-wraps = pytest.mark.xfail(
-    strict=True,
-    reason="a parent whose counter is below -2**30 cannot be read: Node.stat() packs a cversion below -2**31, the "
-    "struct.error closes the connection (server/core/node.py)",
-)
-
 
 @pytest.fixture
 def connect(zoolet: Server, zoolet_kazoo: Callable[..., KazooClient]) -> Connect:

@@ -50,7 +50,6 @@ CLIENT_CORE: Final = (
     "client/retry",
     "client/transaction",
     "client/events",
-    "client/codecs",
 )
 FLOORS: Final = (
     Floor(("protocol",), ("protocol",), pure=True),
@@ -61,8 +60,9 @@ FLOORS: Final = (
     Floor(("server",), ("protocol", "server")),
     Floor(("server/testing",), ("protocol", "server", "client")),
     Floor(CLIENT_CORE, ("protocol", *CLIENT_CORE), pure=True),
+    Floor(("client/codecs",), ("client/codecs",)),
     Floor(("client/connection", "client/call"), ("protocol", *CLIENT_CORE, "client/connection", "client/call")),
-    Floor(("client/recipes",), ("protocol", *CLIENT_CORE, "client/client", "client/recipes")),
+    Floor(("client/recipes",), ("protocol", *CLIENT_CORE, "client/codecs", "client/client", "client/recipes")),
     Floor(("client",), ("protocol", "client")),  # the client's door to its recipes, the shell
 )
 

@@ -22,7 +22,7 @@ os.environ.setdefault("ZOOKEEPER_CLUSTER_SIZE", "1")
 
 from kazoo.testing import common
 
-TLS = "needs TLS, which the daemon does not have yet"
+TLS = "hands the server a Java keystore; the daemon reads PEM files"
 ENSEMBLE = "stops one of several servers: it needs an ensemble"
 RESTART = "restarts a server on its data directory, and the daemon keeps its tree in memory"
 CANNOT = {

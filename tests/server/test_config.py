@@ -548,7 +548,7 @@ def test_the_users_of_the_file_may_log_in(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["secureClientPort=2281", "electionAlg=2", "peerType=observer", "group.1=1:2", "weight.1=1", "oraclePath=/x"],
+    ["electionAlg=2", "peerType=observer", "group.1=1:2", "weight.1=1", "oraclePath=/x"],
 )
 def test_what_cannot_be_obeyed_is_refused_with_its_place(line: str) -> None:
     message = refusal(f"\n{line}\n")
