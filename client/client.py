@@ -282,7 +282,9 @@ class Client:
         """
         if not isinstance(path, str):
             raise TypeError(f"a path must be a string, not {path!r}")
-        paths.check(path)
+        at = path.rfind("/")
+        if path[:at] not in self._paths or not paths.legal_name(path[at + 1 :]):  # most parents have been checked
+            paths.check(path)
         if not self._chroot:
             return path
         return self._chroot if path == "/" else self._chroot + path
@@ -336,6 +338,11 @@ class Client:
         call = Call(loop, op, body, decode, path, loop.time() + self._patience, again, then)
         connection.submit(call)
         return call
+
+    def flush(self) -> None:
+        """Send the calls that have been made at once, and not at the end of this turn of the loop."""
+        if self._connection is not None:
+            self._connection.flush()
 
     # --- reading ---
 

@@ -113,7 +113,7 @@ class Connection:
         """Send what there is to send at the end of this turn of the loop."""
         if not self._flushing:
             self._flushing = True
-            self.loop.call_soon(self._flush)
+            self.loop.call_soon(self.flush)
 
     async def stop(self) -> None:
         """End the session and the connection; takes no longer than :data:`CLOSING` seconds."""
@@ -172,7 +172,8 @@ class Connection:
 
     # --- sending, and time ---
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what there is to send now."""
         self._flushing = False
         session = self.session
         if session.waiting:

@@ -328,8 +328,16 @@ class _Writer:
         putter = f"{_PUTTERS[item]}(value)" if item in _PUTTERS else "value.encode()"
         null = f"    {name} = None" if optional else f"    raise MarshallingError(detail='the vector {name} is null')"
         self.reads += ["size = count_at(buf, at, stop)", "at += 4", "if size < 0:", null, "else:", f"    {name} = []"]
-        self.reads += ["    for _ in range(size):", f"        value, at = {taker}(buf, at, stop)"]
-        self.reads += [f"        {name}.append(value)"]
+        self.reads.append("    for _ in range(size):")
+        if item is str:  # in line, as for a single string: lists of children are long
+            self.reads += ["        length, = int_at(buf, at)", "        end = at + 4 + length"]
+            self.reads += ["        if length < 0 or end > stop:", "            value, at = str_at(buf, at, stop)"]
+            self.reads += ["        else:", "            try:", "                value = buf[at + 4:end].decode()"]
+            self.reads += ["            except UnicodeDecodeError:", "                value = text(buf[at + 4:end])"]
+            self.reads.append("            at = end")
+        else:
+            self.reads.append(f"        value, at = {taker}(buf, at, stop)")
+        self.reads.append(f"        {name}.append(value)")
         self.writes.append(
             f"(NULL if self.{name} is None else "
             f"pack_int(len(self.{name})) + b''.join([{putter} for value in self.{name}]))"

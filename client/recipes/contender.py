@@ -105,7 +105,6 @@ class Contender:
             ConnectionLossError: There was no connection in time.
             SessionExpiredError: The session ended meanwhile.
         """
-        self._client.add_listener(self)
         self._session_id = self._client.session_id
         self.node = await self._client.find_or_create(self._path, self._mark, self._make)
         if not self.token:  # the reply was lost, and the node found by its mark
@@ -134,11 +133,17 @@ class Contender:
             SessionExpiredError: The session ended, or somebody deleted the node.
         """
         name = self.node.rpartition("/")[2]
+        entries: list[Entry] | None = None
         while True:
-            entries = names.in_order(self._layout, self._kinds, self._listed)
+            if entries is None or self._rule is not everybody:
+                entries = names.in_order(self._layout, self._kinds, self._listed)
+            else:  # nobody comes in before one who is there: those of before, without who has gone
+                left = set(self._listed)
+                entries = [entry for entry in entries if entry.name in left]
             mine = next((place for place, entry in enumerate(entries) if entry.name == name), None)
             if mine is None or self._client.session_id != self._session_id:
                 raise SessionExpiredError(self.node, "the node is gone: the session ended, or somebody deleted it")
+            del entries[mine + 1 :]
             turn = self._rule(entries, mine)
             if turn.behind is None or (await self._gone(turn.behind) and turn.last):
                 if self._client.session_id != self._session_id:
@@ -151,6 +156,7 @@ class Contender:
         try:
             async with self._client.watch_data(paths.join(self._path, entry.name)) as watch:
                 self._watch = watch
+                self._client.add_listener(self)
                 return (await watch.next()).type == EventType.NODE_DELETED
         except NoNodeError:
             return True
@@ -170,9 +176,13 @@ class Contender:
             TimeoutError: It did not become this one's turn in time.
         """
         try:
-            async with asyncio.timeout(seconds):
+            if seconds is None:
                 await self.enter()
                 await self.wait()
+            else:
+                async with asyncio.timeout(seconds):
+                    await self.enter()
+                    await self.wait()
         except BaseException:
             self.leave()
             raise

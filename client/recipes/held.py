@@ -58,22 +58,28 @@ class Signal:
     """
 
     def __init__(self) -> None:
-        self._event = asyncio.Event()
+        self._happened = False
+        self._event: asyncio.Event | None = None  # made for the first who waits: mostly there is nobody
         self.reason = ""
 
     def set(self, reason: str) -> None:
         """Let it happen; the first reason counts."""
-        if not self._event.is_set():
+        if not self._happened:
+            self._happened = True
             self.reason = reason
-            self._event.set()
+            if self._event is not None:
+                self._event.set()
 
     def is_set(self) -> bool:
         """Say whether it has happened."""
-        return self._event.is_set()
+        return self._happened
 
     async def wait(self) -> str:
         """Wait until it happens, and give the reason."""
-        await self._event.wait()
+        if not self._happened:
+            if self._event is None:
+                self._event = asyncio.Event()
+            await self._event.wait()
         return self.reason
 
     def __await__(self) -> Generator[Any, None, str]:
@@ -112,8 +118,9 @@ class Held:
         self._cancelling = 0
         self._cancelled = False
         loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(client.valid_for(), self._check_deadline)
-        self._watch = loop.call_later(0.0 if revocable else GUARD_AFTER, self._start_guard)
+        # One timer to begin with: most of what is held is released before it rings.
+        first = 0.0 if revocable else min(GUARD_AFTER, client.valid_for())
+        self._timer = loop.call_later(first, self._start_guard)
         client.add_listener(self)
 
     def __repr__(self) -> str:
@@ -162,7 +169,7 @@ class Held:
         if left <= 0:
             self._lose("the server may have ended the session by now")
         else:
-            self._deadline = asyncio.get_running_loop().call_later(left, self._check_deadline)
+            self._timer = asyncio.get_running_loop().call_later(left, self._check_deadline)
 
     def _lose(self, reason: str) -> None:
         if self._released or self.lost.is_set():
@@ -174,12 +181,12 @@ class Held:
             self._victim.cancel(f"{self.path} is lost: {reason}")
 
     def _start_guard(self) -> None:
+        self._check_deadline()
         if not self._released and not self.lost.is_set():
             self._guard = self._client.in_background(self._watch_over())
 
     def _end_guard(self) -> None:
-        self._deadline.cancel()
-        self._watch.cancel()
+        self._timer.cancel()
         if self._guard is not None and self._guard is not asyncio.current_task():
             self._guard.cancel()
 
@@ -202,22 +209,39 @@ class Held:
 
     # --- letting go ---
 
-    async def release(self) -> None:
-        """Let go of it. If the connection is lost meanwhile, a job in the background sees to it."""
+    def let_go(self) -> list[asyncio.Future[None]]:
+        """Let go of it without waiting for the server's answer: the request is on its way when this returns.
+
+        If the connection is lost meanwhile, a job in the background sees to it. The end of an ``async with`` block does
+        this: to wait would tell nothing more, for whether the answer comes or not, the node goes.
+
+        Returns:
+            What :meth:`release` waits for.
+        """
         if self._released:
-            return
+            return []
         self._released = True
         self._end_guard()
-        if self.lost.is_set() and self._client.session_id != self._session_id:
-            return
-        try:
-            await self._client.delete(self.path)
-        except (NoNodeError, SessionExpiredError, ClosedError):
-            return
-        except (ConnectionLossError, asyncio.CancelledError) as error:
+        client = self._client
+        if client.state is State.CLOSED or (self.lost.is_set() and client.session_id != self._session_id):
+            return []
+        call = asyncio.ensure_future(client.delete(self.path))
+        call.add_done_callback(self._answered)
+        client.flush()
+        return [call]
+
+    def _answered(self, call: asyncio.Future[None]) -> None:
+        lost = call.cancelled() or isinstance(call.exception(), ConnectionLossError)
+        if lost and self._client.state is not State.CLOSED:
             self._client.in_background(self._client.sweep(self.path))
-            if isinstance(error, asyncio.CancelledError):
-                raise
+
+    async def release(self) -> None:
+        """Let go of it, and wait until the server has answered."""
+        for call in self.let_go():
+            try:
+                await call
+            except (NoNodeError, SessionExpiredError, ClosedError, ConnectionLossError):
+                continue
 
     def given_up(self) -> None:
         """Take note that its node has been deleted by its holder in another way than :meth:`release`."""
@@ -335,10 +359,8 @@ class Holdable(Generic[H]):
         if held.depth:
             return
         del self._inside[place]
-        try:
-            await held.release()
-        finally:
-            held.convert(kind, error)
+        held.let_go()
+        held.convert(kind, error)
 
 
 def checked_timeout(timeout: float | None) -> float | None:

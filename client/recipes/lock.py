@@ -21,14 +21,13 @@ class LockHeld(Held):
         super().__init__(client, last.node, last.token, revocable=revocable)
         self._others = places[:-1]
 
-    async def release(self) -> None:
-        """Let go of it."""
-        try:
-            await super().release()
-        finally:
-            for place in reversed(self._others):
-                place.leave()
-            self._others = []
+    def let_go(self) -> list[asyncio.Future[None]]:
+        """Let go of both nodes."""
+        calls = super().let_go()
+        for place in reversed(self._others):
+            place.leave()
+        self._others = []
+        return calls
 
 
 class Lock(Holdable[LockHeld]):

@@ -82,10 +82,9 @@ class MultiHeld(Held):
     async def _follow(self, part: LockHeld) -> None:
         self._lose(f"{part.path}: {await part.lost}")
 
-    async def release(self) -> None:
+    def let_go(self) -> list[asyncio.Future[None]]:
         """Let go of all of them, the last one first."""
         for watcher in self._watchers:
             watcher.cancel()
         self.given_up()
-        for part in reversed(self.parts):
-            await part.release()
+        return [call for part in reversed(self.parts) for call in part.let_go()]

@@ -1,0 +1,201 @@
+"""Clients for Python beside each other, on the same zoolet server: zoolet's own, kazoo and aiozk.
+
+    python benchmarks/clients.py              three rounds in turns; prints a table, writes benchmarks/out/clients.json
+
+kazoo and aiozk (``pip install kazoo aiozk``) are left out, and said so, where they are missing. The asyncio clients run
+on uvloop if it is there, both of them. Sequential: one get after the other. Pipelined: 1,000 gets in flight.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+OUT = Path(__file__).parent / "out"
+SEQUENTIAL = 3_000
+PIPELINED = 20_000
+IN_FLIGHT = 1_000
+PATH = "/bench"
+
+
+async def zoolet_sequential(hosts: str) -> float:
+    """Measure our client, one get after the other."""
+    from zoolet.client import Client
+
+    async with Client(hosts) as zk:
+        started = time.perf_counter()
+        for _ in range(SEQUENTIAL):
+            await zk.get(PATH)
+        return SEQUENTIAL / (time.perf_counter() - started)
+
+
+async def zoolet_pipelined(hosts: str) -> float:
+    """Measure our client with many gets in flight."""
+    from zoolet.client import Client
+
+    async with Client(hosts) as zk:
+        started = time.perf_counter()
+        for _ in range(PIPELINED // IN_FLIGHT):
+            await asyncio.gather(*[zk.get(PATH) for _ in range(IN_FLIGHT)])
+        return PIPELINED / (time.perf_counter() - started)
+
+
+async def aiozk_sequential(hosts: str) -> float:
+    """Measure aiozk, one get after the other."""
+    import aiozk
+
+    zk = aiozk.ZKClient(hosts)
+    await zk.start()
+    started = time.perf_counter()
+    for _ in range(SEQUENTIAL):
+        await zk.get(PATH)
+    took = time.perf_counter() - started
+    await zk.close()
+    return SEQUENTIAL / took
+
+
+async def aiozk_pipelined(hosts: str) -> float:
+    """Measure aiozk with many gets in flight."""
+    import aiozk
+
+    zk = aiozk.ZKClient(hosts)
+    await zk.start()
+    started = time.perf_counter()
+    for _ in range(PIPELINED // IN_FLIGHT):
+        await asyncio.gather(*[zk.get(PATH) for _ in range(IN_FLIGHT)])
+    took = time.perf_counter() - started
+    await zk.close()
+    return PIPELINED / took
+
+
+def kazoo_sequential(hosts: str) -> float:
+    """Measure kazoo, one get after the other."""
+    from kazoo.client import KazooClient
+
+    zk = KazooClient(hosts)
+    zk.start()
+    started = time.perf_counter()
+    for _ in range(SEQUENTIAL):
+        zk.get(PATH)
+    took = time.perf_counter() - started
+    zk.stop()
+    zk.close()
+    return SEQUENTIAL / took
+
+
+def kazoo_pipelined(hosts: str) -> float:
+    """Measure kazoo with many gets in flight."""
+    from kazoo.client import KazooClient
+
+    zk = KazooClient(hosts)
+    zk.start()
+    started = time.perf_counter()
+    for _ in range(PIPELINED // IN_FLIGHT):
+        for call in [zk.get_async(PATH) for _ in range(IN_FLIGHT)]:
+            call.get()
+    took = time.perf_counter() - started
+    zk.stop()
+    zk.close()
+    return PIPELINED / took
+
+
+ROWS: dict[str, dict[str, Callable[[str], Any]]] = {
+    "sequential": {"zoolet": zoolet_sequential, "kazoo": kazoo_sequential, "aiozk": aiozk_sequential},
+    "pipelined": {"zoolet": zoolet_pipelined, "kazoo": kazoo_pipelined, "aiozk": aiozk_pipelined},
+}
+GOALS = {"sequential": 2.0, "pipelined": 5.0}
+
+
+def run(measure: Callable[[str], Any], hosts: str) -> float:
+    """Run one measurement, an asyncio one on uvloop if it is there."""
+    result = measure(hosts)
+    if not asyncio.iscoroutine(result):
+        return float(result)
+    return float(on_fastest_loop(result))
+
+
+def on_fastest_loop(main: Coroutine[Any, Any, float]) -> float:
+    """Run a coroutine on uvloop, or on asyncio's own loop where there is none."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+def available(names: list[str]) -> list[str]:
+    """Keep the clients that are installed."""
+    found = []
+    for name in names:
+        try:
+            __import__("zoolet.client" if name == "zoolet" else name)
+        except ImportError:
+            print(f"{name} is not installed: left out", file=sys.stderr)
+        else:
+            found.append(name)
+    return found
+
+
+def daemon() -> tuple[subprocess.Popen[str], str]:
+    """Start a zoolet daemon; give it and its address."""
+    command = [sys.executable, "-m", "zoolet.server", "serve", "--port", "0", "-Dzookeeper.maxClientCnxns=0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    return process, process.stdout.readline().split()[-1]
+
+
+def main() -> None:
+    """Measure in turns, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--one", nargs=3, metavar=("ROW", "CLIENT", "HOSTS"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:  # in a process of its own, so that no client pays for another one's threads
+        row, client, hosts = options.one
+        print(run(ROWS[row][client], hosts))
+        return
+    server, hosts = daemon()
+    try:
+        print(json.dumps(measure(hosts, options.rounds), indent=1), file=sys.stderr)
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def measure(hosts: str, rounds: int) -> dict[str, dict[str, float]]:
+    """Give the median operations a second of each row and client."""
+    from zoolet.client.blocking import Client
+
+    with Client(hosts) as zk:
+        zk.create(PATH, b"x" * 100)
+    clients = available(list(ROWS["sequential"]))
+    found: dict[str, dict[str, float]] = {}
+    for row in ROWS:
+        samples: dict[str, list[float]] = {client: [] for client in clients}
+        for _ in range(rounds):
+            for client in clients:
+                command = [sys.executable, __file__, "--one", row, client, hosts]
+                done = subprocess.run(command, capture_output=True, text=True, check=True)
+                samples[client].append(float(done.stdout))
+        found[row] = {client: statistics.median(taken) for client, taken in samples.items()}
+        others = max((rate for client, rate in found[row].items() if client != "zoolet"), default=0.0)
+        shown = "  ".join(f"{client} {rate:9,.0f}/s" for client, rate in found[row].items())
+        ratio = found[row]["zoolet"] / others if others else float("nan")
+        missed = "" if ratio >= GOALS[row] else "  MISSED"
+        print(f"{row:12} {shown}   x {ratio:.1f} of the better   goal {GOALS[row]:g}{missed}")
+    OUT.mkdir(exist_ok=True)
+    (OUT / "clients.json").write_text(json.dumps(found, indent=1))
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""The lock of the second page: sequential nodes, and all who wait watch the list of them."""
+
+from __future__ import annotations
+
+from zoolet.client import Client
+
+
+class ChildrenLock:
+    """The lowest node has the lock; whenever a node comes or goes, all list them again."""
+
+    def __init__(self, client: Client, path: str) -> None:
+        self._client = client
+        self._path = path
+        self._node = ""
+
+    async def __aenter__(self) -> None:
+        self._node = await self._client.create(f"{self._path}/n-", ephemeral=True, sequential=True)
+        while True:
+            async with self._client.watch_children(self._path) as watch:
+                if min(watch.found) == self._node.rpartition("/")[2]:
+                    return
+                await watch.next()
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._client.delete(self._node)

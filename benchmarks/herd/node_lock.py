@@ -1,0 +1,26 @@
+"""The lock of the first page of many books: one ephemeral node, and all who wait watch it."""
+
+from __future__ import annotations
+
+from zoolet.client import Client, NodeExistsError
+
+
+class NodeLock:
+    """Whoever makes the node has the lock; when it goes, all try again, and all but one in vain."""
+
+    def __init__(self, client: Client, path: str) -> None:
+        self._client = client
+        self._path = path
+
+    async def __aenter__(self) -> None:
+        while True:
+            try:
+                await self._client.create(self._path, ephemeral=True)
+                return
+            except NodeExistsError:
+                async with self._client.watch_exists(self._path) as watch:
+                    if watch.found is not None:
+                        await watch.next()
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._client.delete(self._path)
