@@ -4,7 +4,7 @@ PORT ?= 2181
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup links run test types lint bench budget docs differential kazoo-suite wheel clean
+.PHONY: help setup links run test types lint bench bench-clients schedules budget docs differential kazoo-suite wheel clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -39,6 +39,13 @@ lint: setup  ## ruff
 bench: setup  ## the benchmark tables, beside Apache ZooKeeper where it is installed (ARGS=...)
 	$(BIN)/python benchmarks/inproc.py
 	$(BIN)/python benchmarks/load.py $(ARGS)
+
+bench-clients: setup  ## clients and locks beside kazoo's, aiozk's, Redis's (pip install aiozk redis; apt-get install redis-server memcached)
+	$(BIN)/python benchmarks/clients.py
+	$(BIN)/python benchmarks/locks.py $(ARGS)
+
+schedules: setup  ## the long runs: 1,000 fault schedules a recipe, 10,000 rounds beside kazoo's and Curator's locks
+	ZOOLET_SCHEDULES=1000 ZOOLET_ROUNDS=10000 $(BIN)/pytest tests/recipes $(ARGS)
 
 budget: setup  ## exit 1 if a request costs more CPU than benchmarks/budget.toml allows
 	$(BIN)/python benchmarks/inproc.py --check

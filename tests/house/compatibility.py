@@ -76,7 +76,7 @@ def page() -> str:
         "",
         "## Not there yet",
         "",
-        "TLS, files on disk (snapshots and logs), the admin HTTP server, Prometheus metrics, ensembles, Kerberos, x509.",
+        "Files on disk (snapshots and logs), the admin HTTP server, Prometheus metrics, ensembles, Kerberos, x509.",
         "Of the four-letter words: `conf`, `gtmk`, `stmk`, `hash`.",
         "Throttles: the connection throttle's tokens are honoured, its random drop and the request throttle are not: requests",
         "are answered as they come, and a client that does not read is not read from.",

@@ -1,0 +1,39 @@
+"""The whole programs in README.md and docs/client.md run as they stand, but for the address of the server."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from zoolet.server import Server
+
+ROOT: Final = Path(__file__).parents[2]
+ADDRESS: Final = "127.0.0.1:2181"
+
+
+def programs() -> list[str]:
+    """Find the Python blocks that begin with an import."""
+    found = []
+    for name in ("README.md", "docs/client.md"):
+        text = (ROOT / name).read_text()
+        found += [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "import " in block]
+    return found
+
+
+def test_there_are_programs() -> None:
+    assert len(programs()) >= 4
+
+
+@pytest.mark.parametrize("program", programs(), ids=lambda program: program.splitlines()[0])
+def test_a_program_in_the_documents_runs(program: str) -> None:
+    with Server() as server:
+        code = program.replace(ADDRESS, server.hosts)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
