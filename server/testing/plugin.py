@@ -26,6 +26,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+class _WithoutAsyncio:
+    """What takes the place of :mod:`.plugin_asyncio`."""
+
+    @pytest.fixture
+    def zoolet_client(self) -> None:
+        """Say what is missing."""
+        pytest.fail("zoolet_client needs the plugin pytest-asyncio: pip install pytest-asyncio", pytrace=False)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Offer ``zoolet_client``, which only pytest-asyncio can run."""
+    if config.pluginmanager.hasplugin("asyncio"):
+        from zoolet.server.testing import plugin_asyncio
+
+        config.pluginmanager.register(plugin_asyncio, "zoolet-asyncio")
+    else:
+        config.pluginmanager.register(_WithoutAsyncio(), "zoolet-asyncio")
+
+
 @pytest.fixture(scope="session")
 def zoolet_server() -> Iterator[Server]:
     """One ZooKeeper for the whole run."""
