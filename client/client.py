@@ -686,10 +686,14 @@ class Client:
             except (ClosedError, SessionExpiredError):
                 return
 
+        def over(task: asyncio.Task[Any]) -> None:
+            self._jobs.discard(task)
+            job.close()  # if the client was closed before it began
+
         assert self._loop is not None
         task = self._loop.create_task(run(), name="zoolet-client-job")
         self._jobs.add(task)
-        task.add_done_callback(self._jobs.discard)
+        task.add_done_callback(over)
         return task
 
     async def ensure_path(self, path: str, acl: AclList | None = None) -> None:

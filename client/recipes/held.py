@@ -105,6 +105,8 @@ class Held:
 
     def __init__(self, client: Client, path: str, token: int, *, revocable: bool = False) -> None:
         self.path = path
+        self.fence = path
+        """The node whose existence proves that this is held; other holders have others."""
         self.token = token
         self.lost = Signal()
         self.revoked = Signal()
@@ -225,7 +227,7 @@ class Held:
         client = self._client
         if client.state is State.CLOSED or (self.lost.is_set() and client.session_id != self._session_id):
             return []
-        call = asyncio.ensure_future(client.delete(self.path))
+        call = self._delete()
         call.add_done_callback(self._answered)
         client.flush()
         return [call]
@@ -233,7 +235,15 @@ class Held:
     def _answered(self, call: asyncio.Future[None]) -> None:
         lost = call.cancelled() or isinstance(call.exception(), ConnectionLossError)
         if lost and self._client.state is not State.CLOSED:
-            self._client.in_background(self._client.sweep(self.path))
+            self._client.in_background(self._sweep())
+
+    def _delete(self) -> asyncio.Future[None]:
+        """Ask that the node be deleted."""
+        return asyncio.ensure_future(self._client.delete(self.path))
+
+    async def _sweep(self) -> None:
+        """Delete the node for certain."""
+        await self._client.sweep(self.path)
 
     async def release(self) -> None:
         """Let go of it, and wait until the server has answered."""
@@ -271,7 +281,7 @@ class HeldTransaction:
     def __init__(self, held: Held, transaction: Transaction) -> None:
         self._held = held
         self._transaction = transaction
-        transaction.check(held.path)
+        transaction.check(held.fence)
         self.check = transaction.check
         self.create = transaction.create
         self.set = transaction.set
@@ -291,7 +301,7 @@ class HeldTransaction:
         try:
             await self._transaction.commit()
         except NoNodeError as error:
-            if error.path == self._held.path:
+            if error.path == self._held.fence:
                 self._held._lose("its node is gone")  # noqa: SLF001 - a part of Held
                 raise LockLostError(self._held.path, "its node is gone; nothing was done") from None
             raise

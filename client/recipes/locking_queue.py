@@ -8,10 +8,11 @@ from typing import Any, Self
 
 from zoolet.client import codecs
 from zoolet.client.client import Client
-from zoolet.client.recipes.held import Held, LockLostError
+from zoolet.client.recipes.claim import Claimed, claim
+from zoolet.client.recipes.held import LockLostError
 from zoolet.client.recipes.queue import Queue
 from zoolet.protocol import paths
-from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
+from zoolet.protocol.errors import NoNodeError, SessionExpiredError
 
 
 class LockingQueue(Queue):
@@ -21,7 +22,8 @@ class LockingQueue(Queue):
             work(entry.value)      # the entry is gone when the block ends well, and back when it raises
 
     Znodes: ``PATH/entries/entry-<prio>-<seq>`` persistent and sequential; ``PATH/taken/<same name>`` ephemeral, whose
-    data is a unique name of the taker; as kazoo's LockingQueue.
+    data is a unique name of the taker; as kazoo's LockingQueue. And ``PATH/taken/<same name>-<uuid>``, see
+    :mod:`.claim`.
 
     Guarantees: an entry is worked on by one taker at a time, and by another one if that one dies. It is removed only
     together with the taker's node, in one transaction: whoever has lost it cannot acknowledge it.
@@ -107,49 +109,19 @@ class LockingQueue(Queue):
         return None
 
     async def _claim(self, name: str) -> Entry | None:
-        client, mine = self._client, paths.join(self._taken, name)
-
-        plain, unique = client.with_codec(codecs.raw), client.unique().encode()
-        sent = False
+        client, path = self._client, paths.join(self._path, name)
+        held = await claim(client.with_codec(codecs.raw), paths.join(self._taken, name), client.unique().encode())
+        if held is None:
+            return None
         try:
-            while True:
-                try:
-                    sent = True
-                    _, stat = await plain.create_and_stat(mine, unique, ephemeral=True)
-                    break
-                except NodeExistsError:
-                    found, stat = await plain.get(mine)
-                    if found != unique:
-                        return None
-                    break
-                except ConnectionLossError as error:
-                    if not error.maybe_applied:
-                        sent = False
-                        raise
-            value, entry_stat = await client.get(paths.join(self._path, name))
+            value, _ = await client.get(path)
         except NoNodeError:  # somebody has done with it
-            client.in_background(self._unclaim(mine, unique))
+            held.let_go()
             return None
         except BaseException:
-            if sent:
-                client.in_background(self._unclaim(mine, unique))
+            held.let_go()
             raise
-        return Entry(client, paths.join(self._path, name), value, Held(client, mine, stat.czxid), entry_stat.version)
-
-    async def _unclaim(self, mine: str, unique: bytes) -> None:
-
-        plain = self._client.with_codec(codecs.raw)
-        while True:
-            try:
-                await plain.sync(mine)
-                found, _ = await plain.get(mine)
-                if found == unique:
-                    await plain.delete(mine)
-                return
-            except NoNodeError:
-                return
-            except ConnectionLossError:
-                await asyncio.sleep(0.1)
+        return Entry(path, value, held)
 
 
 class Entry:
@@ -160,10 +132,8 @@ class Entry:
         held: The hold on it, with ``lost``, ``token``, ``ensure()`` and ``transaction()``.
     """
 
-    def __init__(self, client: Client, path: str, value: Any, held: Held, version: int) -> None:
-        self._client = client
+    def __init__(self, path: str, value: Any, held: Claimed) -> None:
         self._path = path
-        self._version = version
         self.value = value
         self.held = held
 
@@ -178,6 +148,7 @@ class Entry:
             async with self.held.transaction() as transaction:
                 transaction.delete(self._path)
                 transaction.delete(self.held.path)
+                transaction.delete(self.held.fence)
         except NoNodeError:
             raise LockLostError(self._path, "somebody else has removed it") from None
         except SessionExpiredError:

@@ -7,7 +7,7 @@ from typing import Any
 
 from zoolet.client import codecs
 from zoolet.client.client import Client
-from zoolet.client.recipes.held import Held
+from zoolet.client.recipes.claim import Claimed
 from zoolet.client.recipes.trylock import TryLock
 from zoolet.protocol.errors import NoNodeError
 
@@ -15,7 +15,7 @@ from zoolet.protocol.errors import NoNodeError
 class NodeElection:
     """One leader and no order among the others: ``async with NodeElection(zk, "/leader", b"host-1") as leadership:``.
 
-    Znodes: PATH itself, ephemeral; its data is a unique name of the leader, a blank, and its name.
+    Znodes: those of a TryLock; the data of PATH is the leader's name.
 
     Guarantees: one leader at a time; ``leadership.token`` grows from leader to leader.
 
@@ -36,7 +36,7 @@ class NodeElection:
         self._path = path
         self._lock = TryLock(client, path, timeout=timeout, on_lost=on_lost, data=name)
 
-    async def lead(self, timeout: float | None = None) -> Held:
+    async def lead(self, timeout: float | None = None) -> Claimed:
         """Wait until one leads; ``release()`` of the result resigns."""
         return await self._lock.acquire(timeout)
 
@@ -46,7 +46,7 @@ class NodeElection:
             data, _ = await self._client.get(self._path)
         except NoNodeError:
             return None
-        return bytes(data.partition(b" ")[2])
+        return bytes(data)
 
     async def observe(self) -> AsyncIterator[bytes | None]:
         """Iterate who leads: now, and after each change; None while nobody does."""
@@ -59,7 +59,7 @@ class NodeElection:
                     yield leader
                 await watch.next()
 
-    async def __aenter__(self) -> Held:
+    async def __aenter__(self) -> Claimed:
         return await self._lock.__aenter__()
 
     async def __aexit__(self, *error: Any) -> None:

@@ -119,24 +119,36 @@ class PersistentEphemeral:
         return self
 
     async def _end(self) -> None:
+        """Keep it no more, and delete it if it is one's own."""
         if self._job is not None:
             self._job.cancel()
             await asyncio.wait((self._job,))
-        if self._there.is_set():
-            self._there.clear()
-            self._client.in_background(self._client.sweep(self._path))
+        self._there.clear()
+        client = self._client
+        if client.state is State.CLOSED:
+            return
+        try:
+            stat = await client.exists(self._path)
+            if stat is not None and stat.ephemeralOwner == client.session_id:
+                await client.delete(self._path)
+        except (NoNodeError, SessionExpiredError, ClosedError):
+            return
+        except ConnectionLossError:
+            client.in_background(self._remove())
+
+    async def _remove(self) -> None:
+        while True:
+            try:
+                stat = await self._client.exists(self._path)
+                if stat is not None and stat.ephemeralOwner == self._client.session_id:
+                    await self._client.delete(self._path)
+                return
+            except NoNodeError:
+                return
+            except ConnectionLossError:
+                await asyncio.sleep(0.1)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._job is not None:
-            self._job.cancel()
-            await asyncio.wait((self._job,))
-        if self._there.is_set():
-            self._there.clear()
-            try:
-                await self._client.delete(self._path)
-            except (NoNodeError, SessionExpiredError, ClosedError):
-                return
-            except ConnectionLossError:
-                self._client.in_background(self._client.sweep(self._path))
+        await self._end()

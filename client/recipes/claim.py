@@ -1,0 +1,109 @@
+"""Taking a path: whoever makes the ephemeral node there has it, until its session ends or it lets go.
+
+That a node is at the path does not prove whose it is, and versions do not either. So two nodes are made in one
+transaction: the path itself, and ``PATH-<uuid>`` beside it. Whoever sees the second one exist knows that the first is
+still the same one's. They are only deleted together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from zoolet.client.client import Client
+from zoolet.client.recipes.held import Held
+from zoolet.protocol import paths
+from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError
+
+
+class Claimed(Held):
+    """A path that is taken: its node, and beside it one with a unique name that proves whose it is.
+
+    Args:
+        client: Whose session holds it.
+        path: The node, which has the same path whoever holds it.
+        token: Its czxid.
+        fence: The node with the unique name.
+    """
+
+    def __init__(self, client: Client, path: str, token: int, fence: str) -> None:
+        super().__init__(client, path, token)
+        self.fence = fence
+
+    def _delete(self) -> asyncio.Future[None]:
+        return asyncio.ensure_future(_delete_both(self._client, self.path, self.fence))
+
+    async def _sweep(self) -> None:
+        await _sweep_both(self._client, self.path, self.fence)
+
+
+async def _delete_both(client: Client, path: str, fence: str) -> None:
+    """Delete both nodes in one transaction: never the path alone, which may be another's by now."""
+    transaction = client.transaction()
+    transaction.delete(fence)
+    transaction.delete(path)
+    try:
+        await transaction.commit()
+    except NoNodeError as error:
+        if error.path == path:  # somebody deleted it
+            await client.delete(fence)
+        raise
+
+
+async def _sweep_both(client: Client, path: str, fence: str) -> None:
+    while True:
+        try:
+            await client.sync(path)
+            await _delete_both(client, path, fence)
+            return
+        except NoNodeError:
+            return
+        except ConnectionLossError:
+            await asyncio.sleep(0.1)
+
+
+async def claim(client: Client, path: str, data: bytes) -> Claimed | None:
+    """Take a path if it is free; None if it is not.
+
+    Args:
+        client: Whose session takes it; of bytes.
+        path: What is taken; the nodes above it are made if they are missing.
+        data: What its node holds.
+
+    Raises:
+        ConnectionLossError: There was no connection in time; what was made is deleted once there is one.
+    """
+    fence = f"{path}-{client.unique()}"
+    in_doubt = False
+    try:
+        while True:
+            transaction = client.transaction()
+            transaction.create(fence, b"", ephemeral=True)
+            transaction.create(path, data, ephemeral=True)
+            try:
+                in_doubt = True
+                await transaction.commit()
+                return await _taken(client, path, fence)
+            except NoNodeError:
+                in_doubt = False
+                await client.ensure_path(paths.parent(path))
+            except NodeExistsError as error:
+                if error.path == fence:  # made by the try whose reply was lost
+                    return await _taken(client, path, fence)
+                in_doubt = False
+                return None
+            except ConnectionLossError as error:
+                if not error.maybe_applied:
+                    in_doubt = False
+                    raise
+    except (asyncio.CancelledError, ConnectionLossError):
+        if in_doubt:
+            client.in_background(_sweep_both(client, path, fence))
+        raise
+
+
+async def _taken(client: Client, path: str, fence: str) -> Claimed | None:
+    """Give what is held, or None if the session has ended meanwhile."""
+    node, proof = await asyncio.gather(client.exists(path), client.exists(fence))
+    if node is None or proof is None or node.czxid != proof.czxid:
+        return None
+    return Claimed(client, path, node.czxid, fence)
