@@ -7,6 +7,7 @@ method hands its call over and waits for the result. It may be used from any num
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from zoolet.client import client as aio
+from zoolet.client.codecs import Codec
 from zoolet.client.events import Event, State
 from zoolet.client.retry import Backoff
 from zoolet.client.transaction import Transaction
@@ -102,8 +104,10 @@ class Client:
         Raises:
             RuntimeError: The client does not run, or this is its own loop's thread.
         """
+        refusal = self._client._session.refusal  # noqa: SLF001 - the same package
+        if isinstance(refusal, RuntimeError):  # this is a fork, and has not the thread that would answer
+            raise refusal
         if self._loop is None:
-            refusal = self._client._session.refusal  # noqa: SLF001 - the same package
             raise refusal or RuntimeError("this Client does not run; use it as 'with Client(...) as zk:'")
         if threading.current_thread() is self._thread:
             raise RuntimeError("a blocking call in the client's own loop would wait for ever")
@@ -151,6 +155,38 @@ class Client:
     def wait_for(self, *states: State, timeout: float | None = None) -> State:
         """Wait until the client is in one of these states, and say in which."""
         return self.run(lambda: self._client.wait_for(*states), timeout)
+
+    def states(self) -> Iterator[State]:
+        """Iterate the states from now on, the present one first; ends after CLOSED. None is left out."""
+        states = self._client.states()
+
+        async def ask() -> State | None:
+            return await anext(states, None)
+
+        while (state := self.run(ask)) is not None:
+            yield state
+            if state is State.CLOSED:
+                return
+
+    def with_patience(self, patience: float) -> Self:
+        """Give the same client, with the same session, for calls that wait so many seconds for a connection."""
+        other = copy.copy(self)
+        other._client = self._client.with_patience(patience)  # noqa: SLF001 - its own kind
+        return other
+
+    def with_codec(self, codec: Codec) -> Self:
+        """Give the same client, with the same session, for values that are written another way."""
+        other = copy.copy(self)
+        other._client = self._client.with_codec(codec)  # noqa: SLF001 - its own kind
+        return other
+
+    def locate(self, path: str) -> str:
+        """Give the path as the server names it: below the chroot."""
+        return self._client.locate(path)
+
+    def localize(self, path: str) -> str:
+        """Give the path as the client names it."""
+        return self._client.localize(path)
 
     # --- operations ---
 
@@ -282,9 +318,9 @@ class Client:
         """Let the server forget watches of this client on a node."""
         return self.run(lambda: self._client.remove_watches(path, kind))
 
-    def retry(self, do: Callable[[], T], *, tries: int = 5) -> T:
+    def retry(self, do: Callable[[], T], backoff: Backoff | None = None) -> T:
         """Do something again for as long as connections are lost. Only for what may be done twice."""
-        for delay in Backoff(tries=tries).delays(self._client.random):
+        for delay in (backoff or Backoff(tries=5)).delays(self._client.random):
             try:
                 return do()
             except ConnectionLossError:

@@ -10,7 +10,6 @@ import ssl
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from functools import partial
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
@@ -19,11 +18,11 @@ from zoolet.client import codecs
 from zoolet.client.call import Call
 from zoolet.client.codecs import Codec
 from zoolet.client.connection import Connection
-from zoolet.client.events import Event, State
+from zoolet.client.events import Event, State, WatchOverflowError
 from zoolet.client.hosts import Hosts
 from zoolet.client.retry import Backoff
 from zoolet.client.session import Session
-from zoolet.client.transaction import Transaction, checked_version, create_request, mode_of
+from zoolet.client.transaction import Transaction, checked_acl, checked_version, create_request, mode_of
 from zoolet.client.watches import Census, Kind, Watch
 from zoolet.protocol import multi as wire
 from zoolet.protocol import paths
@@ -35,6 +34,7 @@ from zoolet.protocol.errors import (
     BadVersionError,
     ClosedError,
     ConnectionLossError,
+    MarshallingError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -65,6 +65,16 @@ class Listener(Protocol):
     def tell(self, state: State) -> None:
         """The client stands so now."""
         ...
+
+
+class _Shared:
+    """What a client and those made of it with another patience or codec have in common once it is started."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.connection: Connection | None = None
+        self.forgetting: dict[str, Call[None]] = {}
+        """Watches that the server is being told to forget, by path."""
 
 
 class Client:
@@ -118,6 +128,12 @@ class Client:
         self._timeout = timeout
         self._patience = timeout if patience is None else checked_patience(patience)
         self._codec = checked_codec(codec)
+        if login is not None and not (len(login) == 2 and all(isinstance(part, str) for part in login)):
+            raise TypeError(f"login must be a user and a password, both text, not {login!r}")
+        if not isinstance(backoff, Backoff):
+            raise TypeError(f"backoff must be a zoolet.client.Backoff, not {backoff!r}")
+        if not isinstance(max_request, int) or max_request < 100:
+            raise ValueError(f"max_request is {max_request!r} bytes; it must be 100 or more")
         self._tls = tls
         self._backoff = backoff
         self._max_request = max_request
@@ -132,10 +148,10 @@ class Client:
             login=login,
             told=self._told,
         )
-        for scheme, said in auth:
+        for scheme, said in checked_auth(auth):
             self._session.add_credential(scheme, said, None)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._connection: Connection | None = None
+        self._session.watches.forget = self._forget_watches
+        self._shared = _Shared()
         self._jobs: set[asyncio.Task[Any]] = set()
         self._parent: Client = self
         self._forked = False
@@ -153,17 +169,18 @@ class Client:
             AuthFailedError: The credentials were refused.
             RuntimeError: It was started before.
         """
-        if self._connection is not None:
+        if self._shared.connection is not None:
             raise RuntimeError("this Client was started before; make another one")
-        self._loop = asyncio.get_running_loop()
-        self._connection = Connection(self._hosts, self._session, self._loop, self.random, self._backoff, self._tls)
+        loop = asyncio.get_running_loop()
+        connection = Connection(self._hosts, self._session, loop, self.random, self._backoff, self._tls)
+        self._shared.loop, self._shared.connection = loop, connection
         _running.add(self)
-        self._connection.start()
+        connection.start()
         try:
             async with asyncio.timeout(self._timeout):
                 await self.wait_for(State.CONNECTED, State.READ_ONLY)
         except TimeoutError:
-            reason = self._connection.last_reason
+            reason = connection.last_reason
             await self.aclose()
             raise ConnectionLossError(None, f"no server within {self._timeout} s; the last: {reason}") from None
         except BaseException:
@@ -176,8 +193,8 @@ class Client:
             return
         for job in list(self._jobs):
             job.cancel()
-        if self._connection is not None:
-            await self._connection.stop()
+        if self._shared.connection is not None:
+            await self._shared.connection.stop()
         elif self._session.refusal is None:
             self._session.close("the client was closed")
         _running.discard(self._parent)
@@ -192,6 +209,10 @@ class Client:
         await self.aclose()
 
     # --- how it stands ---
+
+    @property
+    def _connection(self) -> Connection | None:
+        return self._shared.connection
 
     @property
     def state(self) -> State:
@@ -219,9 +240,9 @@ class Client:
         It is counted from the moment at which the newest request that was answered had been sent; the server can only
         have heard of it later. 0 if nothing is certain.
         """
-        if self._session.id == 0 or self._loop is None:
+        if self._session.id == 0 or self._shared.loop is None:
             return 0.0
-        return max(0.0, self._session.vouched + self._session.timeout_ms / 1000 - self._loop.time())
+        return max(0.0, self._session.vouched + self._session.timeout_ms / 1000 - self._shared.loop.time())
 
     def states(self) -> AsyncIterator[State]:
         """Iterate the states from now on, the present one first; ends after CLOSED. None is left out."""
@@ -311,8 +332,17 @@ class Client:
         return self.locate(path + "0")[:-1] if isinstance(path, str) else self.locate(path)
 
     def _data(self, value: Any) -> bytes:
-        """Encode a value; ``b""`` is the empty node with every codec."""
-        return b"" if isinstance(value, bytes) and not value else self._codec.encode(value)
+        """Encode a value; ``b""`` is the empty node with every codec.
+
+        Raises:
+            TypeError: The codec gives no bytes.
+        """
+        if isinstance(value, bytes) and not value:
+            return b""
+        data = self._codec.encode(value)
+        if not isinstance(data, bytes):
+            raise TypeError(f"the codec {self._codec.name!r} gave {type(data).__name__} for {value!r}, and not bytes")
+        return data
 
     # --- calls ---
 
@@ -326,7 +356,8 @@ class Client:
         again: bool = False,
         then: Callable[[Any, ZooKeeperError | None], None] | None = None,
     ) -> Call[T]:
-        connection, loop = self._connection, self._loop
+        shared = self._shared
+        connection, loop = shared.connection, shared.loop
         if connection is None or loop is None:
             raise self._session.refusal or RuntimeError(
                 "this Client was not started; use it as 'async with Client(...) as zk:'"
@@ -341,8 +372,8 @@ class Client:
 
     def flush(self) -> None:
         """Send the calls that have been made at once, and not at the end of this turn of the loop."""
-        if self._connection is not None:
-            self._connection.flush()
+        if self._shared.connection is not None:
+            self._shared.connection.flush()
 
     # --- reading ---
 
@@ -457,7 +488,10 @@ class Client:
 
         def decode(buf: bytes, at: int, stop: int) -> list[Any]:
             found: list[Any] = []
-            for (_, path), (_, record) in zip(reads, wire.decode_results(buf, at), strict=True):
+            results = wire.decode_results(buf, at)
+            if len(results) != len(reads):
+                raise MarshallingError(detail=f"{len(results)} results for {len(reads)} reads")
+            for (_, path), (_, record) in zip(reads, results, strict=True):
                 if isinstance(record, r.ErrorResponse):
                     found.append(error_for(record.err, path))
                 elif isinstance(record, r.GetDataResponse):
@@ -663,18 +697,18 @@ class Client:
                 return
             except NoNodeError:
                 return
-            except ConnectionLossError:
+            except (ConnectionLossError, SessionExpiredError):
                 await asyncio.sleep(0.1)
 
     async def sweep(self, path: str) -> None:
-        """Delete a node for certain, however often the connection is lost, unless the session ends first."""
+        """Delete a node for certain, however often the connection is lost, unless the client is closed first."""
         while True:
             try:
                 await self.delete(path)
                 return
             except NoNodeError:
                 return
-            except ConnectionLossError:
+            except (ConnectionLossError, SessionExpiredError):
                 await asyncio.sleep(0.05)
 
     def in_background(self, job: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -690,8 +724,8 @@ class Client:
             self._jobs.discard(task)
             job.close()  # if the client was closed before it began
 
-        assert self._loop is not None
-        task = self._loop.create_task(run(), name="zoolet-client-job")
+        assert self._shared.loop is not None
+        task = self._shared.loop.create_task(run(), name="zoolet-client-job")
         self._jobs.add(task)
         task.add_done_callback(over)
         return task
@@ -785,20 +819,25 @@ class Client:
             acl: The new list.
             version: The ``aversion`` it must have; -1 for any.
         """
-        body = r.SetACLRequest(self.locate(path), acl, checked_version(version)).encode()
+        body = r.SetACLRequest(self.locate(path), checked_acl(acl), checked_version(version)).encode()
         return self._call(OpCode.SET_ACL, body, _decode_stat, path)
 
     def transaction(self) -> Transaction:
         """Collect operations that happen together or not at all; use it with ``async with``."""
 
-        def commit(body: bytes) -> Coroutine[Any, Any, list[tuple[int, Record]]]:
-            return self._call(OpCode.MULTI, body, lambda buf, at, stop: wire.decode_results(buf, at))
+        def commit(body: bytes, count: int) -> Coroutine[Any, Any, list[tuple[int, Record]]]:
+            def decode(buf: bytes, at: int, stop: int) -> list[tuple[int, Record]]:
+                results = wire.decode_results(buf, at)
+                if len(results) != count:
+                    raise MarshallingError(detail=f"{len(results)} results for {count} operations")
+                return results
 
-        return Transaction(commit, self._locate_any, self.localize, self._data)
+            return self._call(OpCode.MULTI, body, decode)
 
-    def _locate_any(self, path: str) -> str:
-        """Check a path that may be the beginning of a sequential one."""
-        return self._sequential(path) if isinstance(path, str) and path.endswith("/") else self.locate(path)
+        def locate(path: str, sequential: bool) -> str:
+            return self._sequential(path) if sequential else self.locate(path)
+
+        return Transaction(commit, locate, self.localize, self._data)
 
     async def update(self, path: str, change: Callable[[Any], Any]) -> tuple[Any, Stat]:
         """Replace a node's value by what a function makes of it, as often as others come in between.
@@ -847,9 +886,8 @@ class Client:
         Raises:
             AuthFailedError: The server does not believe it.
         """
-        if not isinstance(auth, bytes):
-            raise TypeError(f"auth must be bytes, not {type(auth).__name__}")
-        connection, loop = self._connection, self._loop
+        checked_auth(((scheme, auth),))
+        connection, loop = self._shared.connection, self._shared.loop
         if connection is None or loop is None:
             raise self._session.refusal or RuntimeError("this Client was not started; give auth=... when making it")
         call = Call(loop, OpCode.AUTH, b"", _decode_nothing, None, loop.time() + self._patience, False)
@@ -925,7 +963,7 @@ class Client:
 
     def check_watches(self, path: str, kind: WatcherType = WatcherType.ANY) -> Call[bool]:
         """Say whether the server has a watch of this client on a node (ZooKeeper 3.5 and newer)."""
-        body = self._encoded(path) + pack_int(kind)
+        body = self._encoded(path) + pack_int(checked_kind(kind))
         call: Call[bool] = self._call(OpCode.CHECK_WATCHES, body, _decode_true, path, again=True)
         call.fallback = NoWatcherError, False
         return call
@@ -936,7 +974,21 @@ class Client:
         Raises:
             NoWatcherError: There is none.
         """
-        return self._call(OpCode.REMOVE_WATCHES, self._encoded(path) + pack_int(kind), _decode_nothing, path)
+        body = self._encoded(path) + pack_int(checked_kind(kind))
+        return self._call(OpCode.REMOVE_WATCHES, body, _decode_nothing, path)
+
+    def _forget_watches(self, path: str, kind: WatcherType) -> None:
+        """Let the server forget watches that nobody here wants any more; *path* is as the server names it."""
+        if self._session.refusal is not None:
+            return
+        body, forgetting = put_str(path) + pack_int(kind), self._shared.forgetting
+
+        def done(call: asyncio.Future[None]) -> None:
+            _look_away(call)
+            forgetting.pop(path, None)
+
+        forgetting[path] = self._call(OpCode.REMOVE_WATCHES, body, _decode_nothing, self.localize(path))
+        forgetting[path].add_done_callback(done)
 
     # --- recipes ---
 
@@ -962,7 +1014,7 @@ class Events:
         self._client = client
         self._path = path
         self._watch = Watch(kind, client.locate(path), limit, self._wake)
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
         self._ended = False
         self._fires_once = kind in (Kind.DATA, Kind.EXIST, Kind.CHILD)
         self._fired = False
@@ -970,8 +1022,16 @@ class Events:
         self.found: Any = None
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _pause(self) -> None:
+        """Wait until there may be something new."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
 
     async def __aenter__(self) -> Self:
         try:
@@ -1003,23 +1063,31 @@ class Events:
                     watch.kind = Kind.DATA
                 watches.add(watch)
 
-        body = client._encoded(self._path) + _WATCH  # noqa: SLF001
+        # Where this client hears of everything already, a 3.8 server would put this watch in the other one's place.
+        flag = _NO_WATCH if watches.has(Kind.PERSISTENT, watch.path) else _WATCH
+        body = client._encoded(self._path) + flag  # noqa: SLF001
         call = client._call  # noqa: SLF001
         if watch.kind is Kind.DATA:
             decode = client._decode_get(self._path)  # noqa: SLF001
             return call(OpCode.GET_DATA, body, decode, self._path, again=True, then=registered)
         if watch.kind is Kind.CHILD:
             return call(OpCode.GET_CHILDREN, body, _decode_children, self._path, again=True, then=registered)
-        return client._exists(self._path, _WATCH, registered)  # noqa: SLF001
+        return client._exists(self._path, flag, registered)  # noqa: SLF001
 
     async def _register(self) -> None:
         client, watch = self._client, self._watch
         session = client._session  # noqa: SLF001
         recursive = watch.kind is Kind.RECURSIVE
-        counted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        counted = False
+
+        def finished() -> None:
+            nonlocal counted
+            counted = True
+            self._wake()
+
         if recursive:
             watch.census = Census(watch, self._ask)
-            watch.census.done = partial(_finish, counted)
+            watch.census.done = finished
 
         def registered(found: Any, error: ZooKeeperError | None) -> None:
             if error is None and self._ended:
@@ -1040,7 +1108,16 @@ class Events:
         )
         if recursive:
             await added
-            await counted
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + client._patience  # noqa: SLF001
+            timer = loop.call_at(deadline, self._wake)
+            while not counted:
+                if session.refusal is not None:
+                    raise session.refusal
+                if loop.time() >= deadline and client.state not in (State.CONNECTED, State.READ_ONLY):
+                    raise ConnectionLossError(self._path, "there was no connection in time to list what is below it")
+                await self._pause()
+            timer.cancel()
         else:
             looked = client._exists(self._path, _NO_WATCH, there)  # noqa: SLF001
             try:
@@ -1074,9 +1151,10 @@ class Events:
         if self._ended:
             return
         self._ended = True
-        if self._waiter is not None:
-            self._waiter.cancel()
-        removal = self._forget_at_server(self._client._session.watches.remove(self._watch))  # noqa: SLF001
+        self._wake()
+        client = self._client
+        removal = self._forget_at_server(client._session.watches.remove(self._watch))  # noqa: SLF001
+        removal = removal or client._shared.forgetting.get(self._watch.path)  # noqa: SLF001
         if removal is None:
             return
         try:
@@ -1097,9 +1175,7 @@ class Events:
         return self
 
     async def __anext__(self) -> Event:
-        if self._ended:
-            raise StopAsyncIteration
-        while (event := self._watch.take()) is None:
+        while not self._ended and (event := self._take()) is None:
             if self._error is not None:
                 raise self._error
             refusal = self._client._session.refusal  # noqa: SLF001
@@ -1107,11 +1183,18 @@ class Events:
                 raise refusal
             if self._fires_once and self._fired:
                 raise StopAsyncIteration
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+            await self._pause()
+        if self._ended or event is None:
+            raise StopAsyncIteration
         self._fired = True
         path = self._client.localize(event.path)
         return event if path == event.path else Event(event.type, path, event.zxid)
+
+    def _take(self) -> Event | None:
+        try:
+            return self._watch.take()
+        except WatchOverflowError as error:
+            raise WatchOverflowError(self._path, error.limit) from None
 
     def fail(self, error: Exception) -> None:
         """Let whoever waits for events get an error in their place, from now on."""
@@ -1135,11 +1218,6 @@ def _look_away(call: asyncio.Future[Any]) -> None:
     """Take note of an error that nobody is to hear of."""
     if not call.cancelled():
         call.exception()
-
-
-def _finish(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 class _States:
@@ -1197,6 +1275,32 @@ def checked_patience(patience: float) -> float:
     if not isinstance(patience, int | float) or not patience >= 0:
         raise ValueError(f"patience is {patience!r} s; it must be 0 or more")
     return patience
+
+
+def checked_kind(kind: WatcherType) -> WatcherType:
+    """Give the kind of watch back if it is one.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: There is no such kind.
+    """
+    if not isinstance(kind, int):
+        raise TypeError(f"kind must be a WatcherType, not {kind!r}")
+    return WatcherType(kind)
+
+
+def checked_auth(auth: tuple[tuple[str, bytes], ...]) -> tuple[tuple[str, bytes], ...]:
+    """Give the credentials back if they are some.
+
+    Raises:
+        TypeError: They are not pairs of text and bytes.
+    """
+    if not isinstance(auth, tuple | list) or not all(
+        isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[0], str) and isinstance(one[1], bytes)
+        for one in auth
+    ):
+        raise TypeError(f"auth must be pairs of a scheme and bytes, like ('digest', b'user:password'), not {auth!r}")
+    return tuple(auth)
 
 
 def checked_codec(codec: Codec) -> Codec:

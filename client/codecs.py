@@ -51,7 +51,7 @@ class Codec:
         """
         try:
             return self.decode(data or b"")
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise UndecodableError(path, self.name, data or b"", str(error)) from None
 
 
@@ -76,7 +76,10 @@ def _decode_json(data: bytes) -> Any:
 def _encode_msgpack(value: Any) -> bytes:
     import msgpack  # type: ignore[import-untyped, unused-ignore]
 
-    packed: bytes = msgpack.packb(value, use_bin_type=True)
+    try:
+        packed: bytes = msgpack.packb(value, use_bin_type=True)
+    except OverflowError as error:
+        raise ValueError(f"{value!r}: {error}") from None
     return packed
 
 

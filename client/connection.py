@@ -118,15 +118,25 @@ class Connection:
     async def stop(self) -> None:
         """End the session and the connection; takes no longer than :data:`CLOSING` seconds."""
         session = self.session
-        if session.refusal is None:
-            if session.phase is Phase.READY:
+        try:
+            if session.refusal is None and session.phase is Phase.READY:
                 goodbye = self._goodbye()
                 session.send_close(self.loop.time(), goodbye)
                 self._write()
                 with contextlib.suppress(TimeoutError, ZooKeeperError):
                     async with asyncio.timeout(min(CLOSING, session.timeout_ms / 1000)):
                         await goodbye
-            session.close("the client was closed")
+        finally:
+            self._end()
+        waiting = [task for task in (self._task, self._probe) if task is not None]
+        if waiting:
+            await asyncio.wait(waiting, timeout=CLOSING)
+        self._task = self._probe = None
+
+    def _end(self) -> None:
+        """Take no more calls, and let go of everything."""
+        if self.session.refusal is None:
+            self.session.close("the client was closed")
         for task in (self._task, self._probe):
             if task is not None:
                 task.cancel()
@@ -135,10 +145,6 @@ class Connection:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting = [task for task in (self._task, self._probe) if task is not None]
-        if waiting:
-            await asyncio.wait(waiting, timeout=CLOSING)
-        self._task = self._probe = None
 
     def _goodbye(self) -> Call[None]:
         def ignore(buf: bytes, at: int, stop: int) -> None:
@@ -228,11 +234,11 @@ class Connection:
             if not served and self.session.overdue(now):
                 self.session.expired("no server could be reached for as long as the session lasts")
             if failed % count == 0 and not (served and failed <= count):
-                await asyncio.sleep(next(delays))
+                await asyncio.sleep(next(delays, self._backoff.longest))
 
     async def _serve(self, address: Address) -> bool:
         """Be connected to one server for as long as it lasts; say whether it ever was ready, or said what matters."""
-        session, patience = self.session, self.session.timeout_ms / 1000 / len(self._hosts.addresses)
+        session, patience = self.session, self.session.timeout_ms / 1500 / len(self._hosts.addresses)
         before = session.id
         link: Link | None = None
         try:

@@ -36,7 +36,7 @@ class Backoff:
 
     def delays(self, random: Random) -> Iterator[float]:
         """Give the seconds to wait before the second try, before the third, and so on, until tries run out."""
-        delay, left = self.first, self.tries
+        delay, left = min(self.first, self.longest), self.tries
         while left is None or left > 1:
             yield delay * random.uniform(1 - self.jitter, 1 + self.jitter)
             delay = min(delay * self.factor, self.longest)

@@ -152,7 +152,7 @@ class Session:
         self._auths: deque[Credential] = deque()  # sent and not answered yet
         self._rewatching = 0
         self._pinged_at: deque[float] = deque()
-        self._since = 0  # the last zxid that was seen before this connection
+        self._since: int | None = None  # the last zxid that was seen when all watches were there; None while they are
         self._accepts_read_only = read_only
         self._portable = False  # a server with a quorum knows the session
         self._login = login
@@ -162,6 +162,7 @@ class Session:
         self._began = 0.0
         self._frames = Frames(MAX_REPLY)
         self._challenged = False
+        self._rspauth = ""
 
     # --- calls ---
 
@@ -217,7 +218,8 @@ class Session:
         self._pinged_at.clear()
         self._rewatching = 0
         self._challenged = False
-        self._since = self.last_zxid
+        if self._since is None:
+            self._since = self.last_zxid
         self.heard = self.sent = self._began = now
         known = self.id if self._portable else 0
         request = ConnectRequest(
@@ -279,11 +281,14 @@ class Session:
 
     def _ready(self, now: float) -> None:
         self.phase = Phase.READY
-        for op, body in self.watches.batches(self._since):
+        since = self._since or 0
+        for op, body in self.watches.batches(since):
             self.out.append(_REQUEST(8 + len(body), Xid.SET_WATCHES, op) + body)
             self._rewatching += 1
+        if not self._rewatching:
+            self._since = None
         self._tell(State.READ_ONLY if self.read_only_now else State.CONNECTED, "")
-        self.watches.recount(self._since)
+        self.watches.recount(since)
         self.flush(now)
 
     def lost(self, reason: str, now: float) -> None:
@@ -308,6 +313,9 @@ class Session:
     def expired(self, reason: str) -> None:
         """The session is over: everything asked in it fails, what comes from now on is the next one's."""
         self.id, self.password = 0, NO_PASSWORD
+        if self._since is None:
+            self._since = self.last_zxid
+        self.last_zxid = 0  # the next session is a new beginning, at a server that may know less
         self._portable = False
         self.phase = Phase.OFF
         self.out.clear()
@@ -333,7 +341,7 @@ class Session:
         self.inflight.clear()
         self.waiting.clear()
         if isinstance(error, ClosedError | AuthFailedError):
-            calls += [one.call for one in self.credentials if one.call is not None]
+            calls += self._unproved()
         for call in calls:
             if not call.done():
                 _fail(call, type(error)(call.path, error.detail))
@@ -351,8 +359,8 @@ class Session:
         if self.phase is Phase.READY:
             third = self.timeout_ms / 3000
             moments = [self.sent + third, self.heard + 2 * third]
-        elif self.waiting:
-            moments = [min(call.deadline for call in self.waiting)]
+        else:
+            moments = [call.deadline for call in (*self.waiting, *self._unproved())]
         return min(moments, default=None)
 
     def tick(self, now: float) -> None:
@@ -374,6 +382,14 @@ class Session:
                 self.waiting.remove(call)
                 if not call.done():
                     _fail(call, _loss(call.path, "there was no connection in time; it was not sent", maybe=False))
+            for call in [call for call in self._unproved() if call.done() or now >= call.deadline]:
+                self.credentials = [one for one in self.credentials if one.call is not call]
+                if not call.done():
+                    _fail(call, _loss(None, "there was no connection in time to prove it", maybe=False))
+
+    def _unproved(self) -> list[Request]:
+        """Give the calls that wait for a credential to be proved for the first time."""
+        return [one.call for one in self.credentials if one.call is not None]
 
     def overdue(self, now: float) -> bool:
         """Say whether the server may have expired the session by now, for all that is known here."""
@@ -403,6 +419,8 @@ class Session:
             self._proved(err, now)
         elif xid == Xid.SET_WATCHES and self._rewatching:
             self._rewatching -= 1
+            if not self._rewatching:
+                self._since = None
         elif self.phase is Phase.SASL:
             self._challenge(payload, err, now)
         else:
@@ -414,6 +432,8 @@ class Session:
             kind = EventType(event.type)
         except ValueError:
             raise BrokenLinkError(f"the server sent an event of unknown type {event.type}") from None
+        if not event.path.startswith("/") and kind is not EventType.NONE:
+            raise BrokenLinkError(f"the server sent an event for {event.path!r}, which is no path")
         if kind is not EventType.NONE:
             self.watches.fire(Event(kind, event.path, zxid if zxid > 0 else None))
 
@@ -443,13 +463,25 @@ class Session:
             raise BrokenLinkError(why)
         token = r.SetSASLResponse.decode(payload, 16).token or b""
         if self._challenged:
+            if not self._proven(token):
+                why = f"the server does not know the password of {user!r}"
+                self.close(why, AuthFailedError(detail=why))
+                raise BrokenLinkError(why)
             self._prove(now)
             return
         self._challenged = True
         try:
-            self._sasl(sasl.answer(token, user, password, f"{self._random.getrandbits(128):032x}"))
+            said, self._rspauth = sasl.answer(token, user, password, f"{self._random.getrandbits(128):032x}")
         except sasl.SaslFailure as failure:
             raise BrokenLinkError(f"SASL: {failure}") from None
+        self._sasl(said)
+
+    def _proven(self, token: bytes) -> bool:
+        """Say whether the server has proved that it knows the password, too."""
+        try:
+            return sasl.directives(token).get("rspauth") == self._rspauth
+        except sasl.SaslFailure:
+            return False
 
 
 def _answer(call: Request, payload: bytes, err: int) -> None:
@@ -465,6 +497,8 @@ def _answer(call: Request, payload: bytes, err: int) -> None:
                 _fail(call, _loss(call.path, "the server's answer makes no sense", maybe=True))
             raise
         except Exception as reason:  # a codec's verdict on the data: the caller's to hear, not the connection's
+            if call.then is not None:
+                call.then(None, None)
             if not call.done():
                 call.set_exception(reason)
             return

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
-from zoolet.protocol.acl import OPEN_ACL_UNSAFE, AclList
+from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList
 from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import CreateMode
 from zoolet.protocol.errors import ErrorCode, RuntimeInconsistencyError, ZooKeeperError, error_for
@@ -36,8 +36,7 @@ def mode_of(ephemeral: bool, sequential: bool, container: bool, ttl: float | Non
 
 def create_request(path: str, data: bytes, acl: AclList | None, mode: CreateMode, ttl: float | None) -> Record:
     """Give the request record of a create."""
-    if acl is None:
-        acl = OPEN_ACL_UNSAFE
+    acl = OPEN_ACL_UNSAFE if acl is None else checked_acl(acl)
     if ttl is not None:
         return r.CreateTTLRequest(path, data, acl, mode, round(ttl * 1000))
     return r.CreateRequest(path, data, acl, mode)
@@ -56,8 +55,8 @@ class Transaction:
 
     def __init__(
         self,
-        commit: Callable[[bytes], Coroutine[Any, Any, list[tuple[int, Record]]]],
-        locate: Callable[[str], str],
+        commit: Callable[[bytes, int], Coroutine[Any, Any, list[tuple[int, Record]]]],
+        locate: Callable[[str, bool], str],
         localize: Callable[[str], str],
         encode: Callable[[Any], bytes],
     ) -> None:
@@ -78,7 +77,7 @@ class Transaction:
 
     def check(self, path: str, version: int = -1) -> None:
         """Go on only if the node exists and has the version; -1 for any."""
-        self._add(OpCode.CHECK, path, r.CheckVersionRequest(self._locate(path), checked_version(version)))
+        self._add(OpCode.CHECK, path, r.CheckVersionRequest(self._locate(path, False), checked_version(version)))
 
     def create(
         self,
@@ -94,16 +93,16 @@ class Transaction:
         """Make a node; arguments as for ``Client.create``."""
         mode = mode_of(ephemeral, sequential, container, ttl)
         op = OpCode.CREATE_CONTAINER if container else OpCode.CREATE if ttl is None else OpCode.CREATE_TTL
-        self._add(op, path, create_request(self._locate(path), self._encode(value), acl, mode, ttl))
+        self._add(op, path, create_request(self._locate(path, sequential), self._encode(value), acl, mode, ttl))
 
     def set(self, path: str, value: Any, version: int = -1) -> None:
         """Replace a node's data if it has the version; -1 for any."""
-        request = r.SetDataRequest(self._locate(path), self._encode(value), checked_version(version))
+        request = r.SetDataRequest(self._locate(path, False), self._encode(value), checked_version(version))
         self._add(OpCode.SET_DATA, path, request)
 
     def delete(self, path: str, version: int = -1) -> None:
         """Remove a node if it has the version; -1 for any."""
-        self._add(OpCode.DELETE, path, r.DeleteRequest(self._locate(path), checked_version(version)))
+        self._add(OpCode.DELETE, path, r.DeleteRequest(self._locate(path, False), checked_version(version)))
 
     async def commit(self) -> list[Any]:
         """Do all of it or nothing; the ``async with`` block does this at its end.
@@ -116,8 +115,8 @@ class Transaction:
         """
         if not self._operations:
             return []
-        found = await self._commit(wire.encode_operations(self._operations))
-        self.results = [self._result(path, record) for path, (_, record) in zip(self._paths, found, strict=False)]
+        found = await self._commit(wire.encode_operations(self._operations), len(self._operations))
+        self.results = [self._result(path, record) for path, (_, record) in zip(self._paths, found, strict=True)]
         for number, result in enumerate(self.results, 1):
             if isinstance(result, ZooKeeperError) and not isinstance(result, RuntimeInconsistencyError):
                 result.add_note(f"operation {number} of {len(self._operations)} of a transaction; none was done")
@@ -139,6 +138,17 @@ class Transaction:
     ) -> None:
         if kind is None:
             await self.commit()
+
+
+def checked_acl(acl: AclList) -> AclList:
+    """Give the ACL list back, as a tuple, if it is one.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if not isinstance(acl, tuple | list) or not all(isinstance(entry, ACL) for entry in acl):
+        raise TypeError(f"acl must be a tuple of ACL, such as OPEN_ACL_UNSAFE, not {acl!r}")
+    return tuple(acl)
 
 
 def checked_version(version: int) -> int:

@@ -126,6 +126,7 @@ class Census:
         self._watch = watch
         self._ask = ask
         self._known: dict[str, dict[str, None]] = {}  # by path: the names of its children
+        self._made: dict[str, int | None] = {}  # by path: its czxid; None where the event that told of it had none
         self._since: int | None = None  # None in the first count, which tells nothing
         self._seen: set[str] = set()  # what live events have told of during a count
         self._left = 0
@@ -166,13 +167,14 @@ class Census:
         self._ask(path, answered)
 
     def _found(self, path: str, found: r.GetChildren2Response) -> None:
-        since, known = self._since, self._known.get(path)
+        since, known, made = self._since, self._known.get(path), self._made.get(path)
+        self._made[path] = found.stat.czxid
         if known is None:
             known = self._known[path] = {}
             if since is not None and path not in self._seen:
                 self._tell(EventType.NODE_CREATED, path)
         elif since is not None and found.stat.mzxid > since and path not in self._seen:
-            if found.stat.czxid > since:
+            if made is not None and found.stat.czxid != made:
                 self._tell(EventType.NODE_DELETED, path)
                 self._tell(EventType.NODE_CREATED, path)
             else:
@@ -187,6 +189,7 @@ class Census:
     def _gone(self, path: str) -> None:
         """Tell that a node and all that was below it is gone, children first."""
         below = self._known.pop(path, None)
+        self._made.pop(path, None)
         if below is None:
             return
         for name in list(below):
@@ -210,18 +213,27 @@ class Census:
             self._seen.add(path)
         if event.type == EventType.NODE_CREATED:
             self._known.setdefault(path, {})
+            self._made[path] = event.zxid
             siblings = self._known.get(paths.parent(path))
             if siblings is not None and path != "/":
                 siblings[path.rpartition("/")[2]] = None
         elif event.type == EventType.NODE_DELETED:
             self._known.pop(path, None)
+            self._made.pop(path, None)
             self._forget_name(path)
 
 
 class Watches:
-    """All watches of one client."""
+    """All watches of one client.
+
+    Attributes:
+        forget: Called with a path and what the server should be told to remove, when the last watch of a path has fired
+            while those that ended before it were still there at the server.
+    """
 
     def __init__(self) -> None:
+        self.forget: Callable[[str, WatcherType], None] = lambda path, kind: None
+        self._left: set[str] = set()  # paths of watches that ended and had to stay at the server, for others' sake
         self._by_kind: dict[Kind, dict[str, dict[Watch, None]]] = {kind: {} for kind in Kind}
 
     def add(self, watch: Watch) -> None:
@@ -240,15 +252,26 @@ class Watches:
         del held[watch]
         if not held:
             del self._by_kind[watch.kind][watch.path]
-        if any(watch.path in table for table in self._by_kind.values()):
-            return None  # of those that are left, some servers would remove one too many
-        return _SERVER_KIND[watch.kind]
+        if self._wanted(watch.path):
+            self._left.add(watch.path)  # of those that are wanted, some servers would remove one too many
+            return None
+        return self._what_is_left(watch.path, _SERVER_KIND[watch.kind])
+
+    def _wanted(self, path: str) -> bool:
+        return any(path in table for table in self._by_kind.values())
+
+    def _what_is_left(self, path: str, kind: WatcherType) -> WatcherType:
+        if path not in self._left:
+            return kind
+        self._left.discard(path)
+        return WatcherType.ANY
 
     def wanted_at_server(self, watch: Watch) -> WatcherType | None:
         """Give what the server should be told to remove for a watch that was never had; None if others need it."""
-        if any(watch.path in table for table in self._by_kind.values()):
+        if self._wanted(watch.path):
+            self._left.add(watch.path)
             return None
-        return _SERVER_KIND[watch.kind]
+        return self._what_is_left(watch.path, _SERVER_KIND[watch.kind])
 
     def __iter__(self) -> Iterator[Watch]:
         for table in self._by_kind.values():
@@ -267,6 +290,9 @@ class Watches:
                 watch.deliver(event)
         for watch in list(self._by_kind[Kind.PERSISTENT].get(path, ())):
             watch.deliver(event)
+        if path in self._left and not self._wanted(path):
+            self._left.discard(path)
+            self.forget(path, WatcherType.ANY)
         recursive = self._by_kind[Kind.RECURSIVE]
         if recursive and event.type != EventType.NODE_CHILDREN_CHANGED:
             above = path

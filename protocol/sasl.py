@@ -64,8 +64,8 @@ def proof(said: Mapping[str, str], user: str, password: str, verb: str) -> str:
     return _md5(f"{secret}:{nonce}:{said.get('nc', '')}:{cnonce}:{said.get('qop', 'auth')}:{a2}".encode()).hex()
 
 
-def answer(challenge: bytes, user: str, password: str, cnonce: str) -> bytes:
-    """Give the client's answer to a challenge.
+def answer(challenge: bytes, user: str, password: str, cnonce: str) -> tuple[bytes, str]:
+    """Give the client's answer to a challenge, and the proof that the server has to give in turn (rspauth).
 
     Args:
         challenge: What the server sent.
@@ -92,7 +92,8 @@ def answer(challenge: bytes, user: str, password: str, cnonce: str) -> bytes:
     }
     said["response"] = proof(said, user, password, "AUTHENTICATE:")
     bare = ("charset", "nc", "maxbuf", "qop", "response")
-    return ",".join(f"{name}={text if name in bare else _quoted(text)}" for name, text in said.items()).encode()
+    token = ",".join(f"{name}={text if name in bare else _quoted(text)}" for name, text in said.items())
+    return token.encode(), proof(said, user, password, ":")
 
 
 def _quoted(text: str) -> str:
