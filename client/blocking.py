@@ -174,6 +174,11 @@ class Client:
         other._client = self._client.with_patience(patience)  # noqa: SLF001 - its own kind
         return other
 
+    @property
+    def codec(self) -> Codec:
+        """How values become bytes."""
+        return self._client.codec
+
     def with_codec(self, codec: Codec) -> Self:
         """Give the same client, with the same session, for values that are written another way."""
         other = copy.copy(self)
@@ -351,8 +356,13 @@ class Client:
 
     def lock(self, path: str, **options: Any) -> Held[Any]:
         """Give a lock to use with ``with``; what it gives has the token. It is ``on_lost="flag"`` here: nothing can be
-        cancelled in a thread.
+        cancelled in a thread. It cannot be entered twice: that is a matter of tasks, and every call here is a new one.
+
+        Raises:
+            ValueError: ``reentrant`` is asked for.
         """
+        if options.get("reentrant"):
+            raise ValueError("reentrant=True: a lock of the blocking client cannot be entered twice")
         return Held(self, self._client.lock(path, **{"on_lost": "flag", **options}))
 
 

@@ -10,6 +10,7 @@ import ssl
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from itertools import count
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
@@ -140,7 +141,8 @@ class Client:
         self.random = random or Random()
         self._paths: dict[str, bytes] = {}
         self._chroot = self._hosts.chroot
-        self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
+        self._listeners: weakref.WeakValueDictionary[int, Listener] = weakref.WeakValueDictionary()
+        self._listened = count()  # in order, so that a simulated run can be repeated
         self._session = Session(
             round(timeout * 1000),
             self.random,
@@ -260,7 +262,7 @@ class Client:
         raise self._session.refusal or ClosedError()
 
     def _told(self, state: State, why: str) -> None:
-        for listener in list(self._listeners):
+        for listener in list(self._listeners.values()):
             listener.tell(state)
         if state is State.CLOSED:
             for watch in list(self._session.watches):
@@ -268,7 +270,7 @@ class Client:
 
     def add_listener(self, listener: Listener) -> None:
         """Let an object hear of every new state at once, inside the loop, for as long as somebody keeps it alive."""
-        self._listeners.add(listener)
+        self._listeners[next(self._listened)] = listener
 
     def with_patience(self, patience: float) -> Client:
         """Give the same client, with the same session, for calls that wait so many seconds for a connection.
@@ -279,6 +281,11 @@ class Client:
         other = copy.copy(self)
         other._patience = checked_patience(patience)  # noqa: SLF001 - its own kind
         return other
+
+    @property
+    def codec(self) -> Codec:
+        """How values become bytes."""
+        return self._codec
 
     def with_codec(self, codec: Codec) -> Client:
         """Give the same client, with the same session, for values that are written another way.
@@ -667,7 +674,7 @@ class Client:
                     found = await self._find(parent, mark)
                     if found is not None:
                         return found
-                    if ephemeral and self.session_id != session_id:
+                    if ephemeral and session_id and self.session_id != session_id:
                         raise SessionExpiredError(parent, "the session ended while the node was made") from None
         except (asyncio.CancelledError, ConnectionLossError):
             if sent:

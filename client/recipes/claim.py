@@ -30,6 +30,8 @@ class Claimed(Held):
         self.fence = fence
 
     def _delete(self) -> asyncio.Future[None]:
+        if self.lost.is_set():  # what is at the path may be another's
+            return asyncio.ensure_future(self._client.delete(self.fence))
         return asyncio.ensure_future(_delete_both(self._client, self.path, self.fence))
 
     async def _sweep(self) -> None:
@@ -80,22 +82,23 @@ async def claim(client: Client, path: str, data: bytes) -> Claimed | None:
             transaction.create(fence, b"", ephemeral=True)
             transaction.create(path, data, ephemeral=True)
             try:
-                in_doubt = True
                 await transaction.commit()
+                in_doubt = True  # until it is the caller's
                 return await _taken(client, path, fence)
             except NoNodeError:
-                in_doubt = False
                 await client.ensure_path(paths.parent(path))
             except NodeExistsError as error:
                 if error.path == fence:  # made by the try whose reply was lost
                     return await _taken(client, path, fence)
-                in_doubt = False
                 return None
             except ConnectionLossError as error:
                 if not error.maybe_applied:
-                    in_doubt = False
                     raise
-    except (asyncio.CancelledError, ConnectionLossError):
+                in_doubt = True
+    except asyncio.CancelledError:
+        client.in_background(_sweep_both(client, path, fence))
+        raise
+    except ConnectionLossError:
         if in_doubt:
             client.in_background(_sweep_both(client, path, fence))
         raise

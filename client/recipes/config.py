@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Self
@@ -74,8 +75,21 @@ class Config:
                     raise
 
     async def update(self, change: Callable[[Any], Any]) -> tuple[Any, Stat]:
-        """Replace the value by what a function makes of it, as often as others come in between."""
-        return await self._client.update(self._path, change)
+        """Replace the value, or the default, by what a function makes of it, as often as others come in between."""
+        while True:
+            try:
+                return await self._client.update(self._path, change)
+            except NoNodeError:
+                value = change(self._default)
+                if inspect.isawaitable(value):
+                    value = await value
+            try:
+                await self._client.create(self._path, value, parents=True)
+            except NodeExistsError:
+                continue
+            stat = await self._client.exists(self._path)
+            if stat is not None:
+                return value, stat
 
     async def changes(self) -> AsyncIterator[Any]:
         """Iterate the value: now, and after each change."""

@@ -11,6 +11,7 @@ Source: the lock recipe in ZooKeeper's documentation; spec of both libraries' na
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from zoolet.client.recipes import layout as names
 from zoolet.client.recipes.layout import Entry
 from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
-from zoolet.protocol.errors import ClosedError, NoNodeError, SessionExpiredError
+from zoolet.protocol.errors import ClosedError, ConnectionLossError, NoNodeError, SessionExpiredError
 
 
 class Turn(NamedTuple):
@@ -86,9 +87,10 @@ class Contender:
         self._rule = rule
         self._data = data
         self._mark = names.prefix(layout, kind, client.unique())
-        self._listed: list[str] = []
+        self._listed: list[str] | None = None
         self._watch: Events | None = None
         self._session_id = 0
+        self._listens = False
         self.node = ""
         self.token = 0
 
@@ -105,13 +107,13 @@ class Contender:
             ConnectionLossError: There was no connection in time.
             SessionExpiredError: The session ended meanwhile.
         """
-        self._session_id = self._client.session_id
         self.node = await self._client.find_or_create(self._path, self._mark, self._make)
         if not self.token:  # the reply was lost, and the node found by its mark
             stat = await self._client.exists(self.node)
             if stat is None:
                 raise SessionExpiredError(self.node, "the node is gone again")
-            self.token = stat.czxid
+            self.token, self._session_id = stat.czxid, stat.ephemeralOwner
+        if self._listed is None:
             self._listed = await self._client.children(self._path)
 
     async def _make(self) -> str:
@@ -120,10 +122,11 @@ class Contender:
         listed = client.children(self._path)
         try:
             node, stat = await made
-            self._listed = await listed
+            self.token, self._session_id = stat.czxid, stat.ephemeralOwner
+            with contextlib.suppress(ConnectionLossError):  # the node is made: the list can be asked for again
+                self._listed = await listed
         finally:
             listed.cancel()
-        self.token = stat.czxid
         return node
 
     async def wait(self) -> None:
@@ -136,9 +139,9 @@ class Contender:
         entries: list[Entry] | None = None
         while True:
             if entries is None or self._rule is not everybody:
-                entries = names.in_order(self._layout, self._kinds, self._listed)
+                entries = names.in_order(self._layout, self._kinds, self._listed or ())
             else:  # nobody comes in before one who is there: those of before, without who has gone
-                left = set(self._listed)
+                left = set(self._listed or ())
                 entries = [entry for entry in entries if entry.name in left]
             mine = next((place for place, entry in enumerate(entries) if entry.name == name), None)
             if mine is None or self._client.session_id != self._session_id:
@@ -156,7 +159,9 @@ class Contender:
         try:
             async with self._client.watch_data(paths.join(self._path, entry.name)) as watch:
                 self._watch = watch
-                self._client.add_listener(self)
+                if not self._listens:
+                    self._listens = True
+                    self._client.add_listener(self)
                 return (await watch.next()).type == EventType.NODE_DELETED
         except NoNodeError:
             return True

@@ -18,8 +18,8 @@ class _Format(NamedTuple):
 
 FORMATS: Final = {
     "text": _Format(lambda number: str(number).encode(), lambda data: int(data or b"0")),
-    "int": _Format(struct.Struct(">i").pack, lambda data: int.from_bytes(data, "big", signed=True)),
-    "long": _Format(struct.Struct(">q").pack, lambda data: int.from_bytes(data, "big", signed=True)),
+    "int": _Format(struct.Struct(">i").pack, lambda data: int(struct.unpack(">i", data)[0])),
+    "long": _Format(struct.Struct(">q").pack, lambda data: int(struct.unpack(">q", data)[0])),
 }
 """How a number becomes bytes: as text like kazoo's Counter, in 4 bytes like Curator's SharedCount and
 DistributedAtomicInteger (and kazoo's Counter with ``support_curator``), in 8 like Curator's DistributedAtomicLong.
@@ -70,7 +70,7 @@ class Counter:
     def _read(self, data: bytes) -> int:
         try:
             return self._format.read(data)
-        except ValueError:
+        except (ValueError, struct.error):
             raise ValueError(f"{self._path} holds no number: {data[:40]!r}") from None
 
     async def add(self, amount: int = 1) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -94,9 +95,15 @@ class Discovery:
         if offered is not None:
             await offered.set(asdict(instance))
             return
-        offered = PersistentEphemeral(self._client, path, asdict(instance))
-        await offered.__aenter__()
-        self._offered[path] = offered
+        if "/" in instance.name or "/" in instance.id or not instance.name or not instance.id:
+            raise ValueError(f"{instance!r}: name and id are names of nodes, and must have no slash")
+        offered = self._offered[path] = PersistentEphemeral(self._client, path, asdict(instance))
+        try:
+            await offered.__aenter__()
+        except BaseException:
+            if self._offered.get(path) is offered:
+                del self._offered[path]
+            raise
 
     async def unregister(self, instance: Instance) -> None:
         """Offer it no more."""
@@ -111,7 +118,8 @@ class Discovery:
         if cache is None:
             cache = await self._stack.enter_async_context(ChildrenCache(self._client, paths.join(self._path, service)))
             self._caches[service] = cache
-        found = [Instance.read(said) for _, said in sorted(cache.values.items()) if isinstance(said, dict)]
+        said = [one for _, one in sorted(cache.values.items()) if isinstance(one, dict)]
+        found = [Instance.read(one) for one in said if "name" in one and "id" in one]
         return [instance for instance in found if instance.enabled]
 
     async def pick(self, service: str, choice: str | Choice = "round_robin", *, key: str = "") -> Instance:
@@ -159,10 +167,11 @@ class Discovery:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._stack.aclose()
-        for offered in list(self._offered.values()):
-            await offered.__aexit__(kind, error, trace)
-        self._offered.clear()
+        # Each by itself in the background, so that a cancellation here keeps none from ending.
+        offered, self._offered = list(self._offered.values()), {}
+        ends = [self._client.in_background(one.__aexit__(None, None, None)) for one in offered]
+        ends.append(self._client.in_background(self._stack.aclose()))
+        await asyncio.wait(ends)
 
 
 def _load(instance: Instance) -> float:

@@ -114,13 +114,8 @@ class DoubleBarrier:
         Raises:
             TimeoutError: Others were not done in time; one is.
         """
+        self._client.in_background(self._client.sweep(self._mine))  # whatever becomes of this task
         async with asyncio.timeout(self._timeout):
-            try:
-                await self._client.delete(self._mine)
-            except NoNodeError:
-                pass  # with the session it was in
-            except ConnectionLossError:
-                await self._client.sweep(self._mine)
             while True:
                 try:
                     async with self._client.watch_children(self._path) as watch:

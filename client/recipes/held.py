@@ -50,6 +50,11 @@ class LockLostError(Exception):
         return f"{self.path} is lost: {self.reason}"
 
 
+def _present_task() -> asyncio.Task[Any] | None:
+    """Give the task that runs now: it hears of a loss by the error that it gets, and need not be cancelled."""
+    return asyncio.current_task()
+
+
 class Signal:
     """Something that happens once: ``await`` it, or ask ``is_set()``.
 
@@ -115,7 +120,8 @@ class Held:
         self._client = client
         self._session_id = client.session_id
         self._released = False
-        self._guard: asyncio.Task[Any] | None = None
+        self._revocable = revocable
+        self._guards: list[asyncio.Task[Any]] = []
         self._victim: asyncio.Task[Any] | None = None
         self._cancelling = 0
         self._cancelled = False
@@ -178,26 +184,39 @@ class Held:
             return
         self.lost.set(reason)
         self._end_guard()
-        if self._victim is not None and not self._victim.done():
+        if self._victim is not None and not self._victim.done() and self._victim is not _present_task():
             self._cancelled = True
             self._victim.cancel(f"{self.path} is lost: {reason}")
 
     def _start_guard(self) -> None:
         self._check_deadline()
         if not self._released and not self.lost.is_set():
-            self._guard = self._client.in_background(self._watch_over())
+            self._guards = [self._client.in_background(self._watch_over(*one)) for one in self._nodes()]
 
     def _end_guard(self) -> None:
         self._timer.cancel()
-        if self._guard is not None and self._guard is not asyncio.current_task():
-            self._guard.cancel()
+        for guard in self._guards:
+            if guard is not asyncio.current_task():
+                guard.cancel()
 
-    async def _watch_over(self) -> None:
-        """Notice when somebody deletes the node, or asks that it be released."""
+    def _nodes(self) -> list[tuple[str, int]]:
+        """Give the nodes that all have to be there, each with its czxid."""
+        return [(self.path, self.token)]
+
+    def fences(self) -> list[str]:
+        """Give the nodes whose existence proves that this is held."""
+        return [self.fence]
+
+    async def _watch_over(self, path: str, czxid: int) -> None:
+        """Notice when somebody deletes a node, or asks that it be released."""
         while True:
             try:
-                async with self._client.with_codec(codecs.raw).watch_data(self.path) as watch:
-                    if watch.found[0] == REVOKE:
+                async with self._client.with_codec(codecs.raw).watch_data(path) as watch:
+                    data, stat = watch.found
+                    if stat.czxid != czxid:
+                        self._lose("somebody deleted its node")
+                        return
+                    if self._revocable and data == REVOKE:
                         self.revoked.set("somebody asks for it")
                     event = await watch.next()
                     if event.type == EventType.NODE_DELETED:
@@ -281,7 +300,10 @@ class HeldTransaction:
     def __init__(self, held: Held, transaction: Transaction) -> None:
         self._held = held
         self._transaction = transaction
-        transaction.check(held.fence)
+        fences = held.fences()
+        for fence in fences:
+            transaction.check(fence)
+        self._checks = len(fences)
         self.check = transaction.check
         self.create = transaction.create
         self.set = transaction.set
@@ -290,7 +312,7 @@ class HeldTransaction:
     @property
     def results(self) -> list[Any]:
         """What became of each operation."""
-        return self._transaction.results[1:]
+        return self._transaction.results[self._checks :]
 
     async def commit(self) -> list[Any]:
         """Do all of it or nothing.
@@ -301,7 +323,7 @@ class HeldTransaction:
         try:
             await self._transaction.commit()
         except NoNodeError as error:
-            if error.path == self._held.fence:
+            if error.path in self._held.fences():
                 self._held._lose("its node is gone")  # noqa: SLF001 - a part of Held
                 raise LockLostError(self._held.path, "its node is gone; nothing was done") from None
             raise

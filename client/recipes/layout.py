@@ -102,10 +102,8 @@ def number_of(name: str) -> int:
     return int(match[1])
 
 
-def by_number(names: Iterable[str]) -> list[str]:
-    """Sort names by the sequence numbers at their ends, across the wrap; names without one are left out."""
-    pattern = re.compile(_SEQUENCE)
-    numbered = [(name, int(match[1])) for name in names if (match := pattern.search(name))]
+def in_circle(numbered: list[tuple[str, int]]) -> list[str]:
+    """Sort names by their sequence numbers, across the wrap."""
     if not numbered:
         return []
     pivot = numbered[0][1]

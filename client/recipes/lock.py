@@ -21,6 +21,13 @@ class LockHeld(Held):
         super().__init__(client, last.node, last.token, revocable=revocable)
         self._others = places[:-1]
 
+    def _nodes(self) -> list[tuple[str, int]]:
+        return [*super()._nodes(), *((place.node, place.token) for place in self._others)]
+
+    def fences(self) -> list[str]:
+        """Give all nodes."""
+        return [node for node, _ in self._nodes()]
+
     def let_go(self) -> list[asyncio.Future[None]]:
         """Let go of both nodes."""
         calls = super().let_go()
@@ -47,9 +54,9 @@ class Lock(Holdable[LockHeld]):
         client: Whose session holds it.
         path: What is locked.
         timeout: Seconds to wait at the most; None for ever.
-        layout: ``kazoo`` to exclude kazoo's Lock(path) too, ``curator`` to exclude Curator's InterProcessMutex(path)
-            and kazoo's with ``extra_lock_patterns=["-lock-"]``, ``both`` to exclude both, at twice the price. (kazoo
-            and Curator themselves do not exclude each other.)
+        layout: ``kazoo`` to exclude kazoo's Lock(path) too, ``curator`` to exclude Curator's InterProcessMutex(path),
+            ``both`` to exclude both, at twice the price. (kazoo and Curator themselves do not exclude each other;
+            kazoo's with ``extra_lock_patterns=["-lock-"]`` waits for Curator's, and Curator's does not for it.)
         on_lost: ``cancel`` cancels the task inside the ``async with`` block when the lock is lost, and the block
             raises LockLostError; ``flag`` only lets ``held.lost`` happen.
         reentrant: Let the task that holds it take it again; the last exit releases.

@@ -37,6 +37,7 @@ class LockingQueue(Queue):
     """
 
     def __init__(self, client: Client, path: str) -> None:
+        client.locate(path)
         super().__init__(client, paths.join(path, "entries"))
         self._taken = paths.join(path, "taken")
 
@@ -54,9 +55,8 @@ class LockingQueue(Queue):
     async def get(self, timeout: float | None = None) -> Any:
         """Take and acknowledge the first entry at once."""
         entry = await self.take(timeout)
-        value = entry.value
         await entry.acknowledge()
-        return value
+        return entry.value
 
     async def get_nowait(self) -> Any:
         """Take and acknowledge the first entry that nobody works on.
@@ -80,21 +80,32 @@ class LockingQueue(Queue):
         Raises:
             TimeoutError: None came in time.
         """
+        claimed: list[Entry] = []
+        try:
+            async with asyncio.timeout(timeout):
+                await self._wait_for_one(claimed)
+            return claimed[0]
+        except BaseException:
+            for entry in claimed:  # it came too late, or its taker is no more
+                entry.held.let_go()
+            raise
+
+    async def _wait_for_one(self, claimed: list[Entry]) -> None:
         client = self._client
-        async with asyncio.timeout(timeout):
-            await client.ensure_path(self._path)
-            await client.ensure_path(self._taken)
-            while True:
-                async with client.watch_children(self._path) as put, client.watch_children(self._taken) as freed:
-                    entry = await self._first_of(put.found)
-                    if entry is not None:
-                        return entry
-                    changes = [asyncio.ensure_future(put.next()), asyncio.ensure_future(freed.next())]
-                    try:
-                        await asyncio.wait(changes, return_when=asyncio.FIRST_COMPLETED)
-                    finally:
-                        for change in changes:
-                            change.cancel()
+        await client.ensure_path(self._path)
+        await client.ensure_path(self._taken)
+        while True:
+            async with client.watch_children(self._path) as put, client.watch_children(self._taken) as freed:
+                entry = await self._first_of(put.found)
+                if entry is not None:
+                    claimed.append(entry)
+                    return
+                changes = [asyncio.ensure_future(put.next()), asyncio.ensure_future(freed.next())]
+                try:
+                    await asyncio.wait(changes, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for change in changes:
+                        change.cancel()
 
     async def _first_of(self, names: list[str]) -> Entry | None:
         try:
@@ -153,6 +164,9 @@ class Entry:
             raise LockLostError(self._path, "somebody else has removed it") from None
         except SessionExpiredError:
             raise LockLostError(self._path, "the session is over") from None
+        except BaseException:
+            self.held.let_go()  # if it was not removed, another one is to have it
+            raise
         self.held.given_up()
 
     async def release(self) -> None:

@@ -30,7 +30,7 @@ class Master:
 
     Guarantees: every task that was submitted is assigned to a worker that is there; to another one when that one goes;
     in one transaction each, so that a task is assigned to one worker at a time, and only by a master whose election
-    holds at that moment on the server. Of two results of one task the first counts.
+    holds at that moment on the server. There is one result of each task: that of the worker that had it assigned.
 
     Limits: a task may be done more than once (Worker says when). Who submits need not be the active master, nor a
     master that is entered at all.
@@ -44,6 +44,8 @@ class Master:
 
     def __init__(self, client: Client, path: str, name: str = "", *, per_worker: int = 1) -> None:
         client.locate(path)
+        if per_worker < 1:
+            raise ValueError(f"per_worker is {per_worker!r}; it must be 1 or more")
         self._client = client.with_codec(codecs.json)
         self._path = path
         self._per_worker = per_worker
@@ -121,14 +123,16 @@ class Master:
         """Give the workers that are there, by name, with what their last heartbeat said."""
         found = {}
         try:
-            names = await self._client.children(self._at(WORKERS))
+            names = sorted(await self._client.children(self._at(WORKERS)))
         except NoNodeError:
             return {}
-        for name, call in [(name, self._client.get(self._at(WORKERS, name))) for name in sorted(names)]:
-            try:
-                found[name] = (await call)[0]
-            except NoNodeError:
+        calls = [self._client.get(self._at(WORKERS, name)) for name in names]
+        for name, answer in zip(names, await asyncio.gather(*calls, return_exceptions=True), strict=True):
+            if isinstance(answer, NoNodeError):
                 continue
+            if isinstance(answer, BaseException):
+                raise answer
+            found[name] = answer[0]
         return found
 
     async def command(self, value: Any, timeout: float | None = None) -> dict[str, Any]:
@@ -140,21 +144,36 @@ class Master:
         Raises:
             TimeoutError: Some have not; the command is withdrawn.
         """
-        node = await self._client.create(self._at(COMMANDS, "command-"), value, sequential=True, parents=True)
-        name = node.rpartition("/")[2]
-        await self._client.ensure_path(self._at(ACKS, name))
+        name = self._client.unique()
+        above = self._at(COMMANDS)
         try:
+            await self._client.ensure_path(self._at(WORKERS))
+            await self._client.ensure_path(self._at(ACKS, name))
             async with asyncio.timeout(timeout):
+
+                async def make() -> str:
+                    path = paths.join(above, f"command-{name}-")
+                    return await self._client.create(path, {"id": name, "command": value}, sequential=True)
+
+                await self._client.find_or_create(above, name, make, ephemeral=False)
                 return await self._acknowledged(name)
         finally:
-            self._client.in_background(self._clean_up(node, self._at(ACKS, name)))
+            self._client.in_background(self._withdraw(above, name))
 
-    async def _clean_up(self, *nodes: str) -> None:
-        for node in nodes:
+    async def _withdraw(self, above: str, name: str) -> None:
+        """Remove a command and its acknowledgements, however often the connection is lost."""
+        while True:
             try:
-                await self._client.retry(lambda node=node: self._client.delete(node, recursive=True))  # type: ignore[misc]
+                await self._client.sync(above)
+                for found in await self._client.children(above):
+                    if name in found:
+                        await self._client.delete(paths.join(above, found))
+                await self._client.delete(self._at(ACKS, name), recursive=True)
+                return
             except NoNodeError:
-                continue
+                return
+            except (ConnectionLossError, SessionExpiredError):
+                await asyncio.sleep(0.1)
 
     async def _acknowledged(self, name: str) -> dict[str, Any]:
         wanted = set(await self.workers())
@@ -197,12 +216,11 @@ class Master:
     async def _govern(self, leadership: LockHeld) -> None:
         for name in (WORKERS, TASKS, ASSIGNED, RESULTS):
             await self._client.ensure_path(self._at(name))
+        held = await self._assignments()
         async with AsyncExitStack() as stack:
-            caches = [
-                await stack.enter_async_context(TreeCache(self._client, self._at(name)))
-                for name in (WORKERS, TASKS, ASSIGNED, RESULTS)
-            ]
-            turns = [cache.changes() for cache in caches]
+            workers = await stack.enter_async_context(TreeCache(self._client, self._at(WORKERS)))
+            tasks = await stack.enter_async_context(TreeCache(self._client, self._at(TASKS)))
+            turns = [workers.changes(), tasks.changes()]
             waits: dict[asyncio.Task[Any], Any] = {_next(turn): turn for turn in turns}
             lost = asyncio.ensure_future(leadership.lost.wait())
             try:
@@ -211,7 +229,8 @@ class Master:
                     for wait in [wait for wait in waits if wait in done]:
                         turn = waits.pop(wait)
                         waits[_next(turn)] = turn
-                    await self._assign(leadership, *caches)
+                    if not await self._assign(leadership, held, workers, tasks):
+                        held = await self._assignments()
             finally:
                 lost.cancel()
                 for wait in waits:
@@ -219,55 +238,65 @@ class Master:
                 await asyncio.wait(waits)
         raise LockLostError(leadership.path, leadership.lost.reason)
 
-    async def _assign(
-        self, leadership: LockHeld, workers: TreeCache, tasks: TreeCache, assigned: TreeCache, results: TreeCache
-    ) -> None:
-        """Compare what is with what should be, and do the difference, each step in a transaction."""
+    async def _assignments(self) -> dict[str, str]:
+        """Read which worker has which task; from then on the active master knows, for nobody else assigns."""
+        held = {}
+        for worker in await self._client.children(self._at(ASSIGNED)):
+            try:
+                for task in await self._client.children(self._at(ASSIGNED, worker)):
+                    held[task] = worker
+            except NoNodeError:
+                continue
+        return held
+
+    async def _assign(self, leadership: LockHeld, held: dict[str, str], workers: TreeCache, tasks: TreeCache) -> bool:
+        """Compare what is with what should be, and do the difference, each step in a transaction.
+
+        Returns:
+            False if *held* was found to be wrong.
+        """
         there = _names(workers, self._at(WORKERS))
-        finished = set(_names(results, self._at(RESULTS)))
-        mine: dict[str, list[str]] = {name: [] for name in there}
-        held: dict[str, str] = {}
-        for path in assigned.nodes:
-            above, _, task = path.rpartition("/")
-            if paths.parent(above) == self._at(ASSIGNED):
-                worker = above.rpartition("/")[2]
-                held[task] = worker
-                mine.setdefault(worker, []).append(task)
-        for task in sorted(finished):
-            steps = [self._at(TASKS, task)] if self._at(TASKS, task) in tasks.nodes else []
-            if task in held:
-                steps.append(self._at(ASSIGNED, held[task], task))
-                mine[held[task]].remove(task)
-            await self._step(leadership, delete=steps)
-        for task in sorted(set(_names(tasks, self._at(TASKS))) - finished):
-            if held.get(task) in there:
+        open_tasks = sorted(_names(tasks, self._at(TASKS)))
+        for task in [task for task in held if task not in open_tasks]:
+            if self._at(TASKS, task) not in tasks.nodes and await self._client.exists(self._at(TASKS, task)) is None:
+                del held[task]  # done: whoever did it has removed both
+        loads = {name: 0 for name in there}
+        for name in held.values():
+            if name in loads:
+                loads[name] += 1
+        for task in open_tasks:
+            if held.get(task) in loads:
                 continue
-            free = sorted((len(mine[name]), name) for name in there if len(mine[name]) < self._per_worker)
+            free = sorted((load, name) for name, load in loads.items() if load < self._per_worker)
             if not free:
-                continue
+                break
             name = free[0][1]
             value = tasks.nodes[self._at(TASKS, task)].value
-            before = [self._at(ASSIGNED, held[task], task)] if task in held else []
-            if await self._step(leadership, delete=before, create=(self._at(ASSIGNED, name, task), value)):
-                mine[name].append(task)
+            before = self._at(ASSIGNED, held[task], task) if task in held else None
+            outcome = await self._step(leadership, task, before, self._at(ASSIGNED, name, task), value)
+            if outcome is None:
+                continue
+            if not outcome:
+                return False
+            held[task] = name
+            loads[name] += 1
+        return True
 
-    async def _step(self, leadership: LockHeld, *, delete: list[str], create: tuple[str, Any] | None = None) -> bool:
-        """Do one step if the leadership holds; what has been done by itself meanwhile is looked at again later."""
-        if not delete and create is None:
-            return True
+    async def _step(self, leadership: LockHeld, task: str, before: str | None, after: str, value: Any) -> bool | None:
+        """Assign a task if the leadership holds; False if it was not assigned as thought, None if it is done."""
         leadership.ensure()
         transaction = self._client.transaction()
         transaction.check(leadership.path)
-        for path in delete:
-            transaction.delete(path)
-        if create is not None:
-            transaction.create(create[0], create[1])
+        transaction.check(self._at(TASKS, task))
+        if before is not None:
+            transaction.delete(before)
+        transaction.create(after, value)
         try:
             await transaction.commit()
         except (NoNodeError, NodeExistsError) as error:
             if error.path == leadership.path:
                 raise LockLostError(leadership.path, "its node is gone") from None
-            return False
+            return None if error.path == self._at(TASKS, task) else False
         return True
 
     async def __aenter__(self) -> Self:

@@ -79,6 +79,10 @@ class MultiHeld(Held):
         self._watchers = [client.in_background(self._follow(part)) for part in parts if part is not last]
         self._last = last
 
+    def fences(self) -> list[str]:
+        """Give the nodes of all parts."""
+        return [fence for part in self.parts for fence in part.fences()]
+
     async def _follow(self, part: LockHeld) -> None:
         self._lose(f"{part.path}: {await part.lost}")
 

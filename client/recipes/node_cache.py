@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from zoolet.client.client import Client, Stat
-from zoolet.protocol.errors import ConnectionLossError, NoNodeError, SessionExpiredError
+from zoolet.client.codecs import UndecodableError
+from zoolet.protocol.errors import ClosedError, ConnectionLossError, NoNodeError, SessionExpiredError
 
 
 class NodeCache:
@@ -28,6 +29,7 @@ class NodeCache:
     Attributes:
         value: What the node holds; None if there is none.
         stat: Its Stat; None if there is none.
+        error: Why the codec could not read the latest value; ``value`` is the last one that it could.
     """
 
     def __init__(self, client: Client, path: str) -> None:
@@ -38,6 +40,7 @@ class NodeCache:
         self._ready = asyncio.Event()
         self._changed: asyncio.Event = asyncio.Event()
         self._count = 0
+        self.error: UndecodableError | None = None
         self.value: Any = None
         self.stat: Stat | None = None
 
@@ -59,6 +62,10 @@ class NodeCache:
             value, stat = await self._client.get(self._path)
         except NoNodeError:
             pass
+        except UndecodableError as error:
+            self.error = error
+            return
+        self.error = None
         if (stat.mzxid if stat else None) != (self.stat.mzxid if self.stat else None):
             self._count += 1
             changed, self._changed = self._changed, asyncio.Event()
@@ -93,6 +100,7 @@ async def started(client: Client, following: Any, ready: asyncio.Event) -> async
         await asyncio.wait((first, job), return_when=asyncio.FIRST_COMPLETED)
         if not ready.is_set():
             job.result()
+            raise ClosedError(detail="the client is closed")
     except BaseException:
         job.cancel()
         raise

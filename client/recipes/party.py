@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -40,6 +41,8 @@ class Party:
         self._client = client.with_codec(codecs.raw)
         self._path = path
         self._kazoo = layout == "kazoo"
+        if not self._kazoo and (not name or b"/" in name):
+            raise ValueError(f"name is {name!r}; with layout curator it is the node's name and must have no slash")
         own = f"{client.unique().replace('-', '')}__party__" if self._kazoo else name.decode()
         self._member = PersistentEphemeral(self._client, paths.join(path, own), name)
 
@@ -51,25 +54,29 @@ class Party:
             return []
         if not self._kazoo:
             return [name.encode() for name in names]
+        calls = [self._client.get(paths.join(self._path, name)) for name in names if name.endswith("__party__")]
         found = []
-        for call in [self._client.get(paths.join(self._path, name)) for name in names if name.endswith("__party__")]:
-            try:
-                found.append((await call)[0])
-            except NoNodeError:
+        for answer in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(answer, NoNodeError):
                 continue
+            if isinstance(answer, BaseException):
+                raise answer
+            found.append(answer[0])
         return found
 
     async def changes(self) -> AsyncIterator[list[bytes]]:
         """Iterate who is there: now, and after each change."""
-        await self._client.ensure_path(self._path)
         last: Any = None
         while True:
-            async with self._client.watch_children(self._path) as watch:
-                members = await self.members()
-                if members != last:
-                    last = members
-                    yield members
-                await watch.next()
+            try:
+                async with self._client.watch_children(self._path) as watch:
+                    members = await self.members()
+                    if members != last:
+                        last = members
+                        yield members
+                    await watch.next()
+            except NoNodeError:
+                await self._client.ensure_path(self._path)
 
     async def __aenter__(self) -> Party:
         await self._member.__aenter__()

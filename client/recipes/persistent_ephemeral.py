@@ -94,8 +94,9 @@ class PersistentEphemeral:
             stat = await client.exists(self._path)
             if stat is None or stat.ephemeralOwner != client.session_id:
                 return
-            if value is not self._value:  # changed while it was being made
-                await client.set(self._path, self._value)
+            while value is not self._value:  # changed while it was being made
+                value = self._value
+                await client.set(self._path, value)
             self._there.set()
             async for event in watch:
                 if event.type == EventType.NODE_DELETED:
@@ -119,31 +120,24 @@ class PersistentEphemeral:
         return self
 
     async def _end(self) -> None:
-        """Keep it no more, and delete it if it is one's own."""
+        """Keep it no more, and delete it if it is one's own; in the background, if this is cancelled."""
         if self._job is not None:
             self._job.cancel()
-            await asyncio.wait((self._job,))
         self._there.clear()
-        client = self._client
-        if client.state is State.CLOSED:
-            return
-        try:
-            stat = await client.exists(self._path)
-            if stat is not None and stat.ephemeralOwner == client.session_id:
-                await client.delete(self._path)
-        except (NoNodeError, SessionExpiredError, ClosedError):
-            return
-        except ConnectionLossError:
-            client.in_background(self._remove())
+        if self._client.state is not State.CLOSED:
+            await asyncio.shield(self._client.in_background(self._finish()))
 
-    async def _remove(self) -> None:
+    async def _finish(self) -> None:
+        client = self._client
+        if self._job is not None:
+            await asyncio.wait((self._job,))
         while True:
             try:
-                stat = await self._client.exists(self._path)
-                if stat is not None and stat.ephemeralOwner == self._client.session_id:
-                    await self._client.delete(self._path)
+                stat = await client.exists(self._path)
+                if stat is not None and stat.ephemeralOwner == client.session_id:
+                    await client.delete(self._path)
                 return
-            except NoNodeError:
+            except (NoNodeError, SessionExpiredError):
                 return
             except ConnectionLossError:
                 await asyncio.sleep(0.1)

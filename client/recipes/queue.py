@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import re
+from typing import Any, Final
 
+from zoolet.client import codecs
 from zoolet.client.client import Client
-from zoolet.client.recipes.layout import by_number
+from zoolet.client.recipes.layout import in_circle
 from zoolet.protocol import paths
 from zoolet.protocol.errors import ConnectionLossError, NoNodeError
+
+_ENTRY: Final = re.compile(r"entry-(\d+)-(-?\d+)")
 
 
 class Queue:
@@ -18,9 +22,10 @@ class Queue:
 
     Guarantees: an entry is given to one taker at the most. Those that wait share one watch each on PATH.
 
-    Limits: at most once: if the taker dies, or the reply to its delete is lost, the entry is gone (``get`` raises
-    ConnectionLossError then). For at least once there is LockingQueue. A put whose reply was lost is looked for by a
-    unique mark in the entry's name, so that nothing is put twice. All who wait wake up when an entry comes.
+    Limits: at most once: if the taker dies or is cancelled, or the reply to its delete is lost, the entry is gone
+    (``get`` raises ConnectionLossError then). For at least once there is LockingQueue. A put whose reply was lost may
+    have been done. All who wait wake up when an entry comes. An entry that the codec cannot read is taken, and raised
+    as an UndecodableError, which has its bytes.
 
     Args:
         client: Whose session it uses; its codec writes the values.
@@ -55,17 +60,18 @@ class Queue:
             TimeoutError: None came in time.
             ConnectionLossError: An entry may have been taken and lost.
         """
-        async with asyncio.timeout(timeout):
-            while True:
-                try:
-                    async with self._client.watch_children(self._path) as watch:
-                        for name in self._sorted(watch.found):
-                            taken, value = await self._take(paths.join(self._path, name))
-                            if taken:
-                                return value
+        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        while True:
+            try:
+                async with self._client.watch_children(self._path) as watch:
+                    for name in self._sorted(watch.found):
+                        taken, value = await self._take(paths.join(self._path, name))
+                        if taken:
+                            return value
+                    async with asyncio.timeout_at(deadline):  # nothing but the wait: what is taken is given
                         await watch.next()
-                except NoNodeError:
-                    await self._client.ensure_path(self._path)
+            except NoNodeError:
+                await self._client.ensure_path(self._path)
 
     async def get_nowait(self) -> Any:
         """Take the first entry.
@@ -85,14 +91,14 @@ class Queue:
 
     async def _take(self, path: str) -> tuple[bool, Any]:
         try:
-            value, stat = await self._client.get(path)
+            data, stat = await self._client.with_codec(codecs.raw).get(path)
             await self._client.delete(path, stat.version)
         except NoNodeError:
             return False, None
         except ConnectionLossError as error:
             error.add_note(f"the entry {path} may have been taken off the queue")
             raise
-        return True, value
+        return True, self._client.codec.read(path, data)
 
     async def size(self) -> int:
         """Count the entries."""
@@ -103,12 +109,8 @@ class Queue:
 
     def _sorted(self, names: list[str]) -> list[str]:
         """Put the entries in order; foreign children are passed over."""
-        lines: dict[str, list[str]] = {}
+        lines: dict[int, list[tuple[str, int]]] = {}
         for name in names:
-            if name.startswith("entry-"):
-                lines.setdefault(name.split("-")[1], []).append(name)
-        return [name for priority in sorted(lines, key=_number) for name in by_number(lines[priority])]
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 1000
+            if (match := _ENTRY.fullmatch(name)) is not None:
+                lines.setdefault(int(match[1]), []).append((name, int(match[2])))
+        return [name for priority in sorted(lines) for name in in_circle(lines[priority])]

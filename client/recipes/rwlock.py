@@ -10,7 +10,7 @@ from zoolet.client.recipes.held import LockLostError
 from zoolet.client.recipes.layout import Entry, checked_layout, number_of, prefix
 from zoolet.client.recipes.lock import Lock, LockHeld
 from zoolet.protocol import paths
-from zoolet.protocol.errors import NoNodeError
+from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError
 from zoolet.protocol.paths import sequence_suffix
 
 
@@ -116,17 +116,35 @@ class ReadWriteLock:
         held.ensure()
         number = sequence_suffix(number_of(held.path))
         mine = paths.join(self._path, prefix(self._layout, "read", self._client.unique()) + number)
-        transaction = self._client.transaction()
-        transaction.create(mine, b"", ephemeral=True)
-        transaction.delete(held.path)
         try:
-            await transaction.commit()
-        except NoNodeError:
-            raise LockLostError(held.path, "its node is gone") from None
-        stat = await self._client.exists(mine)
-        if stat is None:
-            raise LockLostError(mine, "its node is gone")
+            czxid = await self._exchange(held.path, mine)
+        except BaseException:
+            self._client.in_background(self._client.sweep(mine))
+            raise
         place = Contender(self._client, self._path, layout=self._layout, kind="read", kinds=("read", "write"))
-        place.node, place.token = mine, stat.czxid
+        place.node, place.token = mine, czxid
         held.given_up()
         return LockHeld(self._client, [place], revocable=False)
+
+    async def _exchange(self, writer: str, reader: str) -> int:
+        """Put one node in the place of another, however often the reply is lost; give the new one's czxid."""
+        client = self._client
+        while True:
+            transaction = client.transaction()
+            transaction.create(reader, b"", ephemeral=True)
+            transaction.delete(writer)
+            try:
+                await transaction.commit()
+            except (NoNodeError, NodeExistsError, ConnectionLossError) as error:
+                if isinstance(error, ConnectionLossError) and not error.maybe_applied:
+                    raise
+                stat = await client.exists(reader)
+                if stat is not None:
+                    return stat.czxid
+                if isinstance(error, NoNodeError):
+                    raise LockLostError(writer, "its node is gone") from None
+                continue
+            stat = await client.exists(reader)
+            if stat is None:
+                raise LockLostError(reader, "its node is gone")
+            return stat.czxid

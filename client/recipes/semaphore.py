@@ -78,13 +78,19 @@ class Semaphore(Holdable[Held]):
             TimeoutError: None was free in time.
             ValueError: Somebody else shares it with another number of leases.
         """
-        seconds = self._timeout if timeout is None else timeout
-        async with asyncio.timeout(seconds):
-            async with self._line as turn:
-                if self._kazoo:
-                    await self._agree()
-                await self._room(turn)
-                return await self._lease()
+        leased: list[Held] = []
+        try:
+            async with asyncio.timeout(self._timeout if timeout is None else timeout):
+                async with self._line as turn:
+                    if self._kazoo:
+                        await self._agree()
+                    await self._room(turn)
+                    leased.append(await self._lease())
+            return leased[0]
+        except BaseException:
+            for held in leased:  # it came too late
+                held.let_go()
+            raise
 
     async def _agree(self) -> None:
         text = str(self._leases).encode()
@@ -122,20 +128,30 @@ class Semaphore(Holdable[Held]):
         name = unique.replace("-", "") if self._kazoo else f"_c_{unique}-lease-"
         mark = name
 
+        czxid = 0
+
         async def make() -> str:
+            nonlocal czxid
             try:
-                node, _ = await client.create_and_stat(
+                node, stat = await client.create_and_stat(
                     paths.join(self._under, name), self._data, ephemeral=True, sequential=not self._kazoo
                 )
             except NodeExistsError:  # a UUID of ours: made by the try whose reply was lost
                 return paths.join(self._under, name)
+            czxid = stat.czxid
             return node
 
         node = await client.find_or_create(self._under, mark, make)
-        stat = await client.exists(node)
-        if stat is None:
-            raise SessionExpiredError(node, "the lease is gone again")
-        return Held(client, node, stat.czxid)
+        if not czxid:
+            try:
+                stat = await client.exists(node)
+            except BaseException:
+                client.in_background(client.sweep(node))
+                raise
+            if stat is None:
+                raise SessionExpiredError(node, "the lease is gone again")
+            czxid = stat.czxid
+        return Held(client, node, czxid)
 
     async def holders(self) -> list[str]:
         """Give the paths of the leases that are held."""

@@ -78,14 +78,20 @@ class TreeCache:
             for path in pending:
                 found[path] = None
             pending = []
-            for path, call in listed:
-                try:
-                    pending += [paths.join(path, name) for name in await call]
-                except NoNodeError:
+            answers = await asyncio.gather(*[call for _, call in listed], return_exceptions=True)
+            for (path, _), names in zip(listed, answers, strict=True):
+                if isinstance(names, NoNodeError):
                     found.pop(path)
+                elif isinstance(names, BaseException):
+                    raise names
+                else:
+                    pending += [paths.join(path, name) for name in names]
         for path in [path for path in self._known if path not in found]:
             self._set(path, None)
-        await asyncio.gather(*[self._read(path) for path in found])
+        reads = await asyncio.gather(*[self._read(path) for path in found], return_exceptions=True)
+        for error in reads:
+            if error is not None:
+                raise error
 
     async def _take(self, event: Event) -> None:
         if event.type == EventType.NODE_DELETED:

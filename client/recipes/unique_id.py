@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zoolet.client.client import Client
-from zoolet.protocol.errors import BadVersionError, NodeExistsError, NoNodeError
+from zoolet.protocol.errors import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
 
 
 class UniqueId:
@@ -50,5 +50,5 @@ class UniqueId:
             except NoNodeError:
                 try:
                     await self._client.create(self._path, parents=True)
-                except (NodeExistsError, BadVersionError):
+                except (NodeExistsError, BadVersionError, ConnectionLossError):
                     continue

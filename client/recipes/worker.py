@@ -10,7 +10,6 @@ from typing import Any, Final, Self
 from zoolet.client import codecs
 from zoolet.client.client import Client
 from zoolet.client.recipes.children_cache import ChildrenCache
-from zoolet.client.recipes.node_cache import ended
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
 from zoolet.protocol import paths
 from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
@@ -32,7 +31,8 @@ class Worker:
     ``PATH/results/<task>`` persistent, what came of it. All values are JSON.
 
     Guarantees: a task that is assigned to a worker is done by it at least once, unless the master assigns it to
-    another first. Results are written once: the first counts. What is reported goes with the worker's session.
+    another first. The result is written, and the task removed, in one transaction, which only the worker that has it
+    assigned can do: there is one result. What is reported goes with the worker's session.
 
     Limits: a worker that is stopped longer than its session timeout may do a task that another one does too. Tasks with
     effects outside need a fencing token; the task's name is one per task, the Master's ``token`` grows with masters.
@@ -58,6 +58,13 @@ class Worker:
         beat: float = 1.0,
         at_once: int = 1,
     ) -> None:
+        client.locate(path)
+        if not name or "/" in name:
+            raise ValueError(f"name is {name!r}; it is the name of a node, and must have no slash")
+        if at_once < 1:
+            raise ValueError(f"at_once is {at_once!r}; it must be 1 or more")
+        if not beat > 0:
+            raise ValueError(f"beat is {beat!r} s; it must be above 0")
         self._client = client.with_codec(codecs.json)
         self._path = path
         self._name = name
@@ -103,16 +110,29 @@ class Worker:
                 result = {"worker": self._name, "result": await self._do(task, value)}
             except Exception as error:  # whatever it is, the master is to know
                 result = {"worker": self._name, "error": f"{type(error).__name__}: {error}"}
-            while True:
-                try:
-                    await self._client.create(self._at(RESULTS, task), result, parents=True)
-                    return
-                except NodeExistsError:
-                    return
-                except TypeError as error:
-                    result = {"worker": self._name, "error": f"the result cannot be written: {error}"}
-                except (ConnectionLossError, SessionExpiredError):
-                    await asyncio.sleep(0.05)
+            await self._hand_in(task, result)
+
+    async def _hand_in(self, task: str, result: Any) -> None:
+        """Write the result and be done with the task, in one transaction: only whoever has it assigned can."""
+        client = self._client
+        await client.retry(lambda: client.ensure_path(self._at(RESULTS)))
+        while True:
+            try:
+                async with client.transaction() as transaction:
+                    transaction.delete(self._at(ASSIGNED, self._name, task))
+                    transaction.delete(self._at(TASKS, task))
+                    transaction.create(self._at(RESULTS, task), result)
+                break
+            except (NoNodeError, NodeExistsError):  # it was given to another, or the reply to this was lost
+                break
+            except (TypeError, ValueError) as error:
+                result = {"worker": self._name, "error": f"the result cannot be written: {error}"}
+            except (ConnectionLossError, SessionExpiredError):
+                await asyncio.sleep(0.05)
+        try:
+            await client.delete(self._at(PROGRESS, task))
+        except (NoNodeError, ConnectionLossError):
+            return  # it was never reported, or goes with the session
 
     async def _heartbeat(self) -> None:
         while True:
@@ -124,7 +144,6 @@ class Worker:
                 continue
 
     async def _follow_commands(self) -> None:
-        assert self._obey is not None
         done: set[str] = set()
         async with ChildrenCache(self._client, self._at(COMMANDS)) as cache:
             async for _ in cache.changes():
@@ -132,19 +151,26 @@ class Worker:
                     if command in done:
                         continue
                     done.add(command)
-                    try:
-                        answer = {"answer": await self._obey(value)}
-                    except Exception as error:
-                        answer = {"error": f"{type(error).__name__}: {error}"}
-                    await self._acknowledge(command, answer)
+                    if isinstance(value, dict) and "id" in value:
+                        await self._acknowledge(value["id"], await self._answer(value.get("command")))
+
+    async def _answer(self, command: Any) -> dict[str, Any]:
+        if self._obey is None:
+            return {"error": "this worker obeys no commands"}
+        try:
+            return {"answer": await self._obey(command)}
+        except Exception as error:
+            return {"error": f"{type(error).__name__}: {error}"}
 
     async def _acknowledge(self, command: str, answer: Any) -> None:
         while True:
             try:
-                await self._client.create(self._at(ACKS, command, self._name), answer, parents=True)
+                await self._client.create(self._at(ACKS, command, self._name), answer)
                 return
-            except NodeExistsError:
+            except (NodeExistsError, NoNodeError):  # it is there, or the command was withdrawn
                 return
+            except (TypeError, ValueError) as error:
+                answer = {"error": f"the answer cannot be written: {error}"}
             except (ConnectionLossError, SessionExpiredError):
                 await asyncio.sleep(0.05)
 
@@ -152,9 +178,7 @@ class Worker:
         await self._client.ensure_path(self._at(ASSIGNED, self._name))
         await self._client.ensure_path(self._at(COMMANDS))
         await self._mine.__aenter__()
-        followed = [self._follow_tasks(), self._heartbeat()]
-        if self._obey is not None:
-            followed.append(self._follow_commands())
+        followed = [self._follow_tasks(), self._heartbeat(), self._follow_commands()]
         self._jobs = [self._client.in_background(one) for one in followed]
         return self
 
@@ -162,5 +186,6 @@ class Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for job in (*self._jobs, *self._busy.values()):
-            await ended(job)
-        await self._mine.__aexit__(kind, error, trace)
+            job.cancel()
+        # In the background, so that a cancellation here does not keep the node.
+        await asyncio.wait((self._client.in_background(self._mine.__aexit__(None, None, None)),))
