@@ -115,9 +115,9 @@ class Worker:
     async def _hand_in(self, task: str, result: Any) -> None:
         """Write the result and be done with the task, in one transaction: only whoever has it assigned can."""
         client = self._client
-        await client.retry(lambda: client.ensure_path(self._at(RESULTS)))
         while True:
             try:
+                await client.ensure_path(self._at(RESULTS))
                 async with client.transaction() as transaction:
                     transaction.delete(self._at(ASSIGNED, self._name, task))
                     transaction.delete(self._at(TASKS, task))

@@ -1,0 +1,27 @@
+"""The servers that recipes are tried against beside the simulated one: the embedded server and Apache's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.oracle import Oracle
+
+from zoolet.server import Server
+
+
+@pytest.fixture(scope="session")
+def apache_hosts() -> Iterator[str]:
+    """The address of Apache's server, one for the whole run."""
+    with Oracle(config={"tickTime": "100"}) as oracle:
+        yield oracle.hosts
+
+
+@pytest.fixture(params=["zoolet", "apache"])
+def any_hosts(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of each server in turn."""
+    if request.param == "apache":
+        yield request.getfixturevalue("apache_hosts")
+    else:
+        with Server() as server:
+            yield server.hosts

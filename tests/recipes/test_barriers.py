@@ -1,0 +1,269 @@
+"""A barrier lets nobody pass while it is up; at a double barrier all begin together and end together."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from support.chaos import below, cancel_everywhere, client_of, eventually, leftovers, simulate
+
+from zoolet.client import Client, SessionExpiredError
+from zoolet.client.recipes import Barrier, DoubleBarrier
+from zoolet.server import Server
+from zoolet.server.testing import Simulation, drop_request, lose_reply
+
+
+def with_client(main: Callable[[Server, Client], Any], seed: int = 1, **options: Any) -> None:
+    """Run with a server and a client in virtual time."""
+
+    async def run(sim: Simulation, server: Server) -> None:
+        async with client_of(server, **options) as zk:
+            await main(server, zk)
+
+    simulate(run, seed)
+
+
+def test_who_waits_passes_when_it_falls() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            barrier = Barrier(zk, "/up/b")
+            assert await barrier.raise_()
+            assert not await barrier.raise_()
+            assert server.tree()["/up/b"].data == b""
+            waits = [asyncio.ensure_future(Barrier(one, "/up/b").wait()) for one in (zk, other, zk)]
+            await asyncio.sleep(20)
+            assert not any(wait.done() for wait in waits)
+            assert await barrier.lower()
+            await asyncio.gather(*waits)
+            assert not await barrier.lower()
+            await barrier.wait()
+            assert not leftovers(server, zk, other)
+
+    with_client(main)
+
+
+def test_a_wait_that_is_too_long_is_a_timeout_and_leaves_no_watch() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await Barrier(zk, "/b").raise_()
+        with pytest.raises(TimeoutError):
+            await Barrier(zk, "/b").wait(timeout=5)
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_a_wait_survives_drops_and_the_session() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            await Barrier(zk, "/b").raise_()
+            wait = asyncio.ensure_future(Barrier(zk, "/b").wait())
+            await asyncio.sleep(1)
+            server.drop(zk)
+            await asyncio.sleep(1)
+            server.expire(zk)
+            await asyncio.sleep(1)
+            assert not wait.done()
+            await Barrier(other, "/b").lower()
+            await asyncio.wait_for(wait, 20)
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("path", ["", "relative", "/a/"])
+@pytest.mark.parametrize("make", [Barrier, lambda zk, path: DoubleBarrier(zk, path, 2)])
+def test_an_illegal_path_is_refused_at_once(make: Any, path: str) -> None:
+    with pytest.raises(ValueError):
+        make(Client("127.0.0.1:1"), path)
+
+
+def test_a_wait_that_is_cancelled_leaves_nothing() -> None:
+    async def wait(zk: Client) -> None:
+        with pytest.raises(TimeoutError):
+            await Barrier(zk, "/b").wait(timeout=5)
+
+    cancel_everywhere(wait, before=lambda zk: Barrier(zk, "/b").raise_())
+
+
+async def test_kazoo_s_barrier_and_this_one_are_the_same() -> None:
+    async with Server() as server, client_of(server) as zk:
+        kazoo = KazooClient(server.hosts)
+        await asyncio.to_thread(kazoo.start)
+        try:
+            theirs, ours = kazoo.Barrier("/b"), Barrier(zk, "/b")
+            await asyncio.to_thread(theirs.create)
+            assert not await ours.raise_()
+            wait = asyncio.ensure_future(ours.wait(timeout=10))
+            await asyncio.to_thread(theirs.remove)
+            await wait
+            await ours.raise_()
+            waiting = asyncio.ensure_future(asyncio.to_thread(theirs.wait, 10))
+            await ours.lower()
+            assert await waiting
+        finally:
+            await asyncio.to_thread(kazoo.stop)
+            kazoo.close()
+
+
+# --- double ---
+
+
+@pytest.mark.parametrize("members", [0, -1, 1.5, "2", None])
+def test_a_number_of_members_below_one_is_refused(members: Any) -> None:
+    with pytest.raises(ValueError, match="members"):
+        DoubleBarrier(Client("127.0.0.1:1"), "/b", members)
+
+
+def test_one_alone_passes() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with DoubleBarrier(zk, "/up/b", 1):
+            assert "/up/b/ready" in server.tree()
+        assert set(server.tree()) == {"/up", "/up/b"}
+        await asyncio.sleep(1)
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_all_begin_together_and_end_together() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as two, client_of(server, seed=7) as three:
+            inside: list[int] = []
+            outside: list[int] = []
+            go = asyncio.Event()
+
+            async def member(one: Client, number: int, after: float) -> None:
+                async with DoubleBarrier(one, "/b", 3):
+                    inside.append(number)
+                    await go.wait()
+                    await asyncio.sleep(after)
+                    assert not outside
+                outside.append(number)
+
+            jobs = [asyncio.ensure_future(member(zk, 1, 0)), asyncio.ensure_future(member(two, 2, 10))]
+            await asyncio.sleep(10)
+            assert not inside
+            assert len(below(server, "/b")) == 2
+            assert all(re.fullmatch("[0-9a-f]{32}", name) for name in below(server, "/b"))
+            jobs.append(asyncio.ensure_future(member(three, 3, 20)))
+            await eventually(lambda: len(inside) == 3)
+            assert server.tree()["/b/ready"].ephemeral_owner == 0
+            go.set()
+            await asyncio.gather(*jobs)
+            assert set(server.tree()) == {"/b"}
+            assert not leftovers(server, zk, two, three)
+
+    with_client(main)
+
+
+def test_too_few_in_time_is_a_timeout_and_one_has_left_again() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with pytest.raises(TimeoutError):
+            await DoubleBarrier(zk, "/b", 2, timeout=5).enter()
+        await asyncio.sleep(1)
+        assert set(server.tree()) == {"/b"}
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_others_that_stay_too_long_are_a_timeout() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            one, two = DoubleBarrier(zk, "/b", 2, timeout=5), DoubleBarrier(other, "/b", 2)
+            await asyncio.gather(one.enter(), two.enter())
+            with pytest.raises(TimeoutError):
+                await one.leave()
+            assert len(below(server, "/b")) == 2
+            await two.leave()
+            assert set(server.tree()) == {"/b"}
+
+    with_client(main)
+
+
+def test_a_member_whose_session_ends_while_it_waits_says_so() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        entering = asyncio.ensure_future(DoubleBarrier(zk, "/b", 2).enter())
+        await asyncio.sleep(1)
+        server.expire(zk)
+        with pytest.raises(SessionExpiredError):
+            await asyncio.wait_for(entering, 30)
+        await asyncio.sleep(1)
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_a_member_whose_session_ends_inside_keeps_nobody() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            one, two = DoubleBarrier(zk, "/b", 2), DoubleBarrier(other, "/b", 2)
+            await asyncio.gather(one.enter(), two.enter())
+            server.expire(other)
+            await asyncio.wait_for(one.leave(), 20)
+            await asyncio.wait_for(two.leave(), 20)
+            assert set(server.tree()) == {"/b"}
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("action", [lose_reply, drop_request])
+@pytest.mark.parametrize("op", ["create", "delete", "exists", "getChildren"])
+def test_lost_replies_and_requests_make_no_difference(op: str, action: Any) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+
+            async def member(one: Client) -> None:
+                async with DoubleBarrier(one, "/b", 2):
+                    await asyncio.sleep(0.1)
+
+            with server.fault(op=op, nth=(2, 4, 5), action=action(), strict=True):
+                await asyncio.wait_for(asyncio.gather(member(zk), member(other)), 60)
+                await asyncio.sleep(10)
+            assert set(server.tree()) == {"/b"}
+            assert not leftovers(server, zk, other)
+
+    with_client(main)
+
+
+def test_cancelled_at_the_barrier_it_leaves_nothing() -> None:
+    async def enter(zk: Client) -> None:
+        with pytest.raises(TimeoutError):
+            await DoubleBarrier(zk, "/up/b", 2, timeout=5).enter()
+
+    cancel_everywhere(enter)
+
+
+def test_cancelled_while_leaving_it_does_not_keep_the_others() -> None:
+    barriers: list[DoubleBarrier] = []
+
+    async def enter(zk: Client) -> None:
+        barriers[:] = [DoubleBarrier(zk, "/b", 1)]
+        await barriers[0].enter()
+
+    async def leave(zk: Client) -> None:
+        await barriers[0].leave()
+
+    async def gone(server: Server, zk: Client) -> None:
+        assert set(below(server, "/b")) <= {"ready"}
+
+    cancel_everywhere(leave, before=enter, after=gone)
+
+
+async def test_kazoo_s_members_and_these_begin_together() -> None:
+    async with Server() as server, client_of(server) as zk:
+        kazoo = KazooClient(server.hosts)
+        await asyncio.to_thread(kazoo.start)
+        try:
+            theirs = kazoo.DoubleBarrier("/b", 2, identifier="k")
+            entering = asyncio.ensure_future(asyncio.to_thread(theirs.enter))
+            await asyncio.wait_for(DoubleBarrier(zk, "/b", 2).enter(), 10)
+            await asyncio.wait_for(entering, 10)
+            assert theirs.participating
+            assert "/b/ready" in server.tree()
+        finally:
+            await asyncio.to_thread(kazoo.stop)
+            kazoo.close()

@@ -1,0 +1,172 @@
+"""A published value reaches everybody who follows it, and nobody overwrites what it has not seen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.chaos import cancel_everywhere, client_of, eventually, leftovers, simulate
+
+from zoolet.client import BadVersionError, Client, ConnectionLossError, NodeExistsError, NoNodeError, codecs
+from zoolet.client.recipes import Config
+from zoolet.server import Server
+from zoolet.server.testing import Simulation, hold, lose_reply
+
+
+def with_client(main: Callable[[Server, Client], Any], seed: int = 1, **options: Any) -> None:
+    """Run with a server and a client in virtual time."""
+
+    async def run(sim: Simulation, server: Server) -> None:
+        async with client_of(server, **options) as zk:
+            await main(server, zk)
+
+    simulate(run, seed)
+
+
+def test_a_published_value_reaches_all_who_follow() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            async with Config(zk, "/up/c", default={"d": 1}) as one, Config(other, "/up/c") as two:
+                assert (one.value, two.value) == ({"d": 1}, None)
+                assert one.version == -1
+                await two.publish({"n": 1, "ü": None})
+                await eventually(lambda: one.value == {"n": 1, "ü": None} == two.value)
+                assert server.tree()["/up/c"].data == '{"n":1,"ü":null}'.encode()
+                assert one.version == 0
+                await one.publish(2)
+                await eventually(lambda: two.value == 2 and two.version == 1)
+                await zk.delete("/up/c")
+                await eventually(lambda: one.value == {"d": 1} and one.version == -1)
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("path", ["", "relative", "/a/"])
+def test_an_illegal_path_is_refused_at_once(path: str) -> None:
+    with pytest.raises(ValueError):
+        Config(Client("127.0.0.1:1"), path)
+
+
+def test_a_codec_that_is_none_is_refused_at_once() -> None:
+    with pytest.raises(TypeError):
+        Config(Client("127.0.0.1:1"), "/c", codec="json")  # type: ignore[arg-type]
+
+
+def test_another_codec_may_write_it() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Config(zk, "/c", codec=codecs.msgpack) as config:
+            await config.publish({"b": b"\xff"})
+            await eventually(lambda: config.value == {"b": b"\xff"})
+
+    with_client(main)
+
+
+def test_a_version_refuses_to_overwrite_what_was_not_seen() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        config = Config(zk, "/c")
+        with pytest.raises(NoNodeError):
+            await config.publish(0, version=3)
+        await config.publish(1, version=-1)
+        with pytest.raises(NodeExistsError):
+            await config.publish(2, version=-1)
+        with pytest.raises(BadVersionError):
+            await config.publish(2, version=5)
+        await config.publish(2, version=0)
+        assert server.tree()["/c"].data == b"2"
+
+    with_client(main)
+
+
+def test_updates_by_many_lose_nothing() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        config = Config(zk, "/c")
+        await config.publish(0)
+        await asyncio.gather(*[config.update(lambda value: value + 1) for _ in range(10)])
+        assert server.tree()["/c"].data == b"10"
+
+    with_client(main)
+
+
+def test_changes_are_told_with_the_default_for_no_node() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        seen: list[Any] = []
+        async with Config(zk, "/c", default="d") as config:
+
+            async def follow() -> None:
+                async for value in config.changes():
+                    seen.append(value)  # noqa: PERF401
+
+            job = asyncio.ensure_future(follow())
+            for act in (lambda: config.publish(1), lambda: config.publish(2), lambda: zk.delete("/c")):
+                await asyncio.sleep(1)
+                await act()
+            await asyncio.sleep(1)
+            job.cancel()
+        assert seen == ["d", 1, 2, "d"]
+
+    with_client(main)
+
+
+def test_what_is_published_while_one_is_away_is_known_when_one_is_back() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other, Config(zk, "/c") as config:
+            for number, how in enumerate((server.drop, server.expire)):
+                server.pause(zk)
+                await Config(other, "/c").publish(number)
+                with_session = zk.session_id
+                how(zk)
+                if how == server.drop:
+                    server.resume(with_session)
+                await eventually(lambda number=number: config.value == number)
+
+    with_client(main)
+
+
+def test_rubbish_does_not_keep_the_next_value_from_those_who_follow() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Config(zk, "/c") as config:
+            await config.publish(1)
+            await zk.set("/c", b"{rubbish")
+            await asyncio.sleep(1)
+            await config.publish(3)
+            await eventually(lambda: config.value == 3, 20)
+
+    with_client(main)
+
+
+def test_a_publication_without_answer_says_so_and_is_followed_all_the_same() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Config(zk, "/c") as config:
+            await config.publish(1)
+            with server.fault(op="setData", times=1, action=lose_reply(), strict=True):
+                with pytest.raises(ConnectionLossError):
+                    await config.publish(2)
+            await eventually(lambda: config.value == 2)
+
+    with_client(main)
+
+
+def test_a_node_that_goes_and_comes_meanwhile_is_published_to_all_the_same() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            with server.fault(op="create", session=zk, nth=1, action=hold()) as held:
+                publishing = asyncio.ensure_future(Config(zk, "/c").publish("mine"))
+                await eventually(lambda: held.hits)
+                await other.create("/c", b'"other"')
+                held.release()
+                await publishing
+            assert server.tree()["/c"].data == b'"mine"'
+
+    with_client(main)
+
+
+def test_cancelled_it_leaves_nothing() -> None:
+    async def use(zk: Client) -> None:
+        async with Config(zk, "/up/c") as config:
+            await config.publish(1)
+            await config.update(lambda value: value + 1)
+
+    cancel_everywhere(use)

@@ -1,0 +1,259 @@
+"""Counters lose no addition and do none twice; unique numbers are given once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from support.chaos import cancel_everywhere, client_of, simulate
+
+from zoolet.client import Client, ConnectionLossError, codecs
+from zoolet.client.recipes import Counter, UniqueId
+from zoolet.server import Server
+from zoolet.server.testing import Simulation, drop_request, lose_reply
+
+
+def with_client(main: Callable[[Server, Client], Any], seed: int = 1, **options: Any) -> None:
+    """Run with a server and a client in virtual time."""
+
+    async def run(sim: Simulation, server: Server) -> None:
+        async with client_of(server, **options) as zk:
+            await main(server, zk)
+
+    simulate(run, seed)
+
+
+def test_additions_add_up() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        counter = Counter(zk, "/up/n", 10)
+        assert await counter.value() == 10
+        assert await counter.add() == 11
+        assert await counter.add(-20) == -9
+        assert await counter.change(lambda number: number * 2) == -18
+        assert await counter.value() == -18
+        assert server.tree()["/up/n"].data == b"-18"
+
+    with_client(main)
+
+
+@pytest.mark.parametrize(
+    ("layout", "number", "data"),
+    [
+        ("text", 5, b"5"),
+        ("text", -5, b"-5"),
+        ("text", 10**30, b"1" + b"0" * 30),
+        ("int", 5, b"\0\0\0\x05"),
+        ("int", -2, b"\xff\xff\xff\xfe"),
+        ("int", 2**31 - 1, b"\x7f\xff\xff\xff"),
+        ("long", 5, b"\0\0\0\0\0\0\0\x05"),
+        ("long", -(2**63), b"\x80\0\0\0\0\0\0\0"),
+    ],
+)
+def test_each_layout_is_what_it_says_to_the_byte(layout: str, number: int, data: bytes) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        assert await Counter(zk, "/n", layout=layout).add(number) == number
+        assert server.tree()["/n"].data == data
+        assert await Counter(zk, "/n", layout=layout).value() == number
+
+    with_client(main)
+
+
+@pytest.mark.parametrize(("layout", "most"), [("int", 2**31 - 1), ("long", 2**63 - 1)])
+def test_a_number_that_does_not_fit_is_refused(layout: str, most: int) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        counter = Counter(zk, "/n", most, layout=layout)
+        with pytest.raises(ValueError, match="does not fit"):
+            await counter.add()
+        assert not server.tree()
+
+    with_client(main)
+
+
+@pytest.mark.parametrize(
+    ("layout", "data"),
+    [
+        ("text", b"x"),
+        ("text", b"1.5"),
+        pytest.param("int", b"12345"),
+        pytest.param("int", b"123"),
+        pytest.param("long", b"\0\0\0\x05"),
+        pytest.param("long", b"123456789"),
+    ],
+)
+def test_a_node_that_holds_something_else_is_an_error(layout: str, data: bytes) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/n", data)
+        with pytest.raises(ValueError, match="holds no number"):
+            await Counter(zk, "/n", layout=layout).value()
+        with pytest.raises(ValueError, match="holds no number"):
+            await Counter(zk, "/n", layout=layout).add()
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("path", ["", "relative", "/a/"])
+@pytest.mark.parametrize("kind", [Counter, UniqueId])
+def test_an_illegal_path_is_refused_at_once(kind: Any, path: str) -> None:
+    with pytest.raises(ValueError):
+        kind(Client("127.0.0.1:1"), path)
+
+
+def test_an_unknown_layout_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="one of text, int, long"):
+        Counter(Client("127.0.0.1:1"), "/n", layout="short")
+
+
+@pytest.mark.parametrize("amount", [1.5, "1", None])
+def test_an_amount_that_is_no_whole_number_is_refused(amount: Any) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with pytest.raises(TypeError):
+            await Counter(zk, "/n").add(amount)
+
+    with_client(main)
+
+
+def test_the_client_s_codec_does_not_touch_it() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await Counter(zk.with_codec(codecs.json), "/n", layout="int").add(3)
+        assert server.tree()["/n"].data == b"\0\0\0\x03"
+        assert await UniqueId(zk.with_codec(codecs.json), "/id").next() == 1
+
+    with_client(main)
+
+
+def test_many_at_once_lose_nothing() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            sums = await asyncio.gather(*[Counter(one, "/n").add() for one in (zk, other) for _ in range(10)])
+        assert sorted(sums) == list(range(1, 21))
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("op", ["create", "setData"])
+@pytest.mark.parametrize(("action", "done"), [(lose_reply, 1), (drop_request, 0)])
+def test_an_addition_without_answer_says_so_and_is_not_done_twice(op: str, action: Any, done: int) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        counter = Counter(zk, "/n")
+        base = 0 if op == "create" else await counter.add(5)
+        with server.fault(op=op, times=1, action=action(), strict=True), pytest.raises(ConnectionLossError):
+            await counter.add()
+        assert await counter.value() == base + done
+
+    with_client(main)
+
+
+def test_a_lost_read_is_made_again() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/n", b"5")
+        with server.fault(op="getData", times=1, action=lose_reply(), strict=True):
+            assert await Counter(zk, "/n").add() == 6
+
+    with_client(main)
+
+
+def test_an_addition_after_a_session_is_over_works() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        counter = Counter(zk, "/n")
+        await counter.add()
+        server.expire(zk)
+        await asyncio.sleep(1)
+        assert await counter.add() == 2
+
+    with_client(main)
+
+
+def test_cancelled_additions_leave_nothing_and_count_once_at_most() -> None:
+    async def add(zk: Client) -> None:
+        await Counter(zk, "/up/n").add()
+
+    async def check(server: Server, zk: Client) -> None:
+        assert await Counter(zk, "/up/n").value() in (0, 1)
+
+    cancel_everywhere(add, after=check)
+
+
+async def test_kazoo_s_counter_and_this_one_are_the_same() -> None:
+    async with Server() as server, client_of(server) as zk:
+        kazoo = KazooClient(server.hosts)
+        await asyncio.to_thread(kazoo.start)
+        try:
+            theirs, ours = kazoo.Counter("/n"), Counter(zk, "/n")
+            await asyncio.to_thread(theirs.__add__, 5)
+            assert await ours.add(2) == 7
+            assert await asyncio.to_thread(lambda: theirs.value) == 7
+            await asyncio.to_thread(theirs.__sub__, 1)
+            assert await ours.value() == 6
+            curator, ours = kazoo.Counter("/c", support_curator=True), Counter(zk, "/c", layout="int")
+            await ours.add(-3)
+            assert await asyncio.to_thread(lambda: curator.value) == -3
+            await asyncio.to_thread(curator.__add__, 10)
+            assert await ours.value() == 7
+        finally:
+            await asyncio.to_thread(kazoo.stop)
+            kazoo.close()
+
+
+# --- UniqueId ---
+
+
+def test_numbers_begin_with_one_and_grow() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        ids = UniqueId(zk, "/up/ids")
+        assert [await ids.next() for _ in range(3)] == [1, 2, 3]
+        assert await UniqueId(zk, "/up/ids").next() == 4
+        assert server.tree()["/up/ids"].data == b""
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("block", [0, -1, 1.5, "2", None])
+def test_a_block_of_less_than_one_is_refused(block: Any) -> None:
+    with pytest.raises(ValueError, match="block"):
+        UniqueId(Client("127.0.0.1:1"), "/ids", block=block)
+
+
+def test_blocks_do_not_overlap_and_cost_one_request_each() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        one, two = UniqueId(zk, "/ids", block=10), UniqueId(zk, "/ids", block=10)
+        numbers = [await (one if turn % 2 else two).next() for turn in range(60)]
+        assert len(set(numbers)) == 60
+        assert min(numbers) == 10
+        assert sum(op.op == "setData" and not op.error for op in server.ops()) == 6
+
+    with_client(main)
+
+
+def test_many_at_once_get_different_numbers() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        ids = UniqueId(zk, "/ids", block=3)
+        numbers = await asyncio.gather(*[ids.next() for _ in range(50)])
+        assert len(set(numbers)) == 50
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("action", [lose_reply, drop_request])
+@pytest.mark.parametrize("op", [pytest.param("create"), "setData"])
+def test_a_number_whose_reply_is_lost_is_given_to_nobody(op: str, action: Any) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        ids = UniqueId(zk, "/ids")
+        before = [] if op == "create" else [await ids.next()]
+        with server.fault(op=op, times=1, action=action(), strict=True):
+            numbers = [*before, await ids.next(), await ids.next()]
+        assert numbers == sorted(set(numbers))
+
+    with_client(main)
+
+
+def test_cancelled_requests_for_numbers_leave_nothing() -> None:
+    async def ask(zk: Client) -> None:
+        await UniqueId(zk, "/up/ids").next()
+
+    async def check(server: Server, zk: Client) -> None:
+        assert await UniqueId(zk, "/up/ids").next() in (1, 2)
+
+    cancel_everywhere(ask, after=check)

@@ -1,0 +1,183 @@
+"""Every recipe of the lock family while things go wrong that a seed says: whoever writes holds, nobody waits for ever,
+and nothing is left.
+
+Whoever holds writes its token through ``held.transaction()``, so the server's own order of what it took says who held
+when. ``ZOOLET_SCHEDULES`` is how many schedules are tried; see :mod:`support.schedules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from support.schedules import Story, play, seeds
+
+from zoolet.client import Client
+from zoolet.client.recipes import (
+    Election,
+    Lock,
+    MultiLock,
+    NodeElection,
+    ReadWriteLock,
+    Semaphore,
+    SemaphoreLock,
+    TryLock,
+)
+
+Make = Callable[[Client], Any]
+SEEDS = seeds(share=0.25)
+
+
+def contiguous(tokens: Sequence[int]) -> bool:
+    """Say whether everybody wrote alone: no token comes back after another has been."""
+    changes = [token for at, token in enumerate(tokens) if at == 0 or tokens[at - 1] != token]
+    return len(changes) == len(set(changes))
+
+
+def exclusive(make: Make, seed: int, *, ordered: bool = True, **options: Any) -> None:
+    """Play something that one client holds at a time."""
+
+    async def scenario(story: Story) -> None:
+        story.server.populate({"/history": b""})
+
+        async def turn(client: Client, number: int) -> None:
+            async with make(client) as held:
+                await story.write(held, "/history")
+
+        await story.everybody(turn)
+        tokens = story.written("/history")
+        assert len(tokens) >= len(story.clients)
+        assert contiguous(tokens), tokens
+        if ordered:
+            assert tokens == sorted(tokens), tokens
+
+    play(scenario, seed, **options)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("layout", ["kazoo", "both"])
+def test_a_lock_has_one_holder_whatever_happens(layout: str, seed: int) -> None:
+    exclusive(lambda zk: Lock(zk, "/lock", layout=layout), seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_lock_that_only_flags_its_loss_has_one_holder_that_can_write(seed: int) -> None:
+    exclusive(lambda zk: Lock(zk, "/lock", layout="curator", on_lost="flag", timeout=20.0), seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_lock_of_impatient_clients_leaves_no_node(seed: int) -> None:
+    exclusive(lambda zk: Lock(zk.with_patience(0.5), "/lock", timeout=2.0), seed, clients=2)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_try_lock_has_one_holder_whatever_happens(seed: int) -> None:
+    exclusive(lambda zk: TryLock(zk, "/lock"), seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("layout", ["kazoo", "curator"])
+def test_a_semaphore_lock_has_one_holder_whatever_happens(layout: str, seed: int) -> None:
+    exclusive(lambda zk: SemaphoreLock(zk, "/lock", layout=layout), seed, ordered=False)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_election_has_one_leader_whatever_happens(seed: int) -> None:
+    exclusive(lambda zk: Election(zk, "/leader", b"me"), seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_node_election_has_one_leader_whatever_happens(seed: int) -> None:
+    exclusive(lambda zk: NodeElection(zk, "/leader", b"me"), seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_writer_is_alone_whatever_happens(seed: int) -> None:
+    async def scenario(story: Story) -> None:
+        story.server.populate({"/history": b""})
+        writers: set[int] = set()
+
+        async def turn(client: Client, number: int) -> None:
+            rw = ReadWriteLock(client, "/rw")
+            if story.random.random() < 0.5:
+                async with rw.write() as held:
+                    writers.add(held.token)
+                    await story.write(held, "/history")
+            else:
+                async with rw.read() as held:
+                    await story.write(held, "/history")
+
+        await story.everybody(turn)
+        tokens = story.written("/history")
+        for writer in writers & set(tokens):
+            first, last = tokens.index(writer), len(tokens) - tokens[::-1].index(writer)
+            assert set(tokens[first:last]) == {writer}, (writer, tokens)
+
+    play(scenario, seed, clients=4)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_writer_that_becomes_a_reader_lets_no_writer_in_between_whatever_happens(seed: int) -> None:
+    async def scenario(story: Story) -> None:
+        story.server.populate({"/history": b""})
+
+        async def turn(client: Client, number: int) -> None:
+            rw = ReadWriteLock(client, "/rw")
+            async with rw.write() as held:
+                await story.write(held, "/history", times=1, token=held.token)
+                writer = held.token
+                reader = await rw.downgrade(held)
+            try:
+                await story.write(reader, "/history", times=2, token=writer)
+            finally:
+                await reader.release()
+
+        await story.everybody(turn)
+        tokens = story.written("/history")
+        assert contiguous(tokens), tokens
+
+    play(scenario, seed, clients=2)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("layout", ["kazoo", "curator"])
+def test_a_semaphore_never_has_more_holders_than_leases(layout: str, seed: int) -> None:
+    async def scenario(story: Story) -> None:
+        story.server.populate({"/history": b""})
+        under = "/pool" if layout == "kazoo" else "/pool/leases"
+
+        def few() -> bool:
+            """there are two leases at the most"""
+            return len(story.server.tree(under)) <= 3
+
+        story.always(few)
+
+        async def turn(client: Client, number: int) -> None:
+            async with Semaphore(client, "/pool", 2, layout=layout) as held:
+                await story.write(held, "/history")
+
+        await story.everybody(turn)
+
+    play(scenario, seed, clients=4)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_multi_lock_has_all_or_nothing_whatever_happens(seed: int) -> None:
+    async def scenario(story: Story) -> None:
+        story.server.populate({"/history": {"a": b"", "b": b"", "c": b""}})
+
+        async def turn(client: Client, number: int) -> None:
+            names = story.random.sample("abc", 2)
+            async with MultiLock(client, [f"/lock/{name}" for name in names]) as held:
+                for _ in range(2):
+                    async with held.transaction() as t:
+                        for name in names:
+                            t.create(f"/history/{name}/w-", str(held.token).encode(), sequential=True)
+
+        await story.everybody(turn)
+        for name in "abc":
+            tokens = story.written(f"/history/{name}")
+            assert contiguous(tokens), (name, tokens)
+
+    play(scenario, seed)

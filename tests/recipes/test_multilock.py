@@ -1,0 +1,123 @@
+"""Several locks as one: all or none, in any order, and lost when any of them is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support.schedules import Connect, ephemerals, simulate
+
+from zoolet.client import Client
+from zoolet.client.recipes import LockLostError, MultiLock
+from zoolet.server import Server
+from zoolet.server.testing import Simulation
+
+PATHS = ["/c", "/a", "/b"]
+
+
+async def nothing_left(server: Server) -> None:
+    """Wait until no contender and no watch is left."""
+    await server.wait_for(lambda: not ephemerals(server) and not server.watches(), timeout=20)
+
+
+def test_two_that_name_the_paths_in_any_order_do_not_wait_for_each_other_for_ever() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        inside = 0
+
+        async def use(client: Client, paths: list[str]) -> None:
+            nonlocal inside
+            for _ in range(10):
+                async with MultiLock(client, paths) as held:
+                    inside += 1
+                    assert inside == 1
+                    assert held.token == max(part.token for part in held.parts)
+                    await asyncio.sleep(0.1)
+                    inside -= 1
+
+        orders = (PATHS, PATHS[::-1], sorted(PATHS) * 2)
+        clients = [await connect() for _ in orders]
+        await asyncio.gather(*map(use, clients, orders))
+        await nothing_left(server)
+
+    simulate(main)
+
+
+def test_if_one_cannot_be_had_none_is_kept() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with two.lock("/b"):
+            with pytest.raises(TimeoutError):
+                await MultiLock(one, PATHS).acquire(0.5)
+            async with two.lock("/a", timeout=1.0), two.lock("/c", timeout=1.0):
+                pass
+        await nothing_left(server)
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("paths", [[], "/a"])
+def test_paths_that_make_no_sense_are_refused(paths: object) -> None:
+    with pytest.raises(ValueError):
+        MultiLock(Client("127.0.0.1:1"), paths)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_it_is_lost_when_any_of_its_parts_is(which: int) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        with pytest.raises(LockLostError):  # noqa: PT012
+            async with MultiLock(one, PATHS) as held:
+                await asyncio.sleep(0.2)
+                await two.delete(held.parts[which].path)
+                await asyncio.sleep(1000)
+        await nothing_left(server)
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_transaction_is_refused_when_any_part_is_gone(which: int) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        server.populate({"/register": b"0"})
+        held = await MultiLock(one, PATHS).acquire()
+        late = held.transaction()
+        late.set("/register", b"late")
+        await two.delete(held.parts[which].path)
+        try:
+            with pytest.raises(LockLostError):
+                await late.commit()
+        finally:
+            await held.release()
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("step", range(0, 60, 3))
+def test_whoever_is_cancelled_at_any_moment_leaves_nothing(step: int) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        task = asyncio.create_task(MultiLock(zk, PATHS).acquire())
+        await asyncio.sleep(step * 0.0005)
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            await task.result().release()
+        await nothing_left(server)
+
+    simulate(main, step)
+
+
+@pytest.mark.parametrize("step", range(0, 20, 2))
+def test_a_release_that_is_cancelled_at_any_moment_leaves_nothing(step: int) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        held = await MultiLock(zk, PATHS).acquire()
+        await asyncio.sleep(0.5)
+        task = asyncio.create_task(held.release())
+        await asyncio.sleep(step * 0.0005)
+        task.cancel()
+        await asyncio.wait([task])
+        await nothing_left(server)
+
+    simulate(main, step)

@@ -1,0 +1,219 @@
+"""Who is inside the block is a member, in every session of its client."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from support.chaos import below, cancel_everywhere, client_of, eventually, leftovers, simulate
+
+from zoolet.client import Client, SessionExpiredError, codecs
+from zoolet.client.recipes import Party
+from zoolet.server import Server
+from zoolet.server.testing import Simulation, hold, lose_reply
+
+LAYOUTS = ["kazoo", "curator"]
+
+
+def with_client(main: Callable[[Server, Client], Any], seed: int = 1, **options: Any) -> None:
+    """Run with a server and a client in virtual time."""
+
+    async def run(sim: Simulation, server: Server) -> None:
+        async with client_of(server, **options) as zk:
+            await main(server, zk)
+
+    simulate(run, seed)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_members_come_and_go(layout: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        assert await Party(zk, "/up/p", b"x", layout=layout).members() == []
+        async with client_of(server, seed=6) as other, Party(zk, "/up/p", b"a", layout=layout) as party:
+            async with Party(other, "/up/p", b"b", layout=layout):
+                assert sorted(await party.members()) == [b"a", b"b"]
+            assert await party.members() == [b"a"]
+        assert await party.members() == []
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_the_nodes_are_kazoo_s_and_curator_s() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Party(zk, "/k", b"me"), Party(zk, "/c", b"me", layout="curator"):
+            ((name, data),) = below(server, "/k").items()
+            assert re.fullmatch("[0-9a-f]{32}__party__", name)
+            assert data == b"me"
+            assert below(server, "/c") == {"me": b"me"}
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("path", ["", "relative", "/a/"])
+def test_an_illegal_path_is_refused_at_once(path: str) -> None:
+    with pytest.raises(ValueError):
+        Party(Client("127.0.0.1:1"), path)
+
+
+def test_an_unknown_layout_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="one of kazoo, curator"):
+        Party(Client("127.0.0.1:1"), "/p", layout="zk")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"",
+        pytest.param(b"a/b"),
+        b"..",
+        b"\xff",
+        b"\0",
+    ],
+)
+def test_a_name_that_is_no_node_s_is_refused_at_once_by_curator_s_layout(name: bytes) -> None:
+    with pytest.raises(ValueError):
+        Party(Client("127.0.0.1:1"), "/p", name, layout="curator")
+
+
+def test_foreign_nodes_are_no_members() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        server.populate({"/p": {"other": "x"}})
+        async with Party(zk, "/p", b"me") as party:
+            assert await party.members() == [b"me"]
+
+    with_client(main)
+
+
+def test_the_client_s_codec_does_not_touch_it() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Party(zk.with_codec(codecs.json), "/p", b"me") as party:
+            assert await party.members() == [b"me"]
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_member_is_one_again_in_the_next_session(layout: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other, Party(zk, "/p", b"me", layout=layout):
+            server.expire(zk)
+            assert await Party(other, "/p", b"x", layout=layout).members() == []
+            await eventually(lambda: below(server, "/p"))
+            assert await Party(other, "/p", b"x", layout=layout).members() == [b"me"]
+
+    with_client(main)
+
+
+def test_changes_are_told() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            seen: list[list[bytes]] = []
+
+            async def follow() -> None:
+                async for members in Party(zk, "/p").changes():
+                    seen.append(members)  # noqa: PERF401
+
+            job = asyncio.ensure_future(follow())
+            await eventually(lambda: seen)
+            async with Party(other, "/p", b"a"):
+                await eventually(lambda: len(seen) == 2)
+                server.expire(zk)
+                await asyncio.sleep(5)
+            await eventually(lambda: len(seen) == 3)
+            job.cancel()
+            await asyncio.wait((job,))
+            assert seen == [[], [b"a"], []]
+            await asyncio.sleep(1)
+            assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_one_whose_node_is_deleted_is_a_member_again(layout: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other, Party(zk, "/p", b"me", layout=layout) as party:
+            (name,) = below(server, "/p")
+            await other.delete(f"/p/{name}")
+            await eventually(lambda: below(server, "/p"))
+            assert await party.members() == [b"me"]
+
+    with_client(main)
+
+
+def test_changes_go_on_when_the_party_itself_is_deleted() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        seen: list[list[bytes]] = []
+
+        async def follow() -> None:
+            async for members in Party(zk, "/p").changes():
+                seen.append(members)  # noqa: PERF401
+
+        job = asyncio.ensure_future(follow())
+        await eventually(lambda: seen)
+        await zk.delete("/p")
+        await asyncio.sleep(1)
+        async with Party(zk, "/p", b"a"):
+            await asyncio.sleep(1)
+            job.cancel()
+            await asyncio.wait((job,))
+        assert seen == [[], [b"a"]]
+        assert job.cancelled()
+
+    with_client(main)
+
+
+def test_a_session_that_ends_while_members_are_asked_for_is_one_error() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other, Party(other, "/p", b"a"), Party(other, "/p", b"b"):
+            with server.fault(op="getData", session=zk, action=hold()) as held:
+                asking = asyncio.ensure_future(Party(zk, "/p").members())
+                await eventually(lambda: held.hits)
+                server.expire(zk)
+                with pytest.raises(SessionExpiredError):
+                    await asking
+            del asking
+
+    with_client(main)  # which fails for errors that nobody took
+
+
+def test_lost_replies_make_no_difference() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with server.fault(probability=0.3, times=10, action=lose_reply(), strict=True):
+            async with Party(zk, "/up/p", b"me") as party:
+                assert await party.members() == [b"me"]
+        await asyncio.sleep(5)
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_cancelled_it_leaves_nothing() -> None:
+    async def join(zk: Client) -> None:
+        async with Party(zk, "/up/p", b"me") as party:
+            await party.members()
+
+    cancel_everywhere(join)
+
+
+async def test_kazoo_s_party_and_this_one_are_the_same() -> None:
+    async with Server() as server, client_of(server) as zk:
+        kazoo = KazooClient(server.hosts)
+        await asyncio.to_thread(kazoo.start)
+        try:
+            theirs = kazoo.Party("/p", "k")
+            await asyncio.to_thread(theirs.join)
+            async with Party(zk, "/p", b"z") as ours:
+                assert sorted(await ours.members()) == [b"k", b"z"]
+                assert sorted(await asyncio.to_thread(lambda: list(theirs))) == ["k", "z"]
+                assert await asyncio.to_thread(lambda: len(theirs)) == 2
+                await asyncio.to_thread(theirs.leave)
+                assert await ours.members() == [b"z"]
+        finally:
+            await asyncio.to_thread(kazoo.stop)
+            kazoo.close()

@@ -1,0 +1,414 @@
+"""Each recipe in random trouble, in virtual time: whatever is lost, cut, paused, expired or cancelled, its guarantees
+hold, and in the end nothing is left. ``ZOOLET_SCHEDULES`` says how many seeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter as Multiset
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from support.chaos import SCHEDULES, below, clients_in, eventually, simulate, trouble
+
+from zoolet.client import Client, ConnectionLossError, SessionExpiredError, codecs
+from zoolet.client.recipes import (
+    Barrier,
+    ChildrenCache,
+    Config,
+    Counter,
+    Discovery,
+    DoubleBarrier,
+    Instance,
+    LockingQueue,
+    LockLostError,
+    Master,
+    NodeCache,
+    Party,
+    PersistentEphemeral,
+    Queue,
+    TreeCache,
+    UniqueId,
+    Worker,
+)
+from zoolet.client.recipes.locking_queue import Entry
+from zoolet.protocol.errors import NodeExistsError, NoNodeError, ZooKeeperError
+from zoolet.server import Server
+from zoolet.server.testing import Simulation
+
+seeds = pytest.mark.parametrize("seed", range(SCHEDULES))
+WITHOUT_ANSWER = (ConnectionLossError, SessionExpiredError)
+Do = Callable[[Simulation, Server, list[Client]], Awaitable[None]]
+
+
+def run(seed: int, number: int, do: Do) -> None:
+    """Run with so many clients; afterwards they must have left nothing."""
+
+    async def main(sim: Simulation, server: Server) -> None:
+        async with clients_in(server, number) as clients:
+            await do(sim, server, clients)
+
+    simulate(main, seed, limit=20_000.0)
+
+
+async def until_done(do: Callable[[], Awaitable[Any]]) -> Any:
+    """Do something that may be done twice until there is an answer."""
+    while True:
+        try:
+            return await do()
+        except WITHOUT_ANSWER:
+            await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def background(*jobs: Any) -> AsyncIterator[list[asyncio.Task[Any]]]:
+    """Run jobs until the block ends; their errors are raised."""
+    tasks = [asyncio.ensure_future(job) for job in jobs]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()
+
+
+async def scribble(sim: Simulation, zk: Client, writes: int = 40) -> None:
+    """Change the tree below /t at random."""
+    names = ["/t", "/t/a", "/t/b", "/t/a/x", "/t/a/y", "/t/b/x"]
+    for number in range(writes):
+        await asyncio.sleep(sim.random.uniform(0.01, 0.6))
+        path, what = sim.random.choice(names), sim.random.random()
+        with suppress(ZooKeeperError):
+            if what < 0.45:
+                await zk.create(path, str(number).encode(), parents=True)
+            elif what < 0.75:
+                await zk.set(path, str(number).encode())
+            else:
+                await zk.delete(path, recursive=True)
+
+
+@seeds
+def test_caches_come_to_be_what_the_tree_is(seed: int) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+        zk, *others = clients
+        async with AsyncExitStack() as stack:
+            tree = await stack.enter_async_context(TreeCache(zk, "/t"))
+            children = await stack.enter_async_context(ChildrenCache(zk, "/t/a"))
+            node = await stack.enter_async_context(NodeCache(zk, "/t/a/x"))
+            async with trouble(sim, server, clients):
+                await asyncio.gather(*[scribble(sim, other) for other in others])
+            await asyncio.sleep(60)
+            there = server.tree()
+            wanted = {path: view.data for path, view in there.items() if path == "/t" or path.startswith("/t/")}
+            assert {path: cached.value for path, cached in tree.nodes.items()} == wanted
+            direct = {path[5:]: data for path, data in wanted.items() if path.startswith("/t/a/")}
+            assert children.values == direct
+            assert node.value == wanted.get("/t/a/x")
+
+    run(seed, 3, do)
+
+
+@seeds
+def test_a_queue_gives_no_entry_twice(seed: int) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+        put: list[bytes] = []
+        maybe: list[bytes] = []
+        got: list[bytes] = []
+        unsure = 0
+
+        async def producer(zk: Client, who: int) -> None:
+            for number in range(15):
+                value = f"{who}-{number}".encode()
+                try:
+                    await Queue(zk, "/q").put(value)
+                    put.append(value)
+                except WITHOUT_ANSWER:
+                    maybe.append(value)
+                await asyncio.sleep(sim.random.uniform(0, 0.5))
+
+        async def consumer(zk: Client) -> None:
+            nonlocal unsure
+            while True:
+                try:
+                    got.append(await Queue(zk, "/q").get())
+                except WITHOUT_ANSWER:
+                    unsure += 1
+
+        async with background(*[consumer(zk) for zk in clients[2:]]):
+            async with trouble(sim, server, clients):
+                await asyncio.gather(*[producer(zk, who) for who, zk in enumerate(clients[:2])])
+            await eventually(lambda: not below(server, "/q"), 100)
+            await asyncio.sleep(5)
+        assert max(Multiset(got).values()) == 1
+        assert set(got) <= {*put, *maybe}
+        assert len(set(put) - set(got)) <= unsure
+
+    run(seed, 4, do)
+
+
+@seeds
+@pytest.mark.parametrize("how", [pytest.param("with"), "by hand"])
+def test_a_locking_queue_s_entries_are_acknowledged_once_and_processed_all(how: str, seed: int) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+        put: list[bytes] = []
+        maybe: list[bytes] = []
+        processed: list[bytes] = []
+        acknowledged: list[bytes] = []
+
+        async def producer(zk: Client, who: int) -> None:
+            for number in range(10):
+                value = f"{who}-{number}".encode()
+                try:
+                    await LockingQueue(zk, "/q").put(value)
+                    put.append(value)
+                except WITHOUT_ANSWER:
+                    maybe.append(value)
+                await asyncio.sleep(sim.random.uniform(0, 0.8))
+
+        async def work(value: bytes) -> None:
+            await asyncio.sleep(sim.random.uniform(0, 0.5))
+            if sim.random.random() < 0.1:
+                raise KeyError
+            processed.append(value)
+
+        async def process(entry: Entry) -> None:
+            if how == "with":
+                async with entry:
+                    await work(entry.value)
+                return
+            try:
+                await work(entry.value)
+                await entry.acknowledge()
+            except BaseException:
+                await entry.release()
+                raise
+
+        async def consumer(zk: Client) -> None:
+            queue = LockingQueue(zk, "/q")
+            while True:
+                with suppress(*WITHOUT_ANSWER, LockLostError, KeyError):
+                    entry = await queue.take()
+                    await process(entry)
+                    acknowledged.append(entry.value)
+
+        async with background(*[consumer(zk) for zk in clients[2:]]):
+            async with trouble(sim, server, clients):
+                await asyncio.gather(*[producer(zk, who) for who, zk in enumerate(clients[:2])])
+            await eventually(lambda: set(below(server, "/q")) <= {"entries", "taken"}, 200)
+            await asyncio.sleep(5)
+        assert set(put) <= set(processed) <= {*put, *maybe}
+        assert max(Multiset(acknowledged).values()) == 1
+
+    run(seed, 4, do)
+
+
+@seeds
+@pytest.mark.parametrize("layout", ["text", "long"])
+def test_counters_lose_and_double_no_acknowledged_addition(seed: int, layout: str) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+        sure = unsure = 0
+        sums: list[int] = []
+
+        async def add(zk: Client) -> None:
+            nonlocal sure, unsure
+            for _ in range(15):
+                task = asyncio.ensure_future(Counter(zk, "/n", layout=layout).add())
+                if sim.random.random() < 0.1:
+                    asyncio.get_running_loop().call_later(sim.random.uniform(0, 0.01), task.cancel)
+                try:
+                    sums.append(await task)
+                    sure += 1
+                except (*WITHOUT_ANSWER, asyncio.CancelledError):
+                    unsure += 1
+                await asyncio.sleep(sim.random.uniform(0, 0.5))
+
+        async with trouble(sim, server, clients):
+            await asyncio.gather(*[add(zk) for zk in clients])
+        total = await Counter(clients[0], "/n", layout=layout).value()
+        assert sure <= total <= sure + unsure
+        assert len(set(sums)) == len(sums)
+
+    run(seed, 3, do)
+
+
+@seeds
+def test_unique_ids_are_unique_and_grow(seed: int) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+        given: list[int] = []
+
+        async def take(zk: Client, block: int) -> None:
+            ids = UniqueId(zk, f"/ids-{block}", block=block)
+            last = 0
+            for _ in range(20):
+                with suppress(*WITHOUT_ANSWER):
+                    number = await ids.next()
+                    assert number > last
+                    last = number
+                    given.append(block * 1_000_000 + number)
+                await asyncio.sleep(sim.random.uniform(0, 0.5))
+
+        async with trouble(sim, server, clients):
+            await asyncio.gather(*[take(zk, block) for zk in clients for block in (1, 3)])
+        assert len(set(given)) == len(given)
+
+    run(seed, 3, do)
+
+
+@seeds
+def test_nobody_is_inside_a_double_barrier_before_all_are_there(seed: int) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+        for turn in range(4):
+            came = 0
+            failed = 0
+
+            async def member(zk: Client, path: str) -> None:
+                nonlocal came, failed
+                await asyncio.sleep(sim.random.uniform(0, 3))
+                came += 1
+                barrier = DoubleBarrier(zk, path, len(clients), timeout=60)
+                try:
+                    await barrier.enter()
+                except (*WITHOUT_ANSWER, TimeoutError):
+                    failed += 1
+                    return
+                assert came == len(clients)
+                await asyncio.sleep(sim.random.uniform(0, 2))
+                with suppress(*WITHOUT_ANSWER, TimeoutError):
+                    await barrier.leave()
+
+            async with trouble(sim, server, clients):
+                await asyncio.gather(*[member(zk, f"/b{turn}") for zk in clients])
+            await asyncio.sleep(20)
+            assert set(below(server, f"/b{turn}")) <= {"ready"}, failed
+
+    run(seed, 3, do)
+
+
+@seeds
+def test_who_waits_at_a_barrier_passes_when_it_falls(seed: int) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+        async with trouble(sim, server, clients):
+            await until_done(lambda: Barrier(clients[0], "/b").raise_())
+            waits = [asyncio.ensure_future(until_done(lambda zk=zk: Barrier(zk, "/b").wait())) for zk in clients]
+            await asyncio.sleep(sim.random.uniform(5, 15))
+            assert not any(wait.done() for wait in waits)
+            await until_done(lambda: Barrier(clients[0], "/b").lower())
+        await asyncio.wait_for(asyncio.gather(*waits), 60)
+
+    run(seed, 3, do)
+
+
+@seeds
+def test_members_come_back(seed: int) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+        async with AsyncExitStack() as stack:
+            for number, zk in enumerate(clients):
+                await stack.enter_async_context(Party(zk, "/p", b"%d" % number))
+                await stack.enter_async_context(Party(zk, "/c", b"%d" % number, layout="curator"))
+                await stack.enter_async_context(PersistentEphemeral(zk, f"/e/{number}", b"v"))
+            async with trouble(sim, server, clients):
+                await asyncio.sleep(40)
+            await asyncio.sleep(30)
+            for path in ("/p", "/c"):
+                assert sorted(below(server, path).values()) == [b"0", b"1", b"2"]
+            assert below(server, "/e") == {"0": b"v", "1": b"v", "2": b"v"}
+            owners = {view.ephemeral_owner for view in server.tree().values() if view.ephemeral_owner}
+            assert owners == {zk.session_id for zk in clients}
+        await asyncio.sleep(5)
+        assert not [path for path, view in server.tree().items() if view.ephemeral_owner]
+
+    run(seed, 3, do)
+
+
+@seeds
+def test_whoever_leaves_in_trouble_leaves_no_node(seed: int) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+        async def visit(zk: Client, who: int) -> None:
+            for number in range(8):
+                job = asyncio.ensure_future(stay(zk, f"/e/{who}-{number}"))
+                await asyncio.wait((job,), timeout=sim.random.uniform(0, 2))
+                job.cancel()
+                await asyncio.wait((job,))
+
+        async def stay(zk: Client, path: str) -> None:
+            async with PersistentEphemeral(zk, path):
+                await asyncio.sleep(sim.random.uniform(0, 2))
+
+        async with trouble(sim, server, clients):
+            await asyncio.gather(*[visit(zk, who) for who, zk in enumerate(clients)])
+        await asyncio.sleep(60)
+        assert not [path for path, view in server.tree().items() if view.ephemeral_owner]
+
+    run(seed, 3, do)
+
+
+@seeds
+def test_every_follower_comes_to_have_the_latest_config(seed: int) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+        async with AsyncExitStack() as stack:
+            configs = [await stack.enter_async_context(Config(zk, "/c")) for zk in clients]
+            async with trouble(sim, server, clients):
+                for number in range(30):
+                    with suppress(*WITHOUT_ANSWER, NodeExistsError, NoNodeError):
+                        await sim.random.choice(configs).publish(number)
+                    await asyncio.sleep(sim.random.uniform(0, 1))
+            await asyncio.sleep(30)
+            assert {config.value for config in configs} == {codecs.json.decode(server.tree()["/c"].data or b"")}
+            assert {config.version for config in configs} == {server.tree()["/c"].version}
+
+    run(seed, 3, do)
+
+
+@seeds
+def test_what_is_registered_is_what_is_found(seed: int) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+        async with AsyncExitStack() as stack:
+            found = [await stack.enter_async_context(Discovery(zk, "/s")) for zk in clients]
+            for discovery in found:
+                await discovery.instances("web")
+            for number, discovery in enumerate(found):
+                await discovery.register(Instance("web", f"w-{number}"))
+            async with trouble(sim, server, clients):
+                await asyncio.sleep(30)
+            await asyncio.sleep(60)
+            for discovery in found:
+                assert [one.id for one in await discovery.instances("web")] == ["w-0", "w-1", "w-2"]
+
+    run(seed, 3, do)
+
+
+@seeds
+def test_every_submitted_task_gets_a_result(seed: int) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+        submitted: list[str] = []
+        done: Multiset[str] = Multiset()
+
+        async def work(task: str, value: Any) -> Any:
+            await asyncio.sleep(sim.random.uniform(0, 2))
+            done[task] += 1
+            return value * 2
+
+        seeker = Master(clients[0], "/jobs")
+        async with AsyncExitStack() as stack:
+            for number in (1, 2):
+                await stack.enter_async_context(Master(clients[number], "/jobs", f"m-{number}"))
+            for number in (3, 4):
+                await stack.enter_async_context(Worker(clients[number], "/jobs", f"w-{number}", work))
+            async with trouble(sim, server, clients):
+                for number in range(10):
+                    with suppress(*WITHOUT_ANSWER):
+                        submitted.append(await seeker.submit(number))
+                    await asyncio.sleep(sim.random.uniform(0, 1))
+            for task in submitted:
+                result = await until_done(lambda task=task: seeker.result(task, timeout=300))
+                assert "result" in result, result
+            await eventually(lambda: not below(server, "/jobs/tasks"))
+        await asyncio.sleep(5)
+        assert set(submitted) <= set(done)
+
+    run(seed, 5, do)

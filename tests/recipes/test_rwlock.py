@@ -1,0 +1,190 @@
+"""The read-write lock: readers share, writers are alone, nobody overtakes, and a writer may become a reader."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from support import museum
+from support.schedules import Connect, ephemerals, simulate
+
+from zoolet.client import ConnectionLossError
+from zoolet.client.recipes import LockLostError
+from zoolet.client.recipes.rwlock import ReadWriteLock
+from zoolet.server import Server
+from zoolet.server.testing import Simulation, lose_reply
+
+LAYOUTS = ("kazoo", "curator")
+
+
+async def nothing_left(server: Server) -> None:
+    """Wait until no contender and no watch is left."""
+    await server.wait_for(lambda: not ephemerals(server) and not server.watches(), timeout=20)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_readers_share_a_writer_is_alone_and_nobody_overtakes(layout: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        log: list[str] = []
+
+        async def use(who: str) -> None:
+            rw = ReadWriteLock(await connect(), "/rw", layout=layout)
+            async with rw.read() if who[0] == "r" else rw.write():
+                log.append(f"+{who}")
+                await asyncio.sleep(10)
+                log.append(f"-{who}")
+
+        tasks = []
+        for who in ("r1", "r2", "w3", "r4", "r5", "w6", "w7"):
+            tasks.append(asyncio.create_task(use(who)))
+            await asyncio.sleep(0.5)
+        await asyncio.gather(*tasks)
+        assert log[:6] == ["+r1", "+r2", "-r1", "-r2", "+w3", "-w3"]
+        assert set(log[6:8]) == {"+r4", "+r5"}
+        assert set(log[8:10]) == {"-r4", "-r5"}
+        assert log[10:] == ["+w6", "-w6", "+w7", "-w7"]
+        await nothing_left(server)
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_end_of_a_reader_wakes_one_client_at_the_most(layout: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        clients = [await connect() for _ in range(6)]
+        first = await ReadWriteLock(clients[0], "/rw", layout=layout).read().acquire()
+        waiters = []
+        for client in clients[1:]:
+            rw = ReadWriteLock(client, "/rw", layout=layout)
+            waiters.append(asyncio.create_task(rw.write().acquire()))
+            await asyncio.sleep(0.2)
+        before = server._gate.count
+        await first.release()
+        await asyncio.sleep(0.03)
+        awake = {op.session for op in server.ops(server._gate.count - before)}
+        assert awake <= {clients[0].session_id, clients[1].session_id}
+        for waiter in waiters:
+            await (await waiter).release()
+        await nothing_left(server)
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("first", [museum.LAST_NUMBER - 1, museum.LAST_NUMBER])
+def test_the_order_holds_where_sequence_numbers_turn_negative(layout: str, first: int) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        museum.count_from(server, "/rw", first)
+        log: list[str] = []
+
+        async def use(who: str) -> None:
+            rw = ReadWriteLock(await connect(), "/rw", layout=layout)
+            async with rw.read() if who[0] == "r" else rw.write():
+                log.append(who)
+                await asyncio.sleep(5)
+
+        tasks = []
+        for who in ("w1", "r2", "w3", "r4"):
+            tasks.append(asyncio.create_task(use(who)))
+            await asyncio.sleep(0.5)
+        await asyncio.gather(*tasks)
+        assert log == ["w1", "r2", "w3", "r4"]
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_writer_that_becomes_a_reader_lets_readers_in_and_no_writer(layout: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two, three = await connect(), await connect(), await connect()
+        rw = ReadWriteLock(one, "/rw", layout=layout)
+        writer = await rw.write().acquire()
+        behind = asyncio.create_task(ReadWriteLock(two, "/rw", layout=layout).read().acquire())
+        await asyncio.sleep(0.5)
+        last = asyncio.create_task(ReadWriteLock(three, "/rw", layout=layout).write().acquire())
+        await asyncio.sleep(0.5)
+
+        reader = await rw.downgrade(writer)
+
+        with pytest.raises(LockLostError):
+            writer.ensure()
+        reader.ensure()
+        other = await behind
+        await writer.release()
+        await asyncio.sleep(3)
+        assert not last.done()
+        await other.release()
+        await asyncio.sleep(3)
+        assert not last.done()
+        await reader.release()
+        await (await last).release()
+        await nothing_left(server)
+
+    simulate(main)
+
+
+def test_who_is_no_writer_any_more_becomes_no_reader() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        rw = ReadWriteLock(one, "/rw")
+        writer = await rw.write().acquire()
+        await two.delete(writer.path)
+        with pytest.raises(LockLostError):
+            await rw.downgrade(writer)
+        await writer.release()
+        await nothing_left(server)
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("how", ["reply lost", "cancelled", "cancelled later"])
+def test_a_downgrade_that_fails_leaves_no_node(how: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        rw = ReadWriteLock(one, "/rw")
+        writer = await rw.write().acquire()
+        if how == "reply lost":
+            with server.fault("multi", times=1, action=lose_reply(), strict=True):
+                try:
+                    reader = await rw.downgrade(writer)
+                except ConnectionLossError:
+                    pass
+                else:
+                    await reader.release()
+        else:
+            task = asyncio.create_task(rw.downgrade(writer))
+            asked = "multi" if how == "cancelled" else "exists"
+            await server.wait_for(lambda: server.ops(1)[0].op == asked)
+            task.cancel()
+            await asyncio.wait([task])
+        await writer.release()
+        try:
+            async with ReadWriteLock(two, "/rw", timeout=60.0).write():
+                pass
+        finally:
+            await one.delete("/rw", recursive=True)  # or the next test would hear of it
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("side", ["read", "write"])
+@pytest.mark.parametrize("step", range(0, 30, 2))
+def test_a_waiter_that_is_cancelled_at_any_moment_leaves_nothing(side: str, step: int) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        writer = await ReadWriteLock(one, "/rw").write().acquire()
+        waiting = asyncio.create_task(getattr(ReadWriteLock(two, "/rw"), side)().acquire())
+        await asyncio.sleep(step * 0.0007)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await writer.release()
+        await nothing_left(server)
+
+    simulate(main, step)
+
+
+@pytest.mark.parametrize("options", [{"layout": "both"}, {"layout": "x"}])
+def test_layouts_that_do_not_exist_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        ReadWriteLock(object(), "/rw", **options)  # type: ignore[arg-type]

@@ -1,0 +1,223 @@
+"""The semaphore: never more holders than leases, in order, and no lease that nobody knows of."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support import museum
+from support.schedules import Connect, ephemerals, simulate
+
+from zoolet.client import Client, SessionExpiredError
+from zoolet.client.recipes import LockLostError, Semaphore, SemaphoreLock
+from zoolet.server import Server
+from zoolet.server.testing import Simulation, delay, drop_request, lose_reply
+
+LAYOUTS = ("kazoo", "curator")
+
+
+async def nothing_left(server: Server) -> None:
+    """Wait until no lease, no contender and no watch is left."""
+    await server.wait_for(lambda: not ephemerals(server) and not server.watches(), timeout=20)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("leases", [1, 2, 3])
+def test_so_many_hold_it_at_once_and_no_more_in_the_order_in_which_they_asked(layout: str, leases: int) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        order: list[int] = []
+        inside = most = 0
+
+        async def use(number: int) -> None:
+            nonlocal inside, most
+            async with Semaphore(await connect(), "/pool", leases, layout=layout):
+                order.append(number)
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(5 + number / 10)
+                inside -= 1
+
+        tasks = []
+        for number in range(7):
+            tasks.append(asyncio.create_task(use(number)))
+            await asyncio.sleep(0.1)
+        await asyncio.gather(*tasks)
+        assert most == leases
+        assert order == list(range(7))
+        await nothing_left(server)
+
+    simulate(main)
+
+
+def test_all_must_name_the_same_number_of_leases() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        async with Semaphore(zk, "/pool", 2) as held:
+            assert server.tree()["/pool"].data == b"2"
+            assert await Semaphore(zk, "/pool", 2).holders() == [held.path]
+            with pytest.raises(ValueError, match="2 leases, not 3"):
+                await Semaphore(zk, "/pool", 3).acquire()
+        await nothing_left(server)
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("leases", [0, -1, 1.5, "2", None])
+def test_a_number_of_leases_that_makes_no_sense_is_refused(leases: object) -> None:
+    with pytest.raises(ValueError):
+        Semaphore(Client("127.0.0.1:1"), "/pool", leases)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_end_of_a_lease_wakes_the_first_in_line_only(layout: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        clients = [await connect() for _ in range(6)]
+        held = await Semaphore(clients[0], "/pool", 1, layout=layout).acquire()
+        waiters = []
+        for client in clients[1:]:
+            waiters.append(asyncio.create_task(Semaphore(client, "/pool", 1, layout=layout).acquire()))
+            await asyncio.sleep(0.2)
+        before = server._gate.count
+        await held.release()
+        await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
+        awake = {op.session for op in server.ops(server._gate.count - before)}
+        # The winner takes its lease and leaves the line, which wakes the next one, who looks for room.
+        assert awake <= {client.session_id for client in clients[:3]}
+        for waiter in waiters:
+            await (await waiter).release()
+
+    simulate(main)
+
+
+def test_a_timeout_leaves_nothing() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with Semaphore(one, "/pool", 1):
+            with pytest.raises(TimeoutError):
+                await Semaphore(two, "/pool", 1).acquire(0.5)
+            await server.wait_for(lambda: len(ephemerals(server)) == 1)
+        await nothing_left(server)
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_whoever_is_cancelled_at_any_moment_leaves_no_lease(layout: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        await Semaphore(zk, "/pool", 1, layout=layout).acquire()
+        await zk.sync()  # the lock of the line has gone, too
+        for view in server.sessions().values():
+            for path in view.ephemerals:
+                await zk.delete(path)
+        leaks = []
+        for step in range(80):
+            task = asyncio.create_task(Semaphore(zk, "/pool", 1, layout=layout).acquire())
+            await asyncio.sleep(step * 0.0004)
+            if task.done():
+                await (await task).release()
+                continue
+            task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled():
+                await task.result().release()
+            await asyncio.sleep(1)
+            if ephemerals(server):
+                leaks.append(step)
+                await zk.delete(ephemerals(server)[0])
+        assert leaks == []
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("op", ["create", "create2", "exists", "delete", "getChildren"])
+@pytest.mark.parametrize("action", [lose_reply, drop_request])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_is_lost_on_the_way_leaves_no_second_lease(layout: str, action: type, op: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        with server.fault(op, times=1, action=action()):
+            async with Semaphore(zk, "/pool", 1, layout=layout) as held:
+                await asyncio.sleep(1)
+                assert ephemerals(server) == [held.path]
+        await nothing_left(server)
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_whoever_loses_its_place_in_line_makes_no_lease(layout: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        await (await Semaphore(one, "/pool", 1, layout=layout).acquire()).release()
+        with server.fault("removeWatches", session=one, times=1, action=delay(0.5), strict=True) as fault:
+            first = asyncio.create_task(Semaphore(one, "/pool", 1, layout=layout).acquire())
+            await server.wait_for(lambda: fault.hits)
+            second = asyncio.create_task(Semaphore(two, "/pool", 1, layout=layout).acquire())
+            server.expire(one)
+        await asyncio.wait([first, second], timeout=5)
+        leases = [task.result() for task in (first, second) if task.done() and task.exception() is None]
+        for task in (first, second):
+            task.cancel()
+        await asyncio.wait([first, second])
+        for held in leases:
+            await held.release()
+        assert len(leases) == 1
+
+    simulate(main)
+
+
+def test_a_lease_is_lost_with_its_session() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        with pytest.raises(LockLostError):  # noqa: PT012
+            async with Semaphore(one, "/pool", 1):
+                await asyncio.sleep(0.2)
+                server.expire(one)
+                await asyncio.sleep(1000)
+        async with Semaphore(two, "/pool", 1, timeout=5.0):
+            pass
+
+    simulate(main)
+
+
+def test_a_lease_that_is_lost_while_the_line_is_left_is_lost_loudly() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        with pytest.raises((LockLostError, SessionExpiredError)):  # noqa: PT012
+            with server.fault("delete", session=zk, times=1, action=delay(0.5)) as fault:
+
+                async def use() -> None:
+                    async with Semaphore(zk, "/pool", 1):
+                        await asyncio.sleep(60)
+
+                using = asyncio.create_task(use())
+                await server.wait_for(lambda: fault.hits)
+                server.expire(zk)
+            await using
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_semaphore_lock_may_be_released_by_another_task(layout: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        held = await SemaphoreLock(one, "/lock", layout=layout).acquire()
+        with pytest.raises(TimeoutError):
+            await SemaphoreLock(one, "/lock", layout=layout).acquire(0.5)
+        await asyncio.create_task(held.release())
+        await (await SemaphoreLock(two, "/lock", layout=layout).acquire(5.0)).release()
+        await nothing_left(server)
+
+    simulate(main)
+
+
+def test_children_of_others_take_no_lease() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        server.populate({"/pool": {"note": b"", "0" * 31: b""}})
+        async with Semaphore(zk, "/pool", 1, timeout=5.0):
+            assert len(museum.children(server, "/pool")) == 3
+
+    simulate(main)

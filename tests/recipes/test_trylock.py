@@ -1,0 +1,163 @@
+"""The lock of one node: free or taken, and never somebody else's to delete."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support.schedules import Connect, ephemerals, simulate
+
+from zoolet.client import ConnectionLossError
+from zoolet.client.recipes import LockLostError, TryLock
+from zoolet.server import Server
+from zoolet.server.testing import Simulation, drop_request, lose_reply
+
+
+async def nothing_left(server: Server) -> None:
+    """Wait until no node and no watch is left."""
+    await server.wait_for(lambda: not ephemerals(server) and not server.watches(), timeout=20)
+
+
+def test_an_attempt_takes_what_is_free_and_is_none_if_it_is_taken() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        held = await TryLock(one, "/job", data=b"host").attempt()
+        assert held is not None
+        assert server.tree()["/job"].data.endswith(b"host")
+        assert await TryLock(two, "/job").attempt() is None
+        await held.release()
+        again = await TryLock(two, "/a/b/job").attempt()
+        assert again is not None
+        assert again.token > held.token
+        await again.release()
+        await nothing_left(server)
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("action", [lose_reply, drop_request])
+def test_a_lost_create_is_one_s_own(action: type) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        with server.fault(None, "/job*", times=1, action=action(), strict=True):
+            held = await TryLock(zk, "/job").attempt()
+        assert held is not None
+        assert held.token == server.tree()["/job"].czxid
+        await held.release()
+        await nothing_left(server)
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("step", range(0, 40, 2))
+def test_whoever_is_cancelled_at_any_moment_leaves_no_node(step: int) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        task = asyncio.create_task(TryLock(zk, "/a/job").acquire())
+        await asyncio.sleep(step * 0.0004)
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            await task.result().release()
+        await nothing_left(server)
+
+    simulate(main, step)
+
+
+def test_an_attempt_that_gave_up_leaves_no_node() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect(timeout=60.0, patience=1.0)
+        with server.fault(None, "/job*", times=1, action=lose_reply(), strict=True) as fault:
+            trying = asyncio.create_task(TryLock(zk, "/job").attempt())
+            await server.wait_for(lambda: fault.hits)
+            server.refuse_connections()
+            with pytest.raises(ConnectionLossError):
+                await trying
+            assert "/job" in server.tree()
+            server.accept_connections()
+        await nothing_left(server)
+
+    simulate(main)
+
+
+def test_whoever_waits_has_it_when_it_is_free() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        inside = 0
+
+        async def use() -> None:
+            nonlocal inside
+            async with TryLock(await connect(), "/job", timeout=60.0):
+                inside += 1
+                assert inside == 1
+                await asyncio.sleep(1)
+                inside -= 1
+
+        await asyncio.gather(*(use() for _ in range(6)))
+        await nothing_left(server)
+
+    simulate(main)
+
+
+def test_a_release_whose_reply_is_lost_does_not_delete_the_next_holder_s_node() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two, three = await connect(), await connect(), await connect()
+        first = await TryLock(one, "/job").acquire()
+        waiting = asyncio.create_task(TryLock(two, "/job").acquire())
+        await asyncio.sleep(0.5)
+        with server.fault("multi", session=one, times=1, action=lose_reply(), strict=True):
+            await first.release()
+        second = await waiting
+        await asyncio.sleep(0.5)
+        third = await TryLock(three, "/job").attempt()
+        assert third is None
+        assert not second.lost.is_set()
+        await second.release()
+
+    simulate(main)
+
+
+def test_the_end_of_a_block_whose_node_somebody_deleted_does_not_delete_the_next_holder_s() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with TryLock(one, "/job", on_lost="flag") as first:
+            await asyncio.sleep(0.5)
+            await two.delete("/job")
+            second = await TryLock(two, "/job").attempt()
+            assert second is not None
+            await first.lost
+        await asyncio.sleep(0.02)
+        assert "/job" in server.tree()
+
+    simulate(main)
+
+
+def test_a_transaction_of_a_former_holder_is_refused_though_another_holds_the_path() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        server.populate({"/register": b"0"})
+        first = await TryLock(one, "/job").attempt()
+        assert first is not None
+        late = first.transaction()
+        late.set("/register", b"late")
+        server.expire(one)
+        second = await TryLock(two, "/job").acquire(5.0)
+        await server.wait_for(lambda: one.session_id in server.sessions())
+        with pytest.raises(LockLostError):
+            await late.commit()
+        assert server.tree()["/register"].data == b"0"
+        await second.release()
+
+    simulate(main)
+
+
+def test_a_node_that_was_deleted_and_taken_by_another_at_once_is_a_loss() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with TryLock(one, "/job", on_lost="flag") as first:
+            await two.delete("/job")
+            second = await TryLock(two, "/job").attempt()
+            assert second is not None
+            async with asyncio.timeout(10):
+                await first.lost
+
+    simulate(main)

@@ -1,0 +1,597 @@
+"""A master has every task done by a worker that is there, and another master goes on where it stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from support.chaos import below, cancel_everywhere, client_of, eventually, leftovers, simulate
+
+from zoolet.client import Client, ConnectionLossError
+from zoolet.client.recipes import Master, Worker
+from zoolet.server import Server
+from zoolet.server.testing import Simulation, drop_request, hold, lose_reply
+
+
+async def double(task: str, value: Any) -> Any:
+    """Do the simplest of tasks."""
+    return value * 2
+
+
+async def for_ever(task: str, value: Any) -> Any:
+    """Do a task that does not end."""
+    await asyncio.Event().wait()
+
+
+class Crew:
+    """Masters and workers, each with a client of its own.
+
+    Args:
+        server: Where.
+        stack: What closes them.
+    """
+
+    def __init__(self, server: Server, stack: AsyncExitStack) -> None:
+        self.server = server
+        self._stack = stack
+        self._seed = 10
+
+    async def client(self) -> Client:
+        """Give a client of somebody else."""
+        self._seed += 1
+        return await self._stack.enter_async_context(client_of(self.server, seed=self._seed))
+
+    async def master(self, name: str = "m", **options: Any) -> tuple[Master, Client]:
+        """Give a master that is entered."""
+        zk = await self.client()
+        return await self._stack.enter_async_context(Master(zk, "/jobs", name, **options)), zk
+
+    async def worker(self, name: str, do: Any = double, **options: Any) -> tuple[Worker, Client]:
+        """Give a worker that is there."""
+        zk = await self.client()
+        return await self._stack.enter_async_context(Worker(zk, "/jobs", name, do, **options)), zk
+
+
+def crewed(main: Callable[[Crew], Awaitable[None]]) -> None:
+    """Run with a server in virtual time; whoever was entered is left at the end, and has left nothing."""
+
+    async def run(sim: Simulation, server: Server) -> None:
+        async with AsyncExitStack() as stack:
+            try:
+                await main(Crew(server, stack))
+            finally:
+                await asyncio.sleep(1)  # what is being tidied up in the background is done then
+        await asyncio.sleep(30)
+        assert not leftovers(server)
+        assert not server.sessions()
+
+    simulate(run)
+
+
+# --- tasks ---
+
+
+def test_a_task_is_done_and_its_result_is_had() -> None:
+    async def main(crew: Crew) -> None:
+        master, _ = await crew.master()
+        await crew.worker("w-1")
+        name = await master.submit(21)
+        assert name == "task-0000000000"
+        assert await master.result(name, timeout=30) == {"worker": "w-1", "result": 42}
+        await asyncio.sleep(5)
+        assert {path for path in below(crew.server, "/jobs") if name in path} == {f"results/{name}"}
+        await master.forget(name)
+        await master.forget(name)
+        assert not [path for path in below(crew.server, "/jobs") if name in path]
+
+    crewed(main)
+
+
+def test_many_tasks_are_shared_out_and_each_is_done_once() -> None:
+    async def main(crew: Crew) -> None:
+        done: list[str] = []
+
+        async def note(task: str, value: Any) -> Any:
+            done.append(task)
+            await asyncio.sleep(1)
+
+        master, _ = await crew.master()
+        for number in range(3):
+            await crew.worker(f"w-{number}", note)
+        names = [await master.submit(number) for number in range(12)]
+        results = [await master.result(name, timeout=300) for name in names]
+        assert sorted(done) == names
+        assert {result["worker"] for result in results} == {"w-0", "w-1", "w-2"}
+
+    crewed(main)
+
+
+def test_tasks_wait_for_workers_and_for_a_master() -> None:
+    async def main(crew: Crew) -> None:
+        zk = await crew.client()
+        outside = Master(zk, "/jobs")
+        name = await outside.submit("x")
+        await crew.worker("w")
+        with pytest.raises(TimeoutError):
+            await outside.result(name, timeout=10)
+        await crew.master()
+        assert (await outside.result(name, timeout=30))["result"] == "xx"
+
+    crewed(main)
+
+
+def test_what_a_task_raises_is_its_result() -> None:
+    async def main(crew: Crew) -> None:
+        master, _ = await crew.master()
+
+        async def fail(task: str, value: Any) -> Any:
+            raise KeyError(value)
+
+        await crew.worker("w", fail)
+        assert await master.result(await master.submit("x"), timeout=30) == {"worker": "w", "error": "KeyError: 'x'"}
+
+    crewed(main)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        pytest.param(object(), id="object"),
+        pytest.param(b"bytes", id="bytes"),
+        pytest.param(float("nan"), id="nan"),
+        pytest.param("x" * 2_000_000, id="long"),
+    ],
+)
+def test_a_result_that_cannot_be_written_is_an_error_that_can(result: Any) -> None:
+    async def main(crew: Crew) -> None:
+        master, _ = await crew.master()
+
+        async def do(task: str, value: Any) -> Any:
+            return result
+
+        await crew.worker("w", do)
+        assert "error" in await master.result(await master.submit("x"), timeout=60)
+
+    crewed(main)
+
+
+def test_a_task_that_cannot_be_written_is_refused() -> None:
+    async def main(crew: Crew) -> None:
+        master, _ = await crew.master()
+        with pytest.raises(TypeError):
+            await master.submit(object())
+
+    crewed(main)
+
+
+def test_a_worker_is_given_no_more_tasks_at_a_time_than_said() -> None:
+    async def main(crew: Crew) -> None:
+        server = crew.server
+        most: dict[str, int] = {}
+        master, _ = await crew.master(per_worker=2)
+
+        async def look(task: str, value: Any) -> Any:
+            for _ in range(20):
+                assigned = [path.split("/")[1] for path in below(server, "/jobs") if path.count("/") == 2]
+                for worker in set(assigned):
+                    most[worker] = max(most.get(worker, 0), assigned.count(worker))
+                await asyncio.sleep(0.05)
+
+        for number in range(2):
+            await crew.worker(f"w-{number}", look, at_once=2)
+        names = await asyncio.gather(*[master.submit(number) for number in range(20)])
+        for name in names:
+            await master.result(name, timeout=300)
+        assert most == {"w-0": 2, "w-1": 2}
+
+    crewed(main)
+
+
+def test_a_task_is_assigned_to_one_worker_at_a_time() -> None:
+    async def main(crew: Crew) -> None:
+        master, zk = await crew.master()
+        await crew.worker("w-2", for_ever, beat=1000)
+        await asyncio.sleep(5)
+        with crew.server.fault(op="multi", session=zk, nth=1, action=hold()) as held:
+            task = await master.submit("x")
+            await eventually(lambda: held.hits)
+            await crew.worker("w-1", for_ever, beat=1000)
+            await asyncio.sleep(1)
+            held.release()
+            await asyncio.sleep(5)
+        assert len([path for path in below(crew.server, "/jobs/assigned") if path.endswith(task)]) == 1
+
+    crewed(main)
+
+
+def test_forgetting_a_result_at_once_does_not_block_its_worker() -> None:
+    async def main(crew: Crew) -> None:
+        _, zk = await crew.master()
+        await crew.worker("w")
+        with crew.server.fault(op="getData", path="/jobs/*", session=zk, action=hold()) as held:
+            name = await Master(await crew.client(), "/jobs").submit(1)
+            other = Master(await crew.client(), "/jobs")
+            await eventually(lambda: held.hits)
+            held.release()
+            await other.result(name, timeout=30)
+            await other.forget(name)
+        await asyncio.sleep(5)
+        assert (await other.result(await other.submit(2), timeout=60))["result"] == 4
+
+    crewed(main)
+
+
+# --- who dies ---
+
+
+@pytest.mark.parametrize("how", ["expire", "close"])
+def test_a_dead_worker_s_task_is_another_s(how: str) -> None:
+    async def main(crew: Crew) -> None:
+        master, _ = await crew.master()
+        _, dying = await crew.worker("w-1", for_ever)
+        name = await master.submit(1)
+        await eventually(lambda: f"assigned/w-1/{name}" in below(crew.server, "/jobs"))
+        await crew.worker("w-2")
+        if how == "close":
+            await dying.aclose()
+        else:
+            crew.server.pause(dying)
+            crew.server.expire(dying)
+            crew.server.refuse_connections()
+        assert await master.result(name, timeout=60) == {"worker": "w-2", "result": 2}
+        crew.server.accept_connections()
+
+    crewed(main)
+
+
+def test_a_worker_that_loses_its_session_alone_goes_on_in_the_next() -> None:
+    async def main(crew: Crew) -> None:
+        began: list[str] = []
+
+        async def slow(task: str, value: Any) -> Any:
+            began.append(task)
+            await asyncio.sleep(30)
+            return value
+
+        master, _ = await crew.master()
+        _, zk = await crew.worker("w", slow)
+        name = await master.submit(1)
+        await eventually(lambda: began)
+        crew.server.expire(zk)
+        assert (await master.result(name, timeout=200))["result"] == 1
+
+    crewed(main)
+
+
+def test_a_withdrawn_task_is_stopped() -> None:
+    async def main(crew: Crew) -> None:
+        stopped = asyncio.Event()
+
+        async def slow(task: str, value: Any) -> Any:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+        master, _ = await crew.master()
+        _, zk = await crew.worker("w-1", slow)
+        name = await master.submit(1)
+        await eventually(lambda: f"assigned/w-1/{name}" in below(crew.server, "/jobs"))
+        await asyncio.sleep(5)
+        await crew.worker("w-2")
+        crew.server.expire(zk)
+        await master.result(name, timeout=60)
+        await asyncio.wait_for(stopped.wait(), 60)
+
+    crewed(main)
+
+
+@pytest.mark.parametrize("how", ["leave", "expire", "delete"])
+def test_a_backup_takes_over(how: str) -> None:
+    async def main(crew: Crew) -> None:
+        first, zk = await crew.master("m-1")
+        await first.active
+        second, _ = await crew.master("m-2")
+        await asyncio.sleep(5)
+        assert not second.active.is_set()
+        assert second.leadership is None
+        assert first.leadership is not None
+        token = first.leadership.token
+        await crew.worker("w")
+        if how == "leave":
+            await zk.aclose()
+        elif how == "expire":
+            crew.server.expire(zk)
+        else:
+            await (await crew.client()).delete(first.leadership.path)
+        await asyncio.wait_for(second.active.wait(), 60)
+        assert second.leadership is not None
+        assert second.leadership.token > token
+        assert (await second.result(await second.submit(2), timeout=60))["result"] == 4
+
+    crewed(main)
+
+
+def test_tasks_go_on_when_all_sessions_end() -> None:
+    async def main(crew: Crew) -> None:
+        master, _ = await crew.master("m-1")
+        await crew.master("m-2")
+        for number in range(2):
+            await crew.worker(f"w-{number}")
+        names = [await master.submit(number) for number in range(4)]
+        crew.server.expire("all")
+        seeker = Master(await crew.client(), "/jobs")
+        for number, name in enumerate(names):
+            assert (await seeker.result(name, timeout=120))["result"] == number * 2
+
+    crewed(main)
+
+
+def test_of_two_results_the_first_counts() -> None:
+    async def main(crew: Crew) -> None:
+        zk = await crew.client()
+        await zk.create("/jobs/results/task-0000000000", b'{"worker":"other","result":1}', parents=True)
+        master = Master(zk, "/jobs")
+        await crew.worker("w")
+        name = await master.submit(5)
+        await crew.master()
+        await asyncio.sleep(10)
+        assert await master.result(name) == {"worker": "other", "result": 1}
+
+    crewed(main)
+
+
+# --- progress, heartbeat ---
+
+
+def test_progress_is_followed_to_the_end() -> None:
+    async def main(crew: Crew) -> None:
+        master, _ = await crew.master()
+        worker: Worker
+
+        async def steps(task: str, value: Any) -> Any:
+            for number in range(3):
+                await worker.report(task, {"done": number})
+                await asyncio.sleep(1)
+
+        worker, _ = await crew.worker("w", steps)
+        name = await master.submit("x")
+        async with asyncio.timeout(60):
+            told = [progress async for progress in master.progress(name)]
+        assert told == [{"done": 0}, {"done": 1}, {"done": 2}]
+        async with asyncio.timeout(5):
+            assert [progress async for progress in master.progress(name)] == []
+
+    crewed(main)
+
+
+def test_workers_are_known_with_their_heartbeat() -> None:
+    async def main(crew: Crew) -> None:
+        master, _ = await crew.master()
+        assert await Master(await crew.client(), "/nothing").workers() == {}
+        await crew.worker("w-1", for_ever, beat=2.0)
+        _, zk = await crew.worker("w-2")
+        name = await master.submit(1)
+        await asyncio.sleep(11)
+        found = await master.workers()
+        assert set(found) == {"w-1", "w-2"}
+        assert found["w-1"] == {"beat": 5, "busy": [name]}
+        await zk.aclose()
+        assert set(await master.workers()) == {"w-1"}
+
+    crewed(main)
+
+
+# --- commands ---
+
+
+async def echo(value: Any) -> Any:
+    """Obey by saying it again."""
+    return value
+
+
+def test_a_command_is_acknowledged_by_all() -> None:
+    async def main(crew: Crew) -> None:
+        master, _ = await crew.master()
+
+        async def refuse(value: Any) -> Any:
+            raise KeyError("no")
+
+        await crew.worker("w-1", obey=echo)
+        await crew.worker("w-2", obey=refuse)
+        assert await master.command("stop", timeout=30) == {
+            "w-1": {"answer": "stop"},
+            "w-2": {"error": "KeyError: 'no'"},
+        }
+        await asyncio.sleep(5)
+        assert not [path for path in below(crew.server, "/jobs") if "command-" in path]
+
+    crewed(main)
+
+
+def test_a_command_does_not_wait_for_who_is_gone() -> None:
+    async def main(crew: Crew) -> None:
+        master, _ = await crew.master()
+
+        async def never(value: Any) -> Any:
+            await asyncio.Event().wait()
+
+        await crew.worker("w-1", obey=echo)
+        _, zk = await crew.worker("w-2", obey=never)
+        commanding = asyncio.ensure_future(master.command("x", timeout=60))
+        await asyncio.sleep(5)
+        assert not commanding.done()
+        await zk.aclose()
+        assert await commanding == {"w-1": {"answer": "x"}}
+
+    crewed(main)
+
+
+def test_a_command_right_before_the_end_is_no_trouble() -> None:
+    async def main(sim: Simulation, server: Server) -> None:
+        async with client_of(server) as zk:
+            await zk.ensure_path("/jobs/workers")
+            assert await Master(zk, "/jobs").command("x", timeout=10) == {}
+
+    simulate(main)
+    gc.collect()  # a coroutine that was never awaited says so here at the latest
+
+
+@pytest.mark.parametrize("governed", [True, pytest.param(False)])
+def test_a_command_to_nobody_is_acknowledged_by_nobody(governed: bool) -> None:
+    async def main(crew: Crew) -> None:
+        if governed:
+            await crew.master()
+            await asyncio.sleep(1)
+        assert await Master(await crew.client(), "/jobs").command("x", timeout=10) == {}
+
+    crewed(main)
+
+
+def test_a_command_that_is_not_obeyed_in_time_is_withdrawn_for_good() -> None:
+    async def main(crew: Crew) -> None:
+        master, _ = await crew.master()
+
+        async def slow(value: Any) -> Any:
+            await asyncio.sleep(20)
+
+        await crew.worker("w", obey=slow)
+        with pytest.raises(TimeoutError):
+            await master.command("x", timeout=5)
+        await asyncio.sleep(40)
+        assert not [path for path in below(crew.server, "/jobs") if "command-" in path]
+
+    crewed(main)
+
+
+def test_an_answer_that_cannot_be_written_is_an_error_that_can() -> None:
+    async def main(crew: Crew) -> None:
+        master, _ = await crew.master()
+        answers = iter([object(), "fine"])
+
+        async def odd(value: Any) -> Any:
+            return next(answers)
+
+        await crew.worker("w", obey=odd)
+        assert "error" in (await master.command("x", timeout=30))["w"]
+        assert (await master.command("y", timeout=30))["w"] == {"answer": "fine"}
+
+    crewed(main)
+
+
+def test_a_worker_that_obeys_nothing_does_not_hold_up_commands() -> None:
+    async def main(crew: Crew) -> None:
+        master, _ = await crew.master()
+        await crew.worker("w-1", obey=echo)
+        await crew.worker("w-2")
+        assert (await master.command("x", timeout=30))["w-1"] == {"answer": "x"}
+
+    crewed(main)
+
+
+# --- arguments ---
+
+
+@pytest.mark.parametrize(
+    ("make", "path"),
+    [
+        (Master, ""),
+        pytest.param(lambda zk, path: Worker(zk, path, "w", double), ""),
+        *[
+            (make, path)
+            for make in (Master, lambda zk, path: Worker(zk, path, "w", double))
+            for path in ("relative", "/a/")
+        ],
+    ],
+)
+def test_an_illegal_path_is_refused_at_once(make: Any, path: str) -> None:
+    with pytest.raises(ValueError):
+        make(Client("127.0.0.1:1"), path)
+
+
+@pytest.mark.parametrize("name", ["", pytest.param("a/b"), "..", "a\0"])
+def test_a_worker_s_name_that_is_no_node_s_is_refused_at_once(name: str) -> None:
+    with pytest.raises(ValueError):
+        Worker(Client("127.0.0.1:1"), "/jobs", name, double)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"at_once": -1}, *[pytest.param(one) for one in ({"at_once": 0}, {"beat": 0}, {"beat": -1})]],
+)
+def test_a_worker_that_could_do_nothing_is_refused_at_once(options: Any) -> None:
+    with pytest.raises(ValueError):
+        Worker(Client("127.0.0.1:1"), "/jobs", "w", double, **options)
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_master_that_could_assign_nothing_is_refused_at_once(number: int) -> None:
+    with pytest.raises(ValueError):
+        Master(Client("127.0.0.1:1"), "/jobs", per_worker=number)
+
+
+# --- lost replies, cancellation ---
+
+
+@pytest.mark.parametrize("action", [lose_reply, drop_request])
+@pytest.mark.parametrize("op", ["create", "multi", "getData", "setData", "delete", "exists", "create2", "addWatch"])
+def test_lost_replies_and_requests_lose_no_task(op: str, action: Any) -> None:
+    async def main(crew: Crew) -> None:
+        seeker = Master(await crew.client(), "/jobs")
+        names = [await seeker.submit(number) for number in range(4)]
+        with crew.server.fault(op=op, nth=range(1, 20, 2), action=action()):
+            await crew.master()
+            for number in range(2):
+                while True:
+                    try:
+                        await crew.worker(f"w-{number}")
+                    except ConnectionLossError:
+                        continue
+                    break
+            for number, name in enumerate(names):
+                assert (await seeker.result(name, timeout=200))["result"] == number * 2
+        await asyncio.sleep(10)
+        assert not [path for path in below(crew.server, "/jobs") if "assigned/w-0/" in path or "assigned/w-1/" in path]
+
+    crewed(main)
+
+
+def test_a_worker_that_is_cancelled_leaves_nothing() -> None:
+    async def work(zk: Client) -> None:
+        async with Worker(zk, "/jobs", "w", double, obey=echo):
+            await asyncio.sleep(3)
+
+    cancel_everywhere(work)
+
+
+def test_a_master_that_is_cancelled_leaves_nothing() -> None:
+    async def govern(zk: Client) -> None:
+        async with Master(zk, "/jobs", "m") as master:
+            await master.active
+            await master.submit(1)
+            await asyncio.sleep(3)
+
+    cancel_everywhere(govern)
+
+
+def test_a_command_that_is_cancelled_is_withdrawn() -> None:
+    async def command(zk: Client) -> None:
+        with pytest.raises(TimeoutError):
+            await Master(zk, "/jobs").command("x", timeout=5)
+
+    async def gone(server: Server, zk: Client) -> None:
+        assert not [path for path in below(server, "/jobs") if "command-" in path]
+
+    cancel_everywhere(command, after=gone, nodes={"/jobs": {"workers": {"w": "{}"}}})
+
+
+def test_a_wait_for_a_result_that_is_cancelled_leaves_nothing() -> None:
+    async def wait(zk: Client) -> None:
+        with pytest.raises(TimeoutError):
+            await Master(zk, "/jobs").result("task-0000000000", timeout=5)
+
+    cancel_everywhere(wait)
