@@ -122,6 +122,11 @@ class Client:
             future.cancel()
             raise
 
+    @property
+    def runs(self) -> bool:
+        """Whether it was started and not closed."""
+        return self._loop is not None
+
     # --- how it stands ---
 
     @property
@@ -412,7 +417,8 @@ class Held(Generic[T]):
         async def leave() -> bool | None:
             return await self._manager.__aexit__(kind, error, trace)
 
-        self._client.run(leave)
+        if self._client.runs:  # otherwise what was held has gone with the session
+            self._client.run(leave)
 
 
 class BlockingEvents:
@@ -460,4 +466,5 @@ class BlockingEvents:
         async def leave() -> None:
             await self._events.__aexit__(kind, error, trace)
 
-        self._client.run(leave)
+        if self._client.runs:
+            self._client.run(leave)

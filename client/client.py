@@ -233,7 +233,7 @@ class Client:
 
     @property
     def last_zxid(self) -> int:
-        """The highest zxid that was seen."""
+        """The highest zxid that was seen in this session."""
         return self._session.last_zxid
 
     def valid_for(self) -> float:
@@ -1062,24 +1062,37 @@ class Events:
         watches = client._session.watches  # noqa: SLF001 - a part of Client
 
         def registered(found: Any, error: ZooKeeperError | None) -> None:
+            register(found, error)
+            watches.settle(watch.path)
+
+        def register(found: Any, error: ZooKeeperError | None) -> None:
             missing = isinstance(error, NoNodeError) and watch.kind is Kind.EXIST
             if self._ended and (error is None or missing):
-                self._forget_at_server(watches.wanted_at_server(watch))
+                watches.left_over(watch.path)
             elif error is None or missing:
                 if watch.kind is Kind.EXIST and error is None:
                     watch.kind = Kind.DATA
                 watches.add(watch)
+                if flag is _WATCH and watches.has(Kind.PERSISTENT, watch.path):
+                    self._set_again()
 
         # Where this client hears of everything already, a 3.8 server would put this watch in the other one's place.
         flag = _NO_WATCH if watches.has(Kind.PERSISTENT, watch.path) else _WATCH
         body = client._encoded(self._path) + flag  # noqa: SLF001
         call = client._call  # noqa: SLF001
+        watches.expect(watch.path)
         if watch.kind is Kind.DATA:
             decode = client._decode_get(self._path)  # noqa: SLF001
             return call(OpCode.GET_DATA, body, decode, self._path, again=True, then=registered)
         if watch.kind is Kind.CHILD:
             return call(OpCode.GET_CHILDREN, body, _decode_children, self._path, again=True, then=registered)
         return client._exists(self._path, flag, registered)  # noqa: SLF001
+
+    def _set_again(self) -> None:
+        """Set the persistent watch of this path anew: a 3.8 server has just put one that fires once in its place."""
+        body = put_str(self._watch.path) + pack_int(AddWatchMode.PERSISTENT)
+        call = self._client._call(OpCode.ADD_WATCH, body, _decode_nothing, self._path, again=True)  # noqa: SLF001
+        call.add_done_callback(_look_away)
 
     async def _register(self) -> None:
         client, watch = self._client, self._watch
@@ -1098,11 +1111,12 @@ class Events:
 
         def registered(found: Any, error: ZooKeeperError | None) -> None:
             if error is None and self._ended:
-                self._forget_at_server(session.watches.wanted_at_server(watch))
+                session.watches.left_over(watch.path)
             elif error is None:
                 session.watches.add(watch)
                 if watch.census is not None:
                     watch.census.count(None)
+            session.watches.settle(watch.path)
 
         def there(found: Any, error: ZooKeeperError | None) -> None:
             watch.there = error is None
@@ -1110,6 +1124,7 @@ class Events:
         mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT
         encoded = client._encoded(self._path)  # noqa: SLF001
         call = client._call  # noqa: SLF001
+        session.watches.expect(watch.path)
         added = call(
             OpCode.ADD_WATCH, encoded + pack_int(mode), _decode_nothing, self._path, again=True, then=registered
         )
@@ -1159,6 +1174,8 @@ class Events:
             return
         self._ended = True
         self._wake()
+        if self._watch.census is not None:
+            self._watch.census.stop()
         client = self._client
         removal = self._forget_at_server(client._session.watches.remove(self._watch))  # noqa: SLF001
         removal = removal or client._shared.forgetting.get(self._watch.path)  # noqa: SLF001

@@ -118,7 +118,7 @@ class Session:
 
     Attributes:
         out: What to send, in order; the shell takes it.
-        last_zxid: The highest zxid that was seen.
+        last_zxid: The highest zxid that was seen in this session.
         vouched: The moment at which the server is known to have heard of this session last: when the newest request
             that was answered was sent.
         refusal: Why no call is taken any more.
@@ -184,6 +184,7 @@ class Session:
         while waiting:
             call = waiting.popleft()
             if call.done():
+                _drop(call)
                 continue
             xid = xid + 1 if xid < _LAST_XID else 1
             call.xid = xid
@@ -301,6 +302,7 @@ class Session:
         while self.inflight:
             call = self.inflight.popleft()
             if call.done():
+                _drop(call)
                 continue
             if call.idempotent and now < call.deadline:
                 again.append(call)
@@ -343,7 +345,9 @@ class Session:
         if isinstance(error, ClosedError | AuthFailedError):
             calls += self._unproved()
         for call in calls:
-            if not call.done():
+            if call.done():
+                _drop(call)
+            else:
                 _fail(call, type(error)(call.path, error.detail))
 
     def _tell(self, state: State, why: str) -> None:
@@ -380,7 +384,9 @@ class Session:
         else:
             for call in [call for call in self.waiting if call.done() or now >= call.deadline]:
                 self.waiting.remove(call)
-                if not call.done():
+                if call.done():
+                    _drop(call)
+                else:
                     _fail(call, _loss(call.path, "there was no connection in time; it was not sent", maybe=False))
             for call in [call for call in self._unproved() if call.done() or now >= call.deadline]:
                 self.credentials = [one for one in self.credentials if one.call is not call]
@@ -414,7 +420,10 @@ class Session:
                 self.last_zxid = zxid
             self._event(event, zxid)
         elif xid == Xid.PING and self._pinged_at:
-            self.vouched = max(self.vouched, self._pinged_at.popleft())
+            pinged_at = self._pinged_at.popleft()
+            if inflight and inflight[0].sent_at < pinged_at:
+                raise BrokenLinkError(f"the server answered a ping, and not request {inflight[0].xid} before it")
+            self.vouched = max(self.vouched, pinged_at)
         elif xid == Xid.AUTH and self._auths:
             self._proved(err, now)
         elif xid == Xid.SET_WATCHES and self._rewatching:
@@ -516,6 +525,12 @@ def _loss(path: str | None, reason: str, *, maybe: bool) -> ConnectionLossError:
     error = ConnectionLossError(path, f"the connection was lost: {reason}" if maybe else reason)
     error.maybe_applied = maybe
     return error
+
+
+def _drop(call: Request) -> None:
+    """Let go of a call that was cancelled and will not be answered."""
+    if call.then is not None:
+        call.then(None, _loss(call.path, "it was cancelled", maybe=True))
 
 
 def _fail(call: Request, error: ZooKeeperError) -> None:

@@ -206,6 +206,10 @@ class Census:
         if self._since is not None:
             self._watch.put(Event(kind, path))
 
+    def stop(self) -> None:
+        """Ask no more, and heed no answer that is still to come."""
+        self._round += 1
+
     def saw(self, event: Event) -> None:
         """Take note of a live event."""
         path = event.path
@@ -218,6 +222,8 @@ class Census:
             if siblings is not None and path != "/":
                 siblings[path.rpartition("/")[2]] = None
         elif event.type == EventType.NODE_DELETED:
+            for name in list(self._known.get(path, ())):  # which went before, and unseen
+                self._gone(paths.join(path, name))
             self._known.pop(path, None)
             self._made.pop(path, None)
             self._forget_name(path)
@@ -233,6 +239,7 @@ class Watches:
 
     def __init__(self) -> None:
         self.forget: Callable[[str, WatcherType], None] = lambda path, kind: None
+        self._expected: dict[str, int] = {}  # by path: registrations that are under way
         self._left: set[str] = set()  # paths of watches that ended and had to stay at the server, for others' sake
         self._by_kind: dict[Kind, dict[str, dict[Watch, None]]] = {kind: {} for kind in Kind}
 
@@ -258,7 +265,20 @@ class Watches:
         return self._what_is_left(watch.path, _SERVER_KIND[watch.kind])
 
     def _wanted(self, path: str) -> bool:
-        return any(path in table for table in self._by_kind.values())
+        return path in self._expected or any(path in table for table in self._by_kind.values())
+
+    def expect(self, path: str) -> None:
+        """Take note that the server is being asked for a watch, so that nobody has it removed meanwhile."""
+        self._expected[path] = self._expected.get(path, 0) + 1
+
+    def settle(self, path: str) -> None:
+        """Take note that it has answered; what was left for the sake of a watch that did not come to be goes now."""
+        left = self._expected.pop(path) - 1
+        if left:
+            self._expected[path] = left
+        elif path in self._left and not self._wanted(path):
+            self._left.discard(path)
+            self.forget(path, WatcherType.ANY)
 
     def _what_is_left(self, path: str, kind: WatcherType) -> WatcherType:
         if path not in self._left:
@@ -266,12 +286,9 @@ class Watches:
         self._left.discard(path)
         return WatcherType.ANY
 
-    def wanted_at_server(self, watch: Watch) -> WatcherType | None:
-        """Give what the server should be told to remove for a watch that was never had; None if others need it."""
-        if self._wanted(watch.path):
-            self._left.add(watch.path)
-            return None
-        return self._what_is_left(watch.path, _SERVER_KIND[watch.kind])
+    def left_over(self, path: str) -> None:
+        """Take note that the server has a watch whose user has gone; :meth:`settle` has it removed in time."""
+        self._left.add(path)
 
     def __iter__(self) -> Iterator[Watch]:
         for table in self._by_kind.values():

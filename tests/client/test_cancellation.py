@@ -1,0 +1,284 @@
+"""Cancelling: any operation, at any moment, connected or not; the client goes on, and nothing is left.
+
+Everything runs in virtual time. An operation is begun again and again, and cancelled a moment later each time, until it
+has come to its end before it could be cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from zoolet.client import Backoff, Client, SessionExpiredError, State, ZooKeeperError
+from zoolet.client.client import Events
+from zoolet.server import Server
+from zoolet.server.testing import Simulation
+
+LATENCY: Final = 0.001
+STEP: Final = LATENCY / 2
+MOST: Final = 400  # moments; no operation here takes as long
+
+
+async def enter(watch: Events) -> None:
+    async with watch:
+        await asyncio.sleep(LATENCY)
+
+
+async def commit(zk: Client) -> None:
+    async with zk.transaction() as t:
+        t.create("/t")
+        t.set("/top", b"1")
+
+
+OPERATIONS: Final[dict[str, Callable[[Client], Coroutine[Any, Any, Any]]]] = {
+    "get": lambda zk: zk.get("/top"),
+    "set": lambda zk: zk.set("/top", b"1"),
+    "create": lambda zk: zk.create("/new"),
+    "create with parents": lambda zk: zk.create("/p/q/r", parents=True),
+    "create protected": lambda zk: zk.create("/top/new", protected=True),
+    "create protected, ephemeral and sequential": lambda zk: zk.create(
+        "/p/new-", protected=True, ephemeral=True, sequential=True, parents=True
+    ),
+    "ensure_path": lambda zk: zk.ensure_path("/p/q/r/s"),
+    "delete recursively": lambda zk: zk.delete("/top", recursive=True),
+    "update": lambda zk: zk.update("/top", lambda old: old + b"!"),
+    "multi_read": lambda zk: zk.multi_read(("get", "/top"), ("children", "/top")),
+    "transaction": commit,
+    "add_auth": lambda zk: zk.add_auth("digest", b"bob:secret"),
+    "watch": lambda zk: enter(zk.watch("/top")),
+    "watch recursively": lambda zk: enter(zk.watch("/top", recursive=True)),
+    "watch_data": lambda zk: enter(zk.watch_data("/top")),
+    "watch_exists": lambda zk: enter(zk.watch_exists("/top")),
+    "watch_exists of nothing": lambda zk: enter(zk.watch_exists("/nowhere")),
+    "watch_children": lambda zk: enter(zk.watch_children("/top")),
+}
+
+
+def simulation(seed: int = 3) -> Simulation:
+    sim = Simulation(seed, limit=3600)
+    sim.network.latency = (LATENCY, LATENCY)
+    return sim
+
+
+def tasks() -> set[str]:
+    """Give the names of all other tasks that are not done."""
+    return {task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+
+async def settle(zk: Client) -> None:
+    """Wait until the client has nothing to do any more; in virtual time, so it costs none."""
+    async with asyncio.timeout(60):
+        with suppress(SessionExpiredError):
+            await zk.sync()
+        await zk.wait_for(State.CONNECTED)
+        while zk._jobs or zk._session.inflight or zk._session.waiting:
+            await asyncio.sleep(LATENCY)
+    await asyncio.sleep(5 * LATENCY)
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "cut", "expire"])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_can_be_cancelled_at_any_moment(name: str, meanwhile: str) -> None:
+    sim = simulation()
+
+    async def main() -> int:
+        async with sim.server() as server:
+            server.populate({"/top": {"a": {"x": b""}, "b": b""}})
+            begun = server.snapshot()
+            zk = Client(server.hosts, random=Random(1), backoff=Backoff(first=LATENCY, longest=LATENCY))
+            async with zk:
+                for moment in range(MOST):
+                    task = asyncio.create_task(OPERATIONS[name](zk))
+                    await asyncio.sleep(moment * STEP)
+                    if task.done() and meanwhile == "nothing":
+                        await task
+                        return moment
+                    if meanwhile == "cut":
+                        sim.network.cut()
+                    elif meanwhile == "expire":
+                        server.expire("all")
+                    ended = task.done()
+                    task.cancel()
+                    await asyncio.wait([task])
+                    assert task.cancelled() or ended or isinstance(task.exception(), ZooKeeperError | None)
+
+                    await settle(zk)
+                    assert await zk.exists("/") is not None  # it is of use
+                    assert tasks() == {"zoolet-client"}
+                    assert server.watches() == ()
+                    assert not list(zk._session.watches)
+                    given = task.result() if not task.cancelled() and task.exception() is None else None
+                    assert [path for path in server.tree() if "_c_" in path] in ([], [given])
+                    if ended:
+                        return moment
+                    server.restore(begun)
+        return MOST
+
+    assert 1 < sim.run(main()) < MOST
+
+
+def test_waiting_for_an_event_or_a_state_can_be_cancelled_at_any_moment() -> None:
+    sim = simulation()
+
+    async def main() -> None:
+        async with sim.server() as server, Client(server.hosts, random=Random(1)) as zk:
+            async with zk.watch("/a") as events:
+                for moment in range(20):
+                    waiting = [asyncio.create_task(events.next()), asyncio.create_task(zk.wait_for(State.LOST))]
+                    await asyncio.sleep(moment * STEP)
+                    for task in waiting:
+                        task.cancel()
+                    await asyncio.wait(waiting)
+                    assert all(task.cancelled() for task in waiting)
+
+                await zk.create("/a")
+                assert (await events.next()).path == "/a"
+            assert tasks() == {"zoolet-client"}
+
+    sim.run(main())
+
+
+def test_an_event_that_comes_as_its_waiter_is_cancelled_is_not_lost() -> None:
+    sim = simulation()
+
+    async def main() -> None:
+        async with sim.server() as server, Client(server.hosts, random=Random(1)) as zk:
+            async with zk.watch("/a") as events:
+                for moment in range(12):
+                    waiting = asyncio.create_task(events.next())
+                    await asyncio.sleep(0)
+                    change = zk.set("/a", b"") if moment else zk.create("/a")
+                    await asyncio.sleep(moment * STEP)
+                    waiting.cancel()
+                    await asyncio.wait([waiting])
+                    await change
+                    got = [] if waiting.cancelled() else [waiting.result()]
+                    got += [await events.next() for _ in range(len(events._watch.events))]
+                    assert [event.path for event in got] == ["/a"]
+
+    sim.run(main())
+
+
+def test_a_start_can_be_cancelled_at_any_moment() -> None:
+    sim = simulation()
+
+    async def main() -> int:
+        async with sim.server() as server:
+            for moment in range(MOST):
+                zk = Client(server.hosts, random=Random(1), auth=(("digest", b"bob:secret"),))
+                task = asyncio.create_task(zk.start())
+                await asyncio.sleep(moment * STEP)
+                if task.done():
+                    await zk.aclose()
+                    return moment
+                task.cancel()
+                await asyncio.wait([task])
+
+                assert task.cancelled()
+                assert tasks() == set()
+                assert zk.state in (State.CONNECTING, State.CLOSED)
+        return MOST
+
+    assert 2 < sim.run(main()) < MOST
+
+
+def test_a_close_that_was_cancelled_can_be_made_again() -> None:
+    sim = simulation()
+
+    async def main() -> int:
+        async with sim.server() as server:
+            for moment in range(MOST):
+                zk = Client(server.hosts, random=Random(1))
+                await zk.start()
+                task = asyncio.create_task(zk.aclose())
+                await asyncio.sleep(moment * STEP)
+                ended = task.done()
+                task.cancel()
+                await asyncio.wait([task])
+                await zk.aclose()
+
+                assert tasks() == set()
+                assert zk.state is State.CLOSED
+                if ended:
+                    return moment
+        return MOST
+
+    assert 2 < sim.run(main()) < MOST
+
+
+def test_a_close_that_was_cancelled_has_closed_all_the_same() -> None:
+    sim = simulation()
+
+    async def main() -> None:
+        async with sim.server() as server:
+            zk = Client(server.hosts, random=Random(1))
+            await zk.start()
+            task = asyncio.create_task(zk.aclose())
+            await asyncio.sleep(STEP)
+            task.cancel()
+            await asyncio.wait([task])
+            await asyncio.sleep(1)
+            left, state = tasks(), zk.state
+            await zk.aclose()
+
+            assert (left, state) == (set(), State.CLOSED)
+
+    sim.run(main())
+
+
+def test_a_protected_node_of_somebody_who_gave_up_is_removed_though_the_reply_was_lost() -> None:
+    from zoolet.server.testing import lose_reply
+
+    sim = simulation()
+
+    async def main(server: Server) -> None:
+        async with Client(server.hosts, random=Random(1)) as zk:
+            with server.fault("create", times=1, action=lose_reply(), strict=True):
+                task = asyncio.create_task(zk.create("/lock-", protected=True))
+                await asyncio.sleep(1.5 * LATENCY)
+                assert server.tree()
+                task.cancel()
+                await asyncio.wait([task])
+            await settle(zk)
+
+            assert not server.tree()
+
+    async def run() -> None:
+        async with sim.server() as server:
+            await main(server)
+
+    sim.run(run())
+
+
+def test_a_protected_create_whose_reply_was_lost_gives_the_node_it_made() -> None:
+    from zoolet.server.testing import lose_reply
+
+    sim = simulation()
+
+    async def run() -> None:
+        async with sim.server() as server, Client(server.hosts, random=Random(1)) as zk:
+            with server.fault("create", times=1, action=lose_reply(), strict=True):
+                path = await zk.create("/lock-", ephemeral=True, sequential=True, protected=True)
+
+            assert list(server.tree()) == [path]
+
+    sim.run(run())
+
+
+def test_a_call_that_is_cancelled_before_it_went_out_is_never_sent() -> None:
+    sim = simulation()
+
+    async def run() -> None:
+        async with sim.server() as server, Client(server.hosts, random=Random(1)) as zk:
+            zk.create("/a").cancel()
+            await zk.sync()
+
+            assert not server.tree()
+            assert [op.op for op in server.ops()] == ["connect", "sync"]
+
+    sim.run(run())

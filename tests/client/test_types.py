@@ -1,0 +1,111 @@
+"""What a type checker tells a user of the client."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+from zoolet.client import Client, Event, Stat, State
+
+
+async def main() -> None:
+    async with Client("127.0.0.1:2181", timeout=5.0) as zk:
+        reveal_type(zk)
+        reveal_type(await zk.get("/a"))
+        reveal_type(await zk.exists("/a"))
+        reveal_type(await zk.children("/a"))
+        reveal_type(await zk.children_and_stat("/a"))
+        reveal_type(await zk.create("/a", b"v", ephemeral=True))
+        reveal_type(await zk.set("/a", b"w", version=1))
+        reveal_type(await zk.delete("/a", recursive=True))
+        reveal_type(await zk.ephemerals())
+        reveal_type(zk.state)
+        async with zk.transaction() as t:
+            t.create("/b", b"")
+        reveal_type(t)
+        async with zk.watch("/a", recursive=True) as events:
+            async for event in events:
+                reveal_type(event)
+                path: str = event.path
+        state: State = zk.state
+        stat: Stat | None = await zk.exists("/a")
+        event_of: type[Event] = Event
+        async for one in zk.states():
+            reveal_type(one)
+        print(path, state, stat, event_of)
+"""
+WRONG = """
+from zoolet.client import Client
+
+
+async def main(zk: Client) -> None:
+    await zk.get(5)
+    await zk.create("/a", b"", True)
+    await zk.set("/a")
+    stat = await zk.exists("/a")
+    stat.version
+"""
+REVEALED = [
+    "zoolet.client.client.Client",
+    "tuple[Any, zoolet.protocol.records.Stat]",
+    "zoolet.protocol.records.Stat | None",
+    "list[str]",
+    "tuple[list[str], zoolet.protocol.records.Stat]",
+    "str",
+    "zoolet.protocol.records.Stat",
+    "None",
+    "list[str]",
+    "zoolet.client.events.State",
+    "zoolet.client.transaction.Transaction",
+    "zoolet.client.events.Event",
+    "zoolet.client.events.State",
+]
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the packages stand as they do when they are installed."""
+    folder = tmp_path_factory.mktemp("typing")
+    (folder / "zoolet").mkdir()
+    for part in ("protocol", "server", "client"):
+        (folder / "zoolet" / part).symlink_to(ROOT / part)
+    return folder
+
+
+def checked(linked: Path, program: str) -> list[str]:
+    """Give what ``mypy --strict`` says of a program, without the numbers of lines."""
+    (linked / "program.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--explicit-package-bases"]
+    command += ["--cache-dir", str(ROOT / ".mypy_cache" / "users"), "--follow-imports=silent", "program.py"]
+    done = subprocess.run(command, cwd=linked, capture_output=True, text=True, timeout=120, check=False)
+    return [re.sub(r"^program.py:\d+: ", "", line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.slow
+def test_a_user_s_program_is_typed(linked: Path) -> None:
+    pytest.importorskip("mypy")
+
+    *notes, last = checked(linked, PROGRAM)
+
+    assert last == "Success: no issues found in 1 source file"
+    assert [note.removeprefix("note: Revealed type is ").strip('"') for note in notes] == REVEALED
+
+
+@pytest.mark.slow
+def test_a_user_s_mistakes_are_found(linked: Path) -> None:
+    pytest.importorskip("mypy")
+
+    *errors, _ = checked(linked, WRONG)
+
+    assert [re.search(r"\[([a-z-]+)\]$", error)[1] for error in errors if error.startswith("error")] == [  # type: ignore[index]
+        "arg-type",
+        "call-arg",
+        "call-arg",
+        "union-attr",
+    ]
