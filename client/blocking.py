@@ -44,6 +44,7 @@ class Client:
         self._client = aio.Client(hosts, timeout, **options)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._ended: asyncio.Event | None = None
 
     def __repr__(self) -> str:
         return f"<blocking {self._client!r}>"
@@ -67,9 +68,9 @@ class Client:
     def _serve(self, started: threading.Event) -> None:
         async def main() -> None:
             self._loop = asyncio.get_running_loop()
-            self._ended = asyncio.Event()
+            ended = self._ended = asyncio.Event()
             started.set()
-            await self._ended.wait()
+            await ended.wait()
 
         asyncio.run(main())
 
@@ -81,7 +82,7 @@ class Client:
 
     def _stop(self) -> None:
         loop, self._loop = self._loop, None
-        if loop is not None and self._thread is not None:
+        if loop is not None and self._thread is not None and self._ended is not None:
             loop.call_soon_threadsafe(self._ended.set)
             self._thread.join()
 

@@ -1199,6 +1199,7 @@ class Events:
         return self
 
     async def __anext__(self) -> Event:
+        event: Event | None = None
         while not self._ended and (event := self._take()) is None:
             if self._error is not None:
                 raise self._error

@@ -77,10 +77,10 @@ def _encode_msgpack(value: Any) -> bytes:
     import msgpack  # type: ignore[import-untyped, unused-ignore]
 
     try:
-        packed: bytes = msgpack.packb(value, use_bin_type=True)
+        packed = msgpack.packb(value, use_bin_type=True)
     except OverflowError as error:
         raise ValueError(f"{value!r}: {error}") from None
-    return packed
+    return bytes(packed or b"")
 
 
 def _decode_msgpack(data: bytes) -> Any:

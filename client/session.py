@@ -82,7 +82,7 @@ class Request(Protocol):
         """Whether it has its result, or was cancelled."""
         ...
 
-    def set_result(self, result: Any) -> None:
+    def set_result(self, result: Any, /) -> None:
         """It succeeded."""
         ...
 
@@ -90,7 +90,7 @@ class Request(Protocol):
         """The server answered with an error."""
         ...
 
-    def set_exception(self, exception: BaseException) -> None:
+    def set_exception(self, exception: BaseException, /) -> None:
         """It failed."""
         ...
 

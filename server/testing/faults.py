@@ -100,13 +100,13 @@ def paths_in(opcode: int, body: bytes) -> tuple[str, ...]:
 
 
 def _numbers(nth: int | Collection[int] | None) -> set[int]:
-    picked = {nth} if not isinstance(nth, Collection) or isinstance(nth, str) else set(nth)
-    wrong = [one for one in picked if type(one) is not int or one < 1]
+    picked: set[object] = {nth} if not isinstance(nth, Collection) or isinstance(nth, str) else set(nth)
+    wrong = [one for one in picked if not isinstance(one, int) or isinstance(one, bool) or one < 1]
     if nth is None:
         return set()
     if wrong or not picked:
         raise ValueError(f"nth is {nth!r}; it must be 1 for the first, 2 for the second, or a set of such numbers")
-    return {one for one in picked if one is not None}
+    return {one for one in picked if isinstance(one, int)}
 
 
 class Fault:
