@@ -84,7 +84,7 @@ class Port:
 
     async def until_missing(self, count: int) -> None:
         """Wait until the server has read all but so many of the first four bytes of a connection."""
-        await until(lambda: any(one.connection and one._connection._missing == count for one in self.listener.open))
+        await until(lambda: any(one.connection and one.connection._missing == count for one in self.listener.open))
 
     async def session(self) -> Session:
         """Open a session."""
