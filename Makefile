@@ -4,7 +4,7 @@ PORT ?= 2181
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup links run test types lint bench bench-clients schedules budget docs differential kazoo-suite wheel clean
+.PHONY: help setup links run test types lint bench bench-server bench-clients schedules budget docs differential kazoo-suite wheel clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -36,13 +36,15 @@ lint: setup  ## ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-bench: setup  ## the benchmark tables, beside Apache ZooKeeper where it is installed (ARGS=...)
+bench: bench-server bench-clients  ## all benchmark tables, beside Apache ZooKeeper, kazoo, aiozk, Redis, memcached where they are (ARGS=...)
+
+bench-server: setup  ## what a request costs in process, and the server beside Apache ZooKeeper
 	$(BIN)/python benchmarks/inproc.py
 	$(BIN)/python benchmarks/load.py $(ARGS)
 
-bench-clients: setup  ## clients and locks beside kazoo's, aiozk's, Redis's (pip install aiozk redis; apt-get install redis-server memcached)
+bench-clients: setup  ## clients and locks (pip install aiozk redis; apt-get install redis-server memcached)
 	$(BIN)/python benchmarks/clients.py
-	$(BIN)/python benchmarks/locks.py $(ARGS)
+	$(BIN)/python benchmarks/locks.py
 
 schedules: setup  ## the long runs: 1,000 fault schedules a recipe, 10,000 rounds beside kazoo's and Curator's locks
 	ZOOLET_SCHEDULES=1000 ZOOLET_ROUNDS=10000 $(BIN)/pytest tests/recipes $(ARGS)

@@ -65,11 +65,12 @@ def seeds(default: int = 60, share: float = 1.0) -> list[int]:
 
     Args:
         default: How many, if the environment does not say.
-        share: The part of them for a test that is one of several.
+        share: The part of the default for a test that is one of several.
     """
     if only := os.environ.get("ZOOLET_SCHEDULE"):
         return [int(only)]
-    return list(range(max(1, round(int(os.environ.get("ZOOLET_SCHEDULES") or default) * share))))
+    wanted = os.environ.get("ZOOLET_SCHEDULES")
+    return list(range(int(wanted) if wanted else max(1, round(default * share))))
 
 
 class Story:
