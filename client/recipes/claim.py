@@ -12,7 +12,7 @@ import asyncio
 from zoolet.client.client import Client
 from zoolet.client.recipes.held import Held
 from zoolet.protocol import paths
-from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError
+from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
 
 
 class Claimed(Held):
@@ -30,12 +30,28 @@ class Claimed(Held):
         self.fence = fence
 
     def _delete(self) -> asyncio.Future[None]:
-        if self.lost.is_set():  # what is at the path may be another's
-            return asyncio.ensure_future(self._client.delete(self.fence))
+        if self.lost.is_set():
+            return asyncio.ensure_future(self._delete_mine())
         return asyncio.ensure_future(_delete_both(self._client, self.path, self.fence))
 
+    async def _delete_mine(self) -> None:
+        """Delete what is one's own of a path that was lost: by now another one may have it."""
+        stat = await self._client.exists(self.path)
+        if stat is not None and stat.czxid == self.token:
+            await _delete_both(self._client, self.path, self.fence)
+        else:
+            await self._client.delete(self.fence)
+
     async def _sweep(self) -> None:
-        await _sweep_both(self._client, self.path, self.fence)
+        while True:
+            try:
+                await self._client.sync(self.path)
+                await self._delete_mine()
+                return
+            except NoNodeError:
+                return
+            except (ConnectionLossError, SessionExpiredError):
+                await asyncio.sleep(0.1)
 
 
 async def _delete_both(client: Client, path: str, fence: str) -> None:
@@ -59,7 +75,7 @@ async def _sweep_both(client: Client, path: str, fence: str) -> None:
             return
         except NoNodeError:
             return
-        except ConnectionLossError:
+        except (ConnectionLossError, SessionExpiredError):
             await asyncio.sleep(0.1)
 
 
@@ -107,6 +123,7 @@ async def claim(client: Client, path: str, data: bytes) -> Claimed | None:
 async def _taken(client: Client, path: str, fence: str) -> Claimed | None:
     """Give what is held, or None if the session has ended meanwhile."""
     node, proof = await asyncio.gather(client.exists(path), client.exists(fence))
-    if node is None or proof is None or node.czxid != proof.czxid:
-        return None
+    mine = client.session_id
+    if node is None or proof is None or not node.ephemeralOwner == proof.ephemeralOwner == mine:
+        return None  # they were made in a session that is over, as far as this client knows
     return Claimed(client, path, node.czxid, fence)

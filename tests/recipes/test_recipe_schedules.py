@@ -229,7 +229,7 @@ def test_counters_lose_and_double_no_acknowledged_addition(seed: int, layout: st
 
         async with trouble(sim, server, clients):
             await asyncio.gather(*[add(zk) for zk in clients])
-        total = await Counter(clients[0], "/n", layout=layout).value()
+        total = await until_done(lambda: Counter(clients[0], "/n", layout=layout).value())
         assert sure <= total <= sure + unsure
         assert len(set(sums)) == len(sums)
 
