@@ -60,7 +60,7 @@ differential: setup  ## 20,000 steps a seed beside a real ZooKeeper, one of the 
 	ZOOLET_REQUIRE_ORACLE=1 ZOOLET_DIFFERENTIAL_FRESH=1 ZOOLET_DIFFERENTIAL_STEPS=20000 $(BIN)/pytest -s tests/differential $(ARGS)
 
 kazoo-suite: setup  ## kazoo's own test suite against the daemon
-	$(BIN)/pip install --quiet --disable-pip-version-check pyopenssl pyjks pure-sasl gevent eventlet
+	$(BIN)/pip install --quiet --disable-pip-version-check pyopenssl pyjks pure-sasl gevent eventlet objgraph
 	cd /tmp && PYTHONPATH=$(CURDIR)/tests $(CURDIR)/$(BIN)/python -m pytest -p kazoo_suite.adapter --pyargs kazoo.tests \
 	    -q -rs -p no:cacheprovider -p no:asyncio $(ARGS)
 

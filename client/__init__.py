@@ -10,6 +10,7 @@ if __name__ != "zoolet.client":
 
 from zoolet.client import codecs
 from zoolet.client.client import Client
+from zoolet.client.codecs import UndecodableError
 from zoolet.client.events import Event, State, WatchOverflowError
 from zoolet.client.retry import Backoff
 from zoolet.protocol.enums import EventType
@@ -19,9 +20,11 @@ from zoolet.protocol.errors import (
     ClosedError,
     ConnectionLossError,
     NoAuthError,
+    NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    NotReadOnlyError,
     SessionExpiredError,
     ZooKeeperError,
 )
@@ -37,12 +40,15 @@ __all__ = [
     "Event",
     "EventType",
     "NoAuthError",
+    "NoChildrenForEphemeralsError",
     "NoNodeError",
     "NodeExistsError",
     "NotEmptyError",
+    "NotReadOnlyError",
     "SessionExpiredError",
     "Stat",
     "State",
+    "UndecodableError",
     "WatchOverflowError",
     "ZooKeeperError",
     "codecs",

@@ -128,6 +128,15 @@ class Client:
         """Whether it was started and not closed."""
         return self._loop is not None
 
+    def use(self, do: Callable[[aio.Client], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
+        """Do something with the asyncio client, such as a recipe's: ``zk.use(lambda zk: Counter(zk, "/n").add())``.
+
+        Args:
+            do: Given the asyncio client, in its loop, gives what to await.
+            timeout: Seconds after which it is cancelled and TimeoutError raised.
+        """
+        return self.run(lambda: do(self._client), timeout)
+
     # --- how it stands ---
 
     @property

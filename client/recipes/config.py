@@ -19,8 +19,8 @@ class Config:
 
     Znodes: PATH, whose data the codec writes; JSON by default.
 
-    Guarantees: every follower comes to have the latest value. ``publish`` with a version refuses to overwrite what its
-    caller has not seen.
+    Guarantees: every follower comes to have the latest value, and sees its own at once. ``publish`` with a version
+    refuses to overwrite what its caller has not seen.
 
     Limits: a value has to fit into a request (1 MB).
 
@@ -63,13 +63,13 @@ class Config:
                 if version == -1:
                     raise NoNodeError
                 await self._client.set(self._path, value, -1 if version is None else version)
-                return
+                return await self._cache.refresh()
             except NoNodeError:
                 if version not in (None, -1):
                     raise
             try:
                 await self._client.create(self._path, value, parents=True)
-                return
+                return await self._cache.refresh()
             except NodeExistsError:
                 if version == -1:
                     raise
@@ -78,7 +78,9 @@ class Config:
         """Replace the value, or the default, by what a function makes of it, as often as others come in between."""
         while True:
             try:
-                return await self._client.update(self._path, change)
+                updated = await self._client.update(self._path, change)
+                await self._cache.refresh()
+                return updated
             except NoNodeError:
                 value = change(self._default)
                 if inspect.isawaitable(value):
@@ -89,6 +91,7 @@ class Config:
                 continue
             stat = await self._client.exists(self._path)
             if stat is not None:
+                await self._cache.refresh()
                 return value, stat
 
     async def changes(self) -> AsyncIterator[Any]:

@@ -55,6 +55,10 @@ class NodeCache:
             except (ConnectionLossError, SessionExpiredError):
                 await asyncio.sleep(0.05)
 
+    async def refresh(self) -> None:
+        """Read the node now: what this client has written before this is seen after it."""
+        await self._read()
+
     async def _read(self) -> None:
         value: Any = None
         stat: Stat | None = None
@@ -66,6 +70,13 @@ class NodeCache:
             self.error = error
             return
         self.error = None
+        if (
+            stat is not None
+            and self.stat is not None
+            and stat.mzxid < self.stat.mzxid
+            and stat.czxid == self.stat.czxid
+        ):
+            return  # an answer that was overtaken
         if (stat.mzxid if stat else None) != (self.stat.mzxid if self.stat else None):
             self._count += 1
             changed, self._changed = self._changed, asyncio.Event()

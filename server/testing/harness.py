@@ -607,7 +607,21 @@ class Server:
         code = getattr(predicate, "__code__", None)
         where = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
         last = "".join(f"\n  {op}" for op in self.ops(5)) or "\n  none"
-        return TimeoutError(f"{name}{where} was not true within {timeout} s; the last operations were:{last}")
+        hint = ""
+        if _in_a_loop() and not self._here():
+            hint = (
+                "\nthis thread's event loop stood still meanwhile; in asyncio code with a server in another thread, as "
+                "the fixture zoolet is: await asyncio.to_thread(server.wait_for, predicate)"
+            )
+        return TimeoutError(f"{name}{where} was not true within {timeout} s; the last operations were:{last}{hint}")
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _takes_one(predicate: Callable[..., Any]) -> bool:
