@@ -36,6 +36,7 @@ from zoolet.protocol.errors import (
     ClosedError,
     ConnectionLossError,
     MarshallingError,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -242,7 +243,7 @@ class Client:
         It is counted from the moment at which the newest request that was answered had been sent; the server can only
         have heard of it later. 0 if nothing is certain.
         """
-        if self._session.id == 0 or self._shared.loop is None:
+        if self._session.id == 0 or self._shared.loop is None or self._session.refusal is not None:
             return 0.0
         return max(0.0, self._session.vouched + self._session.timeout_ms / 1000 - self._shared.loop.time())
 
@@ -676,8 +677,12 @@ class Client:
                         return found
                     if ephemeral and session_id and self.session_id != session_id:
                         raise SessionExpiredError(parent, "the session ended while the node was made") from None
-        except (asyncio.CancelledError, ConnectionLossError):
-            if sent:
+        except (SessionExpiredError, ClosedError):
+            if not ephemeral and sent and self._session.refusal is None:
+                self.in_background(self._sweep(parent, mark))
+            raise
+        except BaseException as error:
+            if sent and not isinstance(error, NodeExistsError) and self._session.refusal is None:
                 self.in_background(self._sweep(parent, mark))
             raise
 
@@ -702,9 +707,9 @@ class Client:
                 if found is not None:
                     await self.delete(found)
                 return
-            except NoNodeError:
+            except (NoNodeError, ClosedError):
                 return
-            except (ConnectionLossError, SessionExpiredError):
+            except ZooKeeperError:  # whatever it is, it may pass
                 await asyncio.sleep(0.1)
 
     async def sweep(self, path: str) -> None:
@@ -713,9 +718,9 @@ class Client:
             try:
                 await self.delete(path)
                 return
-            except NoNodeError:
+            except (NoNodeError, ClosedError):
                 return
-            except (ConnectionLossError, SessionExpiredError):
+            except ZooKeeperError:  # whatever it is, it may pass
                 await asyncio.sleep(0.05)
 
     def in_background(self, job: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -746,6 +751,9 @@ class Client:
             await self._create_call(path, b"", False, False, False, None, acl, with_stat=False)()
         except NodeExistsError:
             return
+        except NoAuthError:
+            if await self.exists(path) is None:
+                raise
         except ConnectionLossError as error:
             if not error.maybe_applied:
                 raise
@@ -1154,10 +1162,12 @@ class Events:
                 answered(found)
             elif isinstance(error, NoNodeError):
                 answered(None)
+            elif isinstance(error, NoAuthError):
+                answered(None)  # it may not be read, so for this watch it is not there
             elif isinstance(error, ConnectionLossError | SessionExpiredError | ClosedError):
                 return  # it is all done again on the next connection
-            else:
-                answered(None)  # it may not be read, so for this watch it is not there
+            else:  # throttled, or such
+                client._shared.loop.call_later(0.1, self._ask, path, answered)  # type: ignore[union-attr] # noqa: SLF001
 
         client = self._client.with_patience(3600.0)
         call = client._call(  # noqa: SLF001

@@ -97,6 +97,7 @@ class Connection:
         self._next: Iterator[Address] = hosts.in_turn(random)
         self._preferred: Address | None = None
         self.last_reason = ""
+        self._ended = False
 
     # --- from the outside ---
 
@@ -135,8 +136,9 @@ class Connection:
 
     def _end(self) -> None:
         """Take no more calls, and let go of everything."""
-        if self.session.refusal is None:
-            self.session.close("the client was closed")
+        if not self._ended:
+            self._ended = True
+            self.session.close("the client was closed", self.session.failure)
         for task in (self._task, self._probe):
             if task is not None:
                 task.cancel()

@@ -34,6 +34,7 @@ from zoolet.protocol.errors import (
     AuthFailedError,
     ClosedError,
     ConnectionLossError,
+    ErrorCode,
     MarshallingError,
     SessionExpiredError,
     ZooKeeperError,
@@ -149,6 +150,8 @@ class Session:
         self.waiting: deque[Request] = deque()
         self.inflight: deque[Request] = deque()
         self.refusal: Exception | None = None
+        self.failure: ZooKeeperError | None = None
+        """What closed it, if that was not its owner."""
         self._auths: deque[Credential] = deque()  # sent and not answered yet
         self._rewatching = 0
         self._pinged_at: deque[float] = deque()
@@ -328,22 +331,27 @@ class Session:
     def close(self, reason: str, error: ZooKeeperError | None = None) -> None:
         """Take no more calls, and fail those there are."""
         self.phase = Phase.OFF
+        self.failure = error
         error = error or ClosedError(detail=reason)
         self.refusal = error
         self._fail_all(error)
         self._tell(State.CLOSED, reason)
 
     def send_close(self, now: float, call: Request) -> None:
-        """Ask the server to end the session."""
+        """Ask the server to end the session. From here on nothing is held any more: it may be another's before the
+        answer is here.
+        """
         self.waiting.append(call)
         self.flush(now)
+        self.refusal = ClosedError(detail="the client is closing")
+        self._tell(State.CLOSED, "the client is closing")
 
     def _fail_all(self, error: ZooKeeperError) -> None:
         calls = [*self.inflight, *self.waiting]
         self.inflight.clear()
         self.waiting.clear()
         if isinstance(error, ClosedError | AuthFailedError):
-            calls += self._unproved()
+            calls += [one.call for one in self.credentials if one.call is not None]
         for call in calls:
             if call.done():
                 _drop(call)
@@ -395,7 +403,7 @@ class Session:
 
     def _unproved(self) -> list[Request]:
         """Give the calls that wait for a credential to be proved for the first time."""
-        return [one.call for one in self.credentials if one.call is not None]
+        return [one.call for one in self.credentials if one.call is not None and one not in self._auths]
 
     def overdue(self, now: float) -> bool:
         """Say whether the server may have expired the session by now, for all that is known here."""
@@ -410,15 +418,17 @@ class Session:
         inflight = self.inflight
         if inflight and inflight[0].xid == xid:
             call = inflight.popleft()
+            if err == ErrorCode.SESSION_EXPIRED:
+                inflight.appendleft(call)
+                self.expired("the server says that the session is over")
+                raise BrokenLinkError("the session has expired")
             if zxid > self.last_zxid:
                 self.last_zxid = zxid
             self.vouched = max(self.vouched, call.sent_at)
             _answer(call, payload, err)
         elif xid == Xid.NOTIFICATION:
-            event = r.WatcherEvent.decode(payload, 16)
-            if zxid > self.last_zxid:
-                self.last_zxid = zxid
-            self._event(event, zxid)
+            # An event does not move last_zxid: the other events of its transaction may not have come yet.
+            self._event(r.WatcherEvent.decode(payload, 16), zxid)
         elif xid == Xid.PING and self._pinged_at:
             pinged_at = self._pinged_at.popleft()
             if inflight and inflight[0].sent_at < pinged_at:
@@ -454,7 +464,7 @@ class Session:
             if call is None:  # one that was good before: without it the client is not who its user thinks
                 self.close(why, AuthFailedError(detail=why))
             else:
-                self.credentials.remove(credential)
+                self.credentials = [one for one in self.credentials if one is not credential]
                 if not call.done():
                     _fail(call, AuthFailedError(detail=why))
             raise BrokenLinkError(why)

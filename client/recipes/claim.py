@@ -12,7 +12,7 @@ import asyncio
 from zoolet.client.client import Client
 from zoolet.client.recipes.held import Held
 from zoolet.protocol import paths
-from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
+from zoolet.protocol.errors import ClosedError, ConnectionLossError, NodeExistsError, NoNodeError, ZooKeeperError
 
 
 class Claimed(Held):
@@ -48,9 +48,9 @@ class Claimed(Held):
                 await self._client.sync(self.path)
                 await self._delete_mine()
                 return
-            except NoNodeError:
+            except (NoNodeError, ClosedError):
                 return
-            except (ConnectionLossError, SessionExpiredError):
+            except ZooKeeperError:  # whatever it is, it may pass
                 await asyncio.sleep(0.1)
 
 
@@ -73,9 +73,9 @@ async def _sweep_both(client: Client, path: str, fence: str) -> None:
             await client.sync(path)
             await _delete_both(client, path, fence)
             return
-        except NoNodeError:
+        except (NoNodeError, ClosedError):
             return
-        except (ConnectionLossError, SessionExpiredError):
+        except ZooKeeperError:  # whatever it is, it may pass
             await asyncio.sleep(0.1)
 
 
@@ -111,11 +111,8 @@ async def claim(client: Client, path: str, data: bytes) -> Claimed | None:
                 if not error.maybe_applied:
                     raise
                 in_doubt = True
-    except asyncio.CancelledError:
-        client.in_background(_sweep_both(client, path, fence))
-        raise
-    except ConnectionLossError:
-        if in_doubt:
+    except BaseException as error:
+        if in_doubt or isinstance(error, asyncio.CancelledError):
             client.in_background(_sweep_both(client, path, fence))
         raise
 
@@ -125,5 +122,6 @@ async def _taken(client: Client, path: str, fence: str) -> Claimed | None:
     node, proof = await asyncio.gather(client.exists(path), client.exists(fence))
     mine = client.session_id
     if node is None or proof is None or not node.ephemeralOwner == proof.ephemeralOwner == mine:
-        return None  # they were made in a session that is over, as far as this client knows
+        client.in_background(_sweep_both(client, path, fence))
+        return None  # somebody deleted one, or they were made in a session that is over, as far as is known here
     return Claimed(client, path, node.czxid, fence)

@@ -22,7 +22,7 @@ from zoolet.client.recipes import layout as names
 from zoolet.client.recipes.layout import Entry
 from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
-from zoolet.protocol.errors import ClosedError, ConnectionLossError, NoNodeError, SessionExpiredError
+from zoolet.protocol.errors import ClosedError, NoNodeError, SessionExpiredError, ZooKeeperError
 
 
 class Turn(NamedTuple):
@@ -123,7 +123,7 @@ class Contender:
         try:
             node, stat = await made
             self.token, self._session_id = stat.czxid, stat.ephemeralOwner
-            with contextlib.suppress(ConnectionLossError):  # the node is made: the list can be asked for again
+            with contextlib.suppress(ZooKeeperError):  # the node is made: the list can be asked for again
                 self._listed = await listed
         finally:
             listed.cancel()
@@ -167,6 +167,15 @@ class Contender:
             return True
         finally:
             self._watch = None
+
+    async def confirm(self) -> None:
+        """Do nothing if the place is still there.
+
+        Raises:
+            SessionExpiredError: It is not.
+        """
+        if await self._client.exists(self.node) is None:
+            raise SessionExpiredError(self.node, "the node is gone: the session ended, or somebody deleted it")
 
     def leave(self) -> None:
         """Give up the place: the node is deleted for certain, in the background."""

@@ -66,6 +66,8 @@ class DoubleBarrier:
             TimeoutError: Too few came in time; one has left again.
             SessionExpiredError: The session ended meanwhile.
         """
+        self._name = self._client.unique().replace("-", "")  # a release that is still under way is of another one
+        self._mine = paths.join(self._path, self._name)
         self._client.add_listener(self)
         try:
             async with asyncio.timeout(self._timeout):

@@ -88,15 +88,17 @@ class Election:
 
     async def observe(self) -> AsyncIterator[bytes | None]:
         """Iterate who leads: now, and after each change; None while nobody does."""
-        await self._client.ensure_path(self._path)
         last: Any = self
         while True:
-            async with self._client.watch_children(self._path) as watch:
-                leader = await self.leader()
-                if leader != last:
-                    last = leader
-                    yield leader
-                await watch.next()
+            try:
+                async with self._client.watch_children(self._path) as watch:
+                    leader = await self.leader()
+                    if leader != last:
+                        last = leader
+                        yield leader
+                    await watch.next()
+            except NoNodeError:
+                await self._client.ensure_path(self._path)
 
     async def __aenter__(self) -> LockHeld:
         return await self._line.__aenter__()

@@ -25,7 +25,13 @@ from zoolet.client.client import Client
 from zoolet.client.events import State
 from zoolet.client.transaction import Transaction
 from zoolet.protocol.enums import EventType
-from zoolet.protocol.errors import ClosedError, ConnectionLossError, NoNodeError, SessionExpiredError
+from zoolet.protocol.errors import (
+    ClosedError,
+    ConnectionLossError,
+    NoNodeError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
 
 GUARD_AFTER: Final = 0.05
 """Seconds after which the node of what is held is watched: what is held more shortly does not pay for that."""
@@ -121,6 +127,7 @@ class Held:
         self._session_id = client.session_id
         self._released = False
         self._revocable = revocable
+        self._exchanging = False
         self._guards: list[asyncio.Task[Any]] = []
         self._victim: asyncio.Task[Any] | None = None
         self._cancelling = 0
@@ -130,6 +137,8 @@ class Held:
         first = 0.0 if revocable else min(GUARD_AFTER, client.valid_for())
         self._timer = loop.call_later(first, self._start_guard)
         client.add_listener(self)
+        if client.valid_for() <= 0:  # this process stood still while the turn came
+            self._lose("the server may have ended the session by now")
 
     def __repr__(self) -> str:
         how = "lost" if self.lost.is_set() else "released" if self._released else "held"
@@ -190,7 +199,7 @@ class Held:
 
     def _start_guard(self) -> None:
         self._check_deadline()
-        if not self._released and not self.lost.is_set():
+        if not self._released and not self.lost.is_set() and not self._exchanging:
             self._guards = [self._client.in_background(self._watch_over(*one)) for one in self._nodes()]
 
     def _end_guard(self) -> None:
@@ -252,8 +261,9 @@ class Held:
         return [call]
 
     def _answered(self, call: asyncio.Future[None]) -> None:
-        lost = call.cancelled() or isinstance(call.exception(), ConnectionLossError)
-        if lost and self._client.state is not State.CLOSED:
+        error = None if call.cancelled() else call.exception()
+        gone = isinstance(error, NoNodeError | SessionExpiredError | ClosedError)
+        if (call.cancelled() or (error is not None and not gone)) and self._client.state is not State.CLOSED:
             self._client.in_background(self._sweep())
 
     def _delete(self) -> asyncio.Future[None]:
@@ -269,8 +279,19 @@ class Held:
         for call in self.let_go():
             try:
                 await call
-            except (NoNodeError, SessionExpiredError, ClosedError, ConnectionLossError):
-                continue
+            except ZooKeeperError:
+                continue  # the background sees to it, where there is anything left
+
+    def give_way(self, reason: str) -> None:
+        """Count it as lost: it is not known any more whether its node is there."""
+        self._lose(reason)
+
+    def stop_watching(self) -> None:
+        """Heed no more what happens to the node: its holder is about to exchange it for another one."""
+        for guard in self._guards:
+            guard.cancel()
+        self._guards = []
+        self._exchanging = True
 
     def given_up(self) -> None:
         """Take note that its node has been deleted by its holder in another way than :meth:`release`."""

@@ -124,6 +124,8 @@ class Lock(Holdable[LockHeld]):
                 )
                 await place.take(None if deadline is None else max(0.0, deadline - loop.time()))
                 places.append(place)
+            for place in places[:-1]:  # which nobody watched over while the last one waited
+                await place.confirm()
         except BaseException:
             for place in reversed(places):
                 place.leave()

@@ -161,6 +161,7 @@ class Entry:
                 transaction.delete(self.held.path)
                 transaction.delete(self.held.fence)
         except NoNodeError:
+            self.held.let_go()
             raise LockLostError(self._path, "somebody else has removed it") from None
         except SessionExpiredError:
             raise LockLostError(self._path, "the session is over") from None

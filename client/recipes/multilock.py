@@ -79,6 +79,16 @@ class MultiHeld(Held):
         self._watchers = [client.in_background(self._follow(part)) for part in parts if part is not last]
         self._last = last
 
+    def ensure(self) -> None:
+        """Do nothing if all parts are still held for certain.
+
+        Raises:
+            LockLostError: One is not.
+        """
+        super().ensure()
+        for part in self.parts:
+            part.ensure()
+
     def fences(self) -> list[str]:
         """Give the nodes of all parts."""
         return [fence for part in self.parts for fence in part.fences()]

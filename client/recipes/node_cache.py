@@ -9,7 +9,8 @@ from typing import Any, Self
 
 from zoolet.client.client import Client, Stat
 from zoolet.client.codecs import UndecodableError
-from zoolet.protocol.errors import ClosedError, ConnectionLossError, NoNodeError, SessionExpiredError
+from zoolet.client.events import State, WatchOverflowError
+from zoolet.protocol.errors import ClosedError, NoNodeError, ZooKeeperError
 
 
 class NodeCache:
@@ -52,7 +53,11 @@ class NodeCache:
                     self._ready.set()
                     async for _ in events:
                         await self._read()
-            except (ConnectionLossError, SessionExpiredError):
+            except ClosedError:
+                raise
+            except (ZooKeeperError, WatchOverflowError):
+                if not self._ready.is_set() and self._client.state is State.CONNECTED:
+                    raise  # whoever enters is to hear of it
                 await asyncio.sleep(0.05)
 
     async def refresh(self) -> None:

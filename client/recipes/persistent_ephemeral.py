@@ -16,6 +16,7 @@ from zoolet.protocol.errors import (
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
+    ZooKeeperError,
 )
 
 
@@ -45,6 +46,7 @@ class PersistentEphemeral:
         self._job: asyncio.Task[Any] | None = None
         self._there = asyncio.Event()
         self._changed = asyncio.Event()
+        self._entered = False
         self._watch: Any = None
 
     def tell(self, state: State) -> None:
@@ -73,7 +75,11 @@ class PersistentEphemeral:
         while True:
             try:
                 await self._hold()
-            except (ConnectionLossError, SessionExpiredError, NoNodeError):
+            except ClosedError:
+                raise
+            except ZooKeeperError:
+                if not self._entered and self._client.state is State.CONNECTED:
+                    raise  # whoever enters is to hear of it
                 self._there.clear()
                 await asyncio.sleep(0.01)
 
@@ -117,6 +123,7 @@ class PersistentEphemeral:
             raise
         finally:
             there.cancel()
+        self._entered = True
         return self
 
     async def _end(self) -> None:

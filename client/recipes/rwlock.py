@@ -116,9 +116,11 @@ class ReadWriteLock:
         held.ensure()
         number = sequence_suffix(number_of(held.path))
         mine = paths.join(self._path, prefix(self._layout, "read", self._client.unique()) + number)
+        held.stop_watching()
         try:
             czxid = await self._exchange(held.path, mine)
         except BaseException:
+            held.give_way("its downgrade was broken off")
             self._client.in_background(self._client.sweep(mine))
             raise
         place = Contender(self._client, self._path, layout=self._layout, kind="read", kinds=("read", "write"))

@@ -6,11 +6,12 @@ import asyncio
 
 from zoolet.client import codecs
 from zoolet.client.client import Client
+from zoolet.client.events import State
 from zoolet.client.recipes.held import Held, Holdable, checked_timeout
 from zoolet.client.recipes.layout import checked_layout
 from zoolet.client.recipes.lock import Lock
 from zoolet.protocol import paths
-from zoolet.protocol.errors import NodeExistsError, NoNodeError, SessionExpiredError
+from zoolet.protocol.errors import ClosedError, NodeExistsError, NoNodeError, SessionExpiredError
 
 
 class Semaphore(Holdable[Held]):
@@ -118,6 +119,8 @@ class Semaphore(Holdable[Held]):
                     finally:
                         change.cancel()
                         lost.cancel()
+                    if turn.lost.is_set() and self._client.state is State.CLOSED:
+                        raise ClosedError(self._path)
                     if turn.lost.is_set():
                         raise SessionExpiredError(self._path, f"the place in line was lost: {turn.lost.reason}")
             except NoNodeError:

@@ -8,11 +8,11 @@ from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self
 
 from zoolet.client.client import Client, Stat
-from zoolet.client.events import Event, WatchOverflowError
+from zoolet.client.events import Event, State, WatchOverflowError
 from zoolet.client.recipes.node_cache import ended, started
 from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
-from zoolet.protocol.errors import ConnectionLossError, NoNodeError, SessionExpiredError
+from zoolet.protocol.errors import ClosedError, NoAuthError, NoNodeError, ZooKeeperError
 
 
 class Cached(NamedTuple):
@@ -35,8 +35,8 @@ class TreeCache:
     Guarantees: ``nodes`` comes to be what the tree is. While disconnected it is what it was; what happened meanwhile is
     found out as soon as the client is back, also in a new session.
 
-    Limits: all values are kept in memory. States that last shorter than a round trip may never be seen. A node whose
-    value the codec cannot read is left out.
+    Limits: all values are kept in memory. States that last shorter than a round trip may never be seen. A node that
+    may not be read, or whose value the codec cannot read, is left out.
 
     Args:
         client: Whose watch it is; its codec reads the values.
@@ -67,7 +67,11 @@ class TreeCache:
                     self._ready.set()
                     async for event in events:
                         await self._take(event)
-            except (ConnectionLossError, SessionExpiredError, WatchOverflowError):
+            except ClosedError:
+                raise
+            except (ZooKeeperError, WatchOverflowError):
+                if not self._ready.is_set() and self._client.state is State.CONNECTED:
+                    raise  # whoever enters is to hear of it
                 await asyncio.sleep(0.05)
 
     async def _read_all(self) -> None:
@@ -80,7 +84,7 @@ class TreeCache:
             pending = []
             answers = await asyncio.gather(*[call for _, call in listed], return_exceptions=True)
             for (path, _), names in zip(listed, answers, strict=True):
-                if isinstance(names, NoNodeError):
+                if isinstance(names, NoNodeError | NoAuthError):
                     found.pop(path)
                 elif isinstance(names, BaseException):
                     raise names
@@ -102,7 +106,7 @@ class TreeCache:
     async def _read(self, path: str) -> None:
         try:
             value, stat = await self._client.get(path)
-        except (NoNodeError, ValueError):
+        except (NoNodeError, NoAuthError, ValueError):
             self._set(path, None)
         else:
             self._set(path, Cached(value, stat))

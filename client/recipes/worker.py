@@ -129,10 +129,7 @@ class Worker:
                 result = {"worker": self._name, "error": f"the result cannot be written: {error}"}
             except (ConnectionLossError, SessionExpiredError):
                 await asyncio.sleep(0.05)
-        try:
-            await client.delete(self._at(PROGRESS, task))
-        except (NoNodeError, ConnectionLossError):
-            return  # it was never reported, or goes with the session
+        client.in_background(client.sweep(self._at(PROGRESS, task)))  # for this job ends with its assignment
 
     async def _heartbeat(self) -> None:
         while True:
