@@ -113,9 +113,14 @@ class Transaction:
         Raises:
             ZooKeeperError: The error of the operation that did not hold; its number stands in a note.
         """
-        if not self._operations:
-            return []
-        found = await self._commit(wire.encode_operations(self._operations), len(self._operations))
+        return await self.send() if self._operations else []
+
+    def send(self) -> Coroutine[Any, Any, list[Any]]:
+        """Send it at once; what is given has to be awaited for the results, and raises as :meth:`commit` does."""
+        return self._finish(self._commit(wire.encode_operations(self._operations), len(self._operations)))
+
+    async def _finish(self, call: Coroutine[Any, Any, list[tuple[int, Record]]]) -> list[Any]:
+        found = await call
         self.results = [self._result(path, record) for path, (_, record) in zip(self._paths, found, strict=True)]
         for number, result in enumerate(self.results, 1):
             if isinstance(result, ZooKeeperError) and not isinstance(result, RuntimeInconsistencyError):

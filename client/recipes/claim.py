@@ -8,6 +8,8 @@ still the same one's. They are only deleted together.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 from zoolet.client.client import Client
 from zoolet.client.recipes.held import Held
@@ -54,17 +56,22 @@ class Claimed(Held):
                 await asyncio.sleep(0.1)
 
 
-async def _delete_both(client: Client, path: str, fence: str) -> None:
-    """Delete both nodes in one transaction: never the path alone, which may be another's by now."""
+def _delete_both(client: Client, path: str, fence: str) -> Coroutine[Any, Any, None]:
+    """Delete both nodes in one transaction: never the path alone, which may be another's by now. It is sent at once."""
     transaction = client.transaction()
     transaction.delete(fence)
     transaction.delete(path)
-    try:
-        await transaction.commit()
-    except NoNodeError as error:
-        if error.path == path:  # somebody deleted it
-            await client.delete(fence)
-        raise
+    sent = transaction.send()
+
+    async def finish() -> None:
+        try:
+            await sent
+        except NoNodeError as error:
+            if error.path == path:  # somebody deleted it
+                await client.delete(fence)
+            raise
+
+    return finish()
 
 
 async def _sweep_both(client: Client, path: str, fence: str) -> None:
