@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self
 
@@ -113,14 +113,15 @@ class Transaction:
         Raises:
             ZooKeeperError: The error of the operation that did not hold; its number stands in a note.
         """
-        return await self.send() if self._operations else []
+        return await self.take(self.send()) if self._operations else []
 
-    def send(self) -> Coroutine[Any, Any, list[Any]]:
-        """Send it at once; what is given has to be awaited for the results, and raises as :meth:`commit` does."""
-        return self._finish(self._commit(wire.encode_operations(self._operations), len(self._operations)))
+    def send(self) -> Coroutine[Any, Any, list[tuple[int, Record]]]:
+        """Send it at once; for :meth:`take`."""
+        return self._commit(wire.encode_operations(self._operations), len(self._operations))
 
-    async def _finish(self, call: Coroutine[Any, Any, list[tuple[int, Record]]]) -> list[Any]:
-        found = await call
+    async def take(self, sent: Awaitable[list[tuple[int, Record]]]) -> list[Any]:
+        """Wait for the results of what was sent; raises as :meth:`commit` does."""
+        found = await sent
         self.results = [self._result(path, record) for path, (_, record) in zip(self._paths, found, strict=True)]
         for number, result in enumerate(self.results, 1):
             if isinstance(result, ZooKeeperError) and not isinstance(result, RuntimeInconsistencyError):

@@ -61,11 +61,12 @@ def _delete_both(client: Client, path: str, fence: str) -> Coroutine[Any, Any, N
     transaction = client.transaction()
     transaction.delete(fence)
     transaction.delete(path)
-    sent = transaction.send()
+    sent = asyncio.ensure_future(transaction.send())
+    sent.add_done_callback(lambda call: call.cancelled() or call.exception())  # whoever wants it awaits it below
 
     async def finish() -> None:
         try:
-            await sent
+            await transaction.take(sent)
         except NoNodeError as error:
             if error.path == path:  # somebody deleted it
                 await client.delete(fence)
