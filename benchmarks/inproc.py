@@ -1,6 +1,7 @@
 """Nanoseconds of CPU a request costs in process: frames in, frames out, no socket. Steady even on a busy machine.
 
     python benchmarks/inproc.py            prints a table
+    python benchmarks/inproc.py --tables   the same for `--compat 3.8`, and for a process that has just started (cold)
     python benchmarks/inproc.py --check    exits 1 if a figure is above its limit in benchmarks/budget.toml
 
 The limits are in units of a fixed piece of work, measured beside each figure, for machines differ and do not stay as
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import gc
 import struct
+import subprocess
 import sys
 import time
 import tomllib
@@ -25,8 +27,10 @@ from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest
 from zoolet.protocol.opcodes import OpCode
 from zoolet.server.core.caller import Caller
+from zoolet.server.core.compat import BY_NAME
 from zoolet.server.core.connection import Connection
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.settings import Settings
 
 BATCH = 64
 COUNT = 64_000
@@ -70,9 +74,9 @@ WORK: dict[str, Callable[[int], bytes]] = {
 }
 
 
-def fresh(op: str) -> Connection:
-    """Give a connection to an engine with what the operation needs."""
-    connection = Connection(Engine(), Caller())
+def fresh(op: str, compat: str = "3.9") -> Connection:
+    """Return a connection to an engine with what the operation needs."""
+    connection = Connection(Engine(Settings(compat=BY_NAME[compat])), Caller())
     connection.receive(frame(ConnectRequest().encode()) + create("/dir"))
     connection.receive(b"".join([create(f"/k{k}") for k in range(100)]))
     if op == "delete":
@@ -82,14 +86,27 @@ def fresh(op: str) -> Connection:
     return connection
 
 
-def measure(op: str) -> float:
-    """Give the nanoseconds of CPU that one request of a kind costs, the best of three runs."""
+def measure(op: str, compat: str = "3.9", runs: int = 3) -> float:
+    """Return the nanoseconds of CPU that one request of a kind costs, the best of some runs."""
     batches = [b"".join([WORK[op](k) for k in range(at, at + BATCH)]) for at in range(0, COUNT, BATCH)]
-    return min(_run(op, batches) for _ in range(3))
+    return min(_run(op, batches, compat) for _ in range(runs))
 
 
-def _run(op: str, batches: list[bytes]) -> float:
-    connection = fresh(op)
+def in_units(op: str, compat: str, runs: int) -> float:
+    """Return what one request of a kind costs, in units."""
+    before = unit()
+    spent = measure(op, compat, runs)
+    return spent / ((before + unit()) / 2)
+
+
+def cold(op: str) -> float:
+    """Return what one request of a kind costs in a process that has just started, in units; the best of three."""
+    command = [sys.executable, __file__, "--one", op]
+    return min(float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(3))
+
+
+def _run(op: str, batches: list[bytes], compat: str) -> float:
+    connection = fresh(op, compat)
     outbox = connection.caller.outbox
     gc.collect()
     gc.disable()
@@ -139,7 +156,18 @@ def main() -> int:
     """Print the table, or check the budget."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="exit 1 if a figure is above its limit")
-    if parser.parse_args().check:
+    parser.add_argument("--tables", action="store_true", help="compare the releases' tables, and a cold start")
+    parser.add_argument("--one", choices=sorted(WORK), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(in_units(options.one, "3.9", 1))
+        return 0
+    if options.tables:
+        print("units a request    3.9    3.8   cold")
+        for op in WORK:
+            print(f"{op:15} {in_units(op, '3.9', 3):6.2f} {in_units(op, '3.8', 3):6.2f} {cold(op):6.2f}")
+        return 0
+    if options.check:
         over = list(over_budget())
         print("\n".join(over) or "all within budget")
         return 1 if over else 0

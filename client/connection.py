@@ -24,6 +24,10 @@ PROBES: Final = Backoff(first=0.1, factor=2.0, longest=60.0, jitter=0.1, tries=N
 """How often a client of a read-only server looks for one that takes writes."""
 LASTING: Final = 1.0
 """Seconds after which a connection that breaks is worth an attempt at once, again and again."""
+SHORTEST_ATTEMPT: Final = 0.2
+"""Seconds that a server has at least to accept a connection and to answer, however short the session timeout is that
+an earlier one has granted.
+"""
 CLOSING: Final = 2.0
 """Seconds that closing may take at the most."""
 
@@ -240,7 +244,8 @@ class Connection:
 
     async def _serve(self, address: Address) -> bool:
         """Be connected to one server for as long as it lasts; say whether it ever was ready, or said what matters."""
-        session, patience = self.session, self.session.timeout_ms / 1500 / len(self._hosts.addresses)
+        session = self.session
+        patience = max(SHORTEST_ATTEMPT, session.timeout_ms / 1500 / len(self._hosts.addresses))
         before = session.id
         link: Link | None = None
         try:

@@ -318,6 +318,7 @@ class Session:
     def expired(self, reason: str) -> None:
         """The session is over: everything asked in it fails, what comes from now on is the next one's."""
         self.id, self.password = 0, NO_PASSWORD
+        self.timeout_ms = self.wanted_ms  # what was granted was granted to the session that is over
         if self._since is None:
             self._since = self.last_zxid
         self.last_zxid = 0  # the next session is a new beginning, at a server that may know less

@@ -188,14 +188,14 @@ class Census:
 
     def _gone(self, path: str) -> None:
         """Tell that a node and all that was below it is gone, children first."""
-        below = self._known.pop(path, None)
-        self._made.pop(path, None)
-        if below is None:
-            return
-        for name in list(below):
-            self._gone(paths.join(path, name))
-        self._forget_name(path)
-        self._tell(EventType.NODE_DELETED, path)
+        order = [path]  # a list that grows, not calls: a tree may be deeper than Python's stack
+        for above in order:
+            order += [paths.join(above, name) for name in self._known.get(above, ())]
+        for gone in reversed(order):
+            self._made.pop(gone, None)
+            if self._known.pop(gone, None) is not None:
+                self._forget_name(gone)
+                self._tell(EventType.NODE_DELETED, gone)
 
     def _forget_name(self, path: str) -> None:
         siblings = self._known.get(paths.parent(path))

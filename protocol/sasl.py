@@ -20,7 +20,10 @@ from typing import Final
 
 REALM: Final = "zk-sasl-md5"
 URI: Final = "zookeeper/zk-sasl-md5"
-_DIRECTIVE = re.compile(r'\s*([A-Za-z-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^,"\s]*))\s*(?:,|$)')
+MAX_TOKEN: Final = 4096
+"""Bytes of a token; the longest that real clients send have some 300."""
+# Possessive throughout (++ and *+): a part that has matched is never tried again shorter, so a match takes linear time.
+_DIRECTIVE = re.compile(r'\s*+([A-Za-z-]++)\s*+=\s*+(?:"((?:\\.|[^"\\])*+)"|([^,"\s]*+))\s*+(?:,|$)')
 
 
 class SaslFailure(Exception):
@@ -31,8 +34,10 @@ def directives(token: bytes) -> dict[str, str]:
     """Read ``name="value",name=value``; names in lower case.
 
     Raises:
-        SaslFailure: The token is not of that form.
+        SaslFailure: The token is not of that form, or longer than 4,096 bytes.
     """
+    if len(token) > MAX_TOKEN:
+        raise SaslFailure(f"a token of {len(token)} bytes, and {MAX_TOKEN} is the limit")
     text = token.decode("utf-8", "replace")
     said, at = {}, 0
     while at < len(text):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+from random import SystemRandom
+
 from zoolet.server.admin.words import words
 from zoolet.server.config import Config
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.clock import Clock, RealClock
 from zoolet.server.net.collector import Collector
 from zoolet.server.net.listener import Listener
+
+_log = logging.getLogger("zoolet.server")
 
 
 def assemble(config: Config, *, clock: Clock | None = None, collector: Collector | None = None) -> Listener:
@@ -20,7 +25,7 @@ def assemble(config: Config, *, clock: Clock | None = None, collector: Collector
     """
     clock = clock or RealClock()
     now, uptime = clock.read()
-    engine = Engine(config.settings, now=now, uptime=uptime)
+    engine = Engine(config.settings, now=now, uptime=uptime, random=SystemRandom(), log=_log.warning)
     return Listener(
         engine,
         clock,

@@ -115,6 +115,7 @@ def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
     said: dict[str, Setting] = parse_definitions(definitions, "command line")
     if options.host is not None:
         said["clientPortAddress"] = Setting(options.host, "command line")
+        said["secureClientPortAddress"] = Setting(options.host, "command line")
     for name, value in (
         ("secureClientPort", options.secure_port),
         ("ssl.keyStore.location", options.tls_cert),
@@ -123,6 +124,8 @@ def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
     ):
         if value is not None:
             said[name] = Setting(str(value), "command line")
+    if "secureClientPort" not in said and options.config is None:
+        said.pop("secureClientPortAddress", None)
     filed = read_file(options.config) if options.config else {}
     config = build(read_environment(os.environ), filed, said, compat=options.compat)
     if options.port is not None:
@@ -204,55 +207,77 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-async def _secure(listener: Listener, config: Config) -> bool:
-    """Listen for connections over TLS; say whether that went well."""
-    from zoolet.server.net import tls  # what speaks TLS takes 10 ms to import
-
-    assert config.secure_port is not None
-    assert config.tls_certificate is not None
-    try:
-        context = tls.context(config.tls_certificate, config.tls_key, config.tls_authority)
-    except OSError as error:  # which an SSLError is, too
-        files = ", ".join(name for name in (config.tls_certificate, config.tls_key, config.tls_authority) if name)
-        print(f"zoolet: cannot use {files} for TLS: {error.strerror or error}", file=sys.stderr)
-        return False
-    try:
-        port = await listener.start_secure(config.host, config.secure_port, context)
-    except OSError as error:
-        where = _address(config.host or "*", config.secure_port)
-        print(f"zoolet: cannot listen on {where}: {os.strerror(error.errno or 0)}", file=sys.stderr)
-        return False
-    _log.info("TLS on %s", _address(config.host or "0.0.0.0", port))
-    return True
-
-
 async def _daemon(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT; SIGUSR1 switches to read-only mode, SIGUSR2 back."""
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    """Serve until SIGTERM or SIGINT, and at a second one end at once; SIGUSR1 switches to read-only mode, SIGUSR2 back,
+    SIGHUP reads the certificates again.
+    """
+    context = None
+    if config.secure_port is not None:
+        from zoolet.server.net import tls  # takes 10 ms to import
+
+        try:
+            context = tls.context(config.tls)
+        except tls.TlsError as error:
+            print(f"zoolet: {error}", file=sys.stderr)
+            return 2
     with Collector() as collector:
         listener = assemble(config, collector=collector)
-        try:
-            port = await listener.start(config.host, config.port)
-        except (OSError, UnicodeError) as error:  # a name may not even be one
-            code = getattr(error, "errno", None) or 0
-            why = os.strerror(code) if code > 0 else getattr(error, "strerror", None) or error
-            print(f"zoolet: cannot listen on {_address(config.host or '*', config.port)}: {why}", file=sys.stderr)
-            return 1
-        if config.secure_port is not None and not await _secure(listener, config):
-            await listener.stop()
-            return 1
-        loop.add_signal_handler(signal.SIGUSR1, listener.read_only, True)
-        loop.add_signal_handler(signal.SIGUSR2, listener.read_only, False)
+        stop = asyncio.Event()
+        _handle_signals(listener, config, stop)
+        ready = []
+        for kind, host, port in (("on", config.host, config.port), ("for TLS on", config.secure_host, config.secure_port)):
+            if port is None:
+                continue
+            try:
+                if kind == "on":
+                    bound = await listener.start(host, port)
+                else:
+                    assert context is not None
+                    bound = await listener.start_secure(host, port, context)
+            except (OSError, UnicodeError) as error:  # a name may not even be one
+                code = getattr(error, "errno", None) or 0
+                why = os.strerror(code) if code > 0 else getattr(error, "strerror", None) or error
+                print(f"zoolet: cannot listen on {_address(host or '*', port)}: {why}", file=sys.stderr)
+                await listener.stop(patient=False)
+                return 1
+            ready.append(f"zoolet ready {kind} {_address(host or '0.0.0.0', bound)}")
         if config.ignored:
-            _log.warning("no effect in this server: %s", ", ".join(config.ignored))
-        print(f"zoolet ready on {_address(config.host or '0.0.0.0', port)}", flush=True)
+            _log.warning("ignored (not supported): %s", ", ".join(config.ignored))
+        for name, nearest in config.unknown:
+            _log.warning("ignored (unknown): %s%s", name, nearest)
+        print("\n".join(ready), flush=True)
         await stop.wait()
         _log.info("stopping: %d connections, %d sessions", len(listener.open), len(listener.engine.sessions.alive))
         await listener.stop()
     return 0
+
+
+def _handle_signals(listener: Listener, config: Config, stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        if stop.is_set():
+            listener.abort_all()
+        stop.set()
+
+    def reload() -> None:
+        if config.secure_port is None:
+            _log.info("SIGHUP: there are no certificates to read again")
+            return
+        from zoolet.server.net import tls
+
+        try:
+            listener.use_certificates(tls.context(config.tls))
+        except tls.TlsError as error:
+            _log.error("SIGHUP: the certificates stay as they are: %s", error)
+        else:
+            _log.info("SIGHUP: new connections get the certificates just read")
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    loop.add_signal_handler(signal.SIGUSR1, listener.read_only, True)
+    loop.add_signal_handler(signal.SIGUSR2, listener.read_only, False)
 
 
 def run(main: Coroutine[Any, Any, int]) -> int:

@@ -12,12 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from zoolet.server import jaas, properties
 from zoolet.server.core.compat import BY_NAME
 from zoolet.server.core.settings import Settings
+from zoolet.server.net.tls_settings import TlsSettings, store_type
 from zoolet.server.properties import Setting, parse_definitions, parse_properties
 
 
@@ -31,34 +33,33 @@ class Config:
 
     Args:
         host: The address to listen on; None for all of the machine's.
-        port: The port; 0 for a free one.
+        port: The port; 0 for a free one, None for none: only TLS is spoken.
         max_client_cnxns: Connections one address may have; 0 for no limit.
         max_cnxns: Connections in all; 0 for no limit.
         backlog: Connections that may wait to be accepted.
         whitelist: The four-letter words that are answered.
         isro: Answer the word ``isro`` too; a single server is never read-only by itself.
         settings: What the core is told.
+        secure_host: The address to listen on for TLS; None for all of the machine's.
         secure_port: A port for connections over TLS; None for none, 0 for a free one.
-        tls_certificate: A PEM file with the server's certificate, and those between it and its authority; and with its
-            key, unless *tls_key* is another file.
-        tls_key: A PEM file with the key.
-        tls_authority: A PEM file with the authorities whose certificates clients must show; None asks for none.
+        tls: The certificates, and who may connect with what.
         ignored: Keys that are known and do nothing here, for one warning.
+        unknown: Keys that nobody knows, each with the nearest known one, for a warning each.
     """
 
     host: str | None = "127.0.0.1"
-    port: int = 2181
+    port: int | None = 2181
     max_client_cnxns: int = 60
     max_cnxns: int = 0
     backlog: int = 128
     whitelist: tuple[str, ...] = ("srvr",)
     isro: bool = False
     settings: Settings = field(default_factory=Settings)
+    secure_host: str | None = "127.0.0.1"
     secure_port: int | None = None
-    tls_certificate: str | None = None
-    tls_key: str | None = None
-    tls_authority: str | None = None
+    tls: TlsSettings = field(default_factory=TlsSettings)
     ignored: tuple[str, ...] = ()
+    unknown: tuple[tuple[str, str], ...] = ()
 
 
 # --- one row a setting ---
@@ -113,10 +114,39 @@ def _text(text: str) -> str:
     return text
 
 
-def _pem(text: str) -> str:
-    if text.lower().endswith((".jks", ".p12", ".pfx", ".bcfks")):
-        raise ValueError("a PEM file; Java keystores cannot be read")
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def convert(text: str) -> str:
+        if text.lower() not in choices:
+            raise ValueError(" or ".join(choices))
+        return text.lower()
+
+    return convert
+
+
+def _secret_file(text: str) -> str:
+    """Read a password from a file, as ZooKeeper does: all of it, but for white space around it."""
+    try:
+        return Path(text).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"a file with a password, and it cannot be read ({error})") from None
+
+
+def _store_type(text: str) -> str:
+    if text.upper() not in ("PEM", "JKS", "PKCS12"):
+        raise ValueError("PEM, JKS or PKCS12")
+    return text.upper()
+
+
+def _store(text: str) -> str:
+    if store_type(text, None) == "BCFKS":
+        raise ValueError("a PEM file, or a JKS or PKCS12 key store; BCFKS cannot be read")
     return text
+
+
+def _protocols(text: str) -> frozenset[str]:
+    if not (names := frozenset(_words(text))) or names - {"TLSv1.2", "TLSv1.3"}:
+        raise ValueError("TLSv1.2, TLSv1.3 or both; older ones are not offered")
+    return names
 
 
 class Key(NamedTuple):
@@ -137,13 +167,25 @@ KEYS: Final[dict[str, Key]] = {
     "minSessionTimeout": Key(_number(-1), "settings.min_session_timeout"),
     "maxSessionTimeout": Key(_number(-1), "settings.max_session_timeout"),
     "secureClientPort": Key(_number(0, 65535), "secure_port"),
-    "ssl.keyStore.location": Key(_pem, "tls_certificate"),
-    "ssl.keyStore.key.location": Key(_pem, "tls_key"),
-    "ssl.trustStore.location": Key(_pem, "tls_authority"),
+    "secureClientPortAddress": Key(lambda text: text.strip("[]") or None, "secure_host"),
+    "ssl.keyStore.location": Key(_store, "tls.key_store"),
+    "ssl.keyStore.password": Key(_text, "tls.key_store_password"),
+    "ssl.keyStore.passwordPath": Key(_secret_file, "tls.key_store_password"),
+    "ssl.keyStore.type": Key(_store_type, "tls.key_store_type"),
+    "ssl.keyStore.key.location": Key(_text, "tls.key"),
+    "ssl.trustStore.location": Key(_store, "tls.trust_store"),
+    "ssl.trustStore.password": Key(_text, "tls.trust_store_password"),
+    "ssl.trustStore.passwordPath": Key(_secret_file, "tls.trust_store_password"),
+    "ssl.trustStore.type": Key(_store_type, "tls.trust_store_type"),
+    "ssl.clientAuth": Key(_one_of("need", "want", "none"), "tls.client_auth"),
+    "ssl.protocol": Key(_protocols, "tls.protocols"),
+    "ssl.enabledProtocols": Key(_protocols, "tls.protocols"),
+    "ssl.ciphersuites": Key(_words, "tls.cipher_suites"),
     "jute.maxbuffer": Key(_number(0), "settings.max_frame"),
     "nio.sessionlessCnxnTimeout": Key(_number(1), "settings.sessionless_timeout"),
     "reconfigEnabled": Key(_flag, "settings.reconfig_enabled"),
-    "java.security.auth.login.config": Key(jaas.users, "settings.sasl_users"),
+    "java.security.auth.login.config": Key(_text, "jaas"),
+    "sasl.serverconfig": Key(_text, "jaas_section"),
     "superUser": Key(lambda text: frozenset({text}), "settings.super_users"),
     "sessionRequireClientSASLAuth": Key(
         lambda text: frozenset({"sasl"} if _true(text) else ()), "settings.require_auth"
@@ -161,8 +203,18 @@ KEYS: Final[dict[str, Key]] = {
     "skipACL": Key(_yes, "settings.skip_acl"),
     "extendedTypesEnabled": Key(_true, "settings.extended_types"),
     "enforceQuota": Key(_true, "settings.enforce_quota"),
+    "DigestAuthenticationProvider.enabled": Key(_true, "settings.digest_enabled"),
     "DigestAuthenticationProvider.superDigest": Key(_text, "settings.super_digest"),
     "DigestAuthenticationProvider.digestAlg": Key(_algorithm, "settings.digest_algorithm"),
+    "zoolet.maxAclEntries": Key(_number(1), "settings.max_acl_entries"),
+    "zoolet.maxIdentities": Key(_number(1), "settings.max_identities"),
+    "zoolet.maxWatches": Key(_number(1), "settings.max_watches"),
+    "zoolet.maxWatchesPerConnection": Key(_number(1), "settings.max_watches_per_connection"),
+    "zoolet.maxMultiOperations": Key(_number(1), "settings.max_multi_operations"),
+    "zoolet.maxMultiReadBytes": Key(_number(1), "settings.max_multi_read"),
+    "zoolet.maxUnreadBytes": Key(_number(1), "settings.max_unread"),
+    "zoolet.maxUnreadBytesTotal": Key(_number(1), "settings.max_unread_total"),
+    "zoolet.maxPartialRequestBytes": Key(_number(1), "settings.max_partial_total"),
 }
 NO_EFFECT: Final = frozenset(
     {
@@ -179,8 +231,46 @@ NO_EFFECT: Final = frozenset(
 )
 """Keys that people set and that mean something in ZooKeeper, but nothing in a server in memory, or nothing yet."""
 
+ACCEPTED: Final = re.compile(
+    r"""(?x)
+    server\.\d+ | dynamicConfigFile | standaloneEnabled | initLimit | syncLimit | connectToLearnerMasterLimit
+    | quorumListenOnAllIPs | syncEnabled | quorum\..* | observerMasterPort | multiAddress\..* | sslQuorum.*
+    | portUnification | ssl\.quorum\..* | ssl\.hostnameVerification | ssl\.handshakeDetectionTimeoutMillis
+    | client\.certReload | fips-mode | metricsProvider\..* | jvm\.pause\..* | admin\..* | emulate353TTLNodes
+    | enableEagerACLCheck | IPAuthenticationProvider\.usexforwardedfor | kerberos\..* | kinit | serverCnxnFactory
+    | snapSizeLimitInKb | preAllocSize | txnLogSizeLimitInKb | commitLogCount | snapshotSizeFactor | forceSync
+    | fsync\..* | flushDelay | maxBatchSize | maxWriteQueuePollTime | snapshot\..* | serializeLastProcessedZxid\..*
+    | datadir\.autocreate | db\.autocreate | digest\.enabled | globalOutstandingLimit | request_throttle.*
+    | request_stale.* | throttled_op_wait_time | largeRequest.* | connection_throttle_.* | nio\..* | netty\..*
+    | commitProcessor\..* | intBufferStartingSizeBytes | bitHashCacheSize | watcherClean.* | watchManagerName
+    | maxInProcessingDeadWatchers | messageTracker\..* | maxResponseCacheSize | maxGetChildrenResponseCacheSize
+    | closeSessionTxn\.enabled | clientTcpKeepAlive | tcpKeepAlive | audit\..* | pathStats\..* | leaderServes
+    | leader\..* | learner\..* | observer\..* | follower\..* | fastleader\..* | cnxTimeout | electionPortBindRetry
+    | quorumCnxnTimeoutMs | forceSnapshotSync | log\..* | jmx\..* | sasl\..* | client\.secure | jute\..* | version
+    | maxTimeToWaitForEpoch | electionPort.* | server\.cnxn.* | test\..* | allowSaslFailedClients | clientCnxnSocket
+    | ssl\.crl | ssl\.ocsp | ssl\.authProvider | ssl\.clientHostnameVerification | requireKerberosConfig | DigestAuth.*
+    """
+)
+"""What else ZooKeeper knows and a single server in memory has no use for; each key as a whole."""
+BUILT_IN_PROVIDERS: Final = frozenset(
+    f"org.apache.zookeeper.server.auth.{name}AuthenticationProvider" for name in ("Digest", "IP", "SASL")
+)
 
 REFUSED: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
+    "authProvider": (
+        lambda text: text not in BUILT_IN_PROVIDERS,
+        "only the providers for digest, ip and SASL are built in",
+    ),
+    "audit": (lambda text: text.lower() != "false", "this server writes no audit log"),
+    "ssl.crl": (lambda text: text.lower() == "true", "revoked certificates are not looked up; leave it out"),
+    "ssl.ocsp": (lambda text: text.lower() == "true", "revoked certificates are not looked up; leave it out"),
+    "ssl.clientHostnameVerification": (lambda text: text.lower() == "true", "the names of clients are not verified"),
+    "ssl.context.supplier.class": (lambda text: True, "Java classes cannot be loaded"),
+    "ssl.authProvider": (lambda text: text not in ("", "x509"), "only x509 is built in"),
+    "client.portUnification": (lambda text: text.lower() == "true", "TLS and plain text need a port each"),
+    "X509AuthenticationProvider": (lambda text: True, "certificates are no identities in this server"),
+    "ensembleAuthName": (lambda text: True, "this server does not have the ensemble provider"),
+    "requireKerberosConfig": (lambda text: text.lower() == "true", "Kerberos is not supported"),
     "electionAlg": (lambda text: text != "3", "3 is the only one there is"),
     "peerType": (lambda text: text != "participant", "this server is a single node; leave it out"),
     "group": (lambda text: True, "this server is a single node and has no groups; leave it out"),
@@ -239,11 +329,16 @@ def _alone(settings: Mapping[str, Setting]) -> None:
         raise ConfigError(f"{where}: this server is a single node, and {len(servers)} servers are configured: {names}")
 
 
-def build(*sources: Mapping[str, Setting], compat: str = "3.9") -> Config:
+def build(*sources: Mapping[str, Setting], compat: str = "3.9", strict: bool = False) -> Config:
     """Put a configuration together; later sources beat earlier ones.
 
+    Args:
+        sources: The settings by key.
+        compat: Which release to answer like.
+        strict: Refuse a key that nobody knows; otherwise it is left for the caller to warn of.
+
     Raises:
-        ConfigError: A value makes no sense.
+        ConfigError: A value is invalid, or cannot be obeyed where that matters.
     """
     settings: dict[str, Setting] = {}
     written: dict[str, str] = {}
@@ -262,29 +357,99 @@ def build(*sources: Mapping[str, Setting], compat: str = "3.9") -> Config:
             where = settings["enforce.auth.enabled"].where
             raise ConfigError(f"{where}: enforce.auth.enabled is true, and enforce.auth.schemes names no scheme")
         core["require_auth"] = told["schemes"]
+    core |= _sasl(settings, told)
     try:
         made = Settings(**core)
     except ValueError as error:
         said = settings.get("maxSessionTimeout") or settings.get("minSessionTimeout")
         raise ConfigError(f"{said.where}: {error}" if said else str(error)) from None
     config = Config(settings=made, ignored=tuple(sorted(name for name in settings if _idle(name))))
+    config.unknown = tuple(_unknown(settings, written))
+    if strict and config.unknown:
+        name, nearest = config.unknown[0]
+        where = next(setting.where for key, setting in settings.items() if written.get(key, key) == name)
+        raise ConfigError(f"{where}: {name} is unknown{nearest}")
     if "clientPort" in settings:
-        config.host = None  # as ZooKeeper: who names a port and no address means all addresses
-    for name in (
-        *("host", "port", "max_client_cnxns", "max_cnxns", "backlog", "whitelist", "isro"),
-        *("secure_port", "tls_certificate", "tls_key", "tls_authority"),
-    ):
+        config.host = None  # as ZooKeeper: a port without an address means all addresses
+    elif "secureClientPort" in settings:
+        config.port = None
+    for name in ("host", "port", "max_client_cnxns", "max_cnxns", "backlog", "whitelist", "isro", "secure_port"):
         if name in told:
             setattr(config, name, told[name])
-    if config.secure_port is not None and config.tls_certificate is None:
-        said = settings["secureClientPort"]
-        raise ConfigError(f"{said.where}: secureClientPort needs ssl.keyStore.location, a PEM file with a certificate")
+    _secure(config, settings, told)
     return config
+
+
+def _sasl(settings: Mapping[str, Setting], told: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the users of SASL, and who of them may do everything: superUser, and superUser.1 and so on."""
+    core: dict[str, Any] = {}
+    if "jaas" in told:
+        said = settings["java.security.auth.login.config"]
+        try:
+            core["sasl_users"] = jaas.users(told["jaas"], told.get("jaas_section", "Server"))
+        except ValueError as error:
+            raise ConfigError(
+                f"{said.where}: java.security.auth.login.config must be {error}, not {said.value!r}"
+            ) from None
+    if supers := [value for name, (value, _) in settings.items() if re.fullmatch(r"superUser(\.\w+)?", name)]:
+        core["super_users"] = frozenset(supers)
+    return core
+
+
+def _secure(config: Config, settings: Mapping[str, Setting], told: Mapping[str, Any]) -> None:
+    """Set what TLS needs.
+
+    Raises:
+        ConfigError: A certificate without a port, a port without a certificate, or a demand for certificates that
+            nothing could be verified with: a server in plain text must not be what comes of it.
+    """
+    tls = {name.removeprefix("tls."): value for name, value in told.items() if name.startswith("tls.")}
+    config.tls = TlsSettings(**tls)
+    port = settings.get("secureClientPort")
+    if port is None:
+        for name in ("ssl.keyStore.location", "ssl.clientAuth", "ssl.trustStore.location", "secureClientPortAddress"):
+            if name in settings:
+                where = settings[name].where
+                raise ConfigError(f"{where}: {name} needs secureClientPort (--secure-port): nothing would be encrypted")
+        return
+    if not config.tls.key_store:
+        raise ConfigError(f"{port.where}: secureClientPort needs ssl.keyStore.location (--tls-cert), a certificate")
+    if config.tls.trust_store is None and config.tls.client_auth != "none":
+        where = settings["ssl.clientAuth"].where
+        raise ConfigError(f"{where}: ssl.clientAuth={config.tls.client_auth} needs ssl.trustStore.location (--tls-ca)")
+    if config.tls.trust_store is not None and "ssl.clientAuth" not in settings:
+        config.tls.client_auth = "need"  # ZooKeeper's default
+    if "secure_host" in told:
+        config.secure_host = told["secure_host"]
+    elif port.where == "command line":
+        config.secure_host = config.host
+    else:
+        config.secure_host = None
+
+
+def _unknown(settings: Mapping[str, Setting], written: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each key that nobody knows, and which one may have been meant; of -D options only those of ZooKeeper's."""
+    for name, (_, where) in settings.items():
+        text = written.get(name, name)
+        foreign = " -D" in where or where.startswith("environment variable")
+        if foreign and not text.startswith(("zookeeper.", "zoolet.")):
+            continue
+        if name in KEYS or name in NO_EFFECT or _refusal(name) is not None or ACCEPTED.fullmatch(name):
+            continue
+        if re.fullmatch(r"superUser\.\w+", name):
+            continue
+        near = get_close_matches(name, [*KEYS, *NO_EFFECT, *REFUSED], 1, 0.75)
+        yield text, f"; did you mean {near[0]}?" if near else ""
+
+
+def _refusal(name: str) -> tuple[Callable[[str], bool], str] | None:
+    """Return why a key cannot be obeyed: the row of its name, or of the family that stands before its first dot."""
+    return REFUSED.get(name) or REFUSED.get(name.partition(".")[0])
 
 
 def _told(settings: Mapping[str, Setting], written: Mapping[str, str]) -> Iterator[tuple[str, object]]:
     for name, (value, where) in settings.items():
-        refused, remedy = REFUSED.get(name.partition(".")[0], (None, ""))
+        refused, remedy = _refusal(name) or (None, "")
         if refused is not None and refused(value):
             raise ConfigError(f"{where}: {name}={value} cannot be obeyed: {remedy}")
         key = KEYS.get(name)

@@ -128,8 +128,15 @@ def _in_full(host: str) -> str:
 
 
 def _open_files() -> int:
-    """Count the process's open files; -1 where the system does not tell."""
-    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else -1
+    """Return the number of the process's open files; -1 where the system does not tell, all there may be if not one is
+    left to look with.
+    """
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except FileNotFoundError:
+        return -1
+    except OSError:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def mntr(engine: Engine, caller: Caller) -> str:
@@ -155,6 +162,10 @@ def mntr(engine: Engine, caller: Caller) -> str:
         "global_sessions": len(engine.sessions.alive),
         "local_sessions": 0,
         "auth_failed_count": m.auth_failed,
+        "zoolet_super_logins": m.super_logins,
+        "zoolet_stalls": m.stalls,
+        "zoolet_stalled_ms": m.stalled_ms,
+        **{f"zoolet_refused_{limit}": count for limit, count in m.refused.items()},
     }
     return "".join(f"zk_{name}\t{value}\n" for name, value in figures.items())
 

@@ -2,13 +2,17 @@
 
 Key 0 is world:anyone with all permissions, which most nodes have: ``if node.acl:`` is all that they cost.
 
+A list is turned into a :class:`Grants` when it is interned, so that a check costs a look-up for each identity of the
+caller (for an address: one for each prefix length in the list), however long the list is.
+
 Source: ReferenceCountedACLCache; PrepRequestProcessor.fixupACL; ZooKeeperServer.checkACL.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 
@@ -23,16 +27,73 @@ AUTHENTICATED: Final = frozenset({"digest", "sasl", "x509"})
 """Schemes whose identities scheme ``auth`` stands for."""
 
 
+class Grants:
+    """What one ACL list gives to whom.
+
+    Args:
+        acl: The list; an empty one gives everything to everybody, as in ZooKeeper.
+    """
+
+    __slots__ = ("_anyone", "_exact", "_networks", "_sasl")
+
+    def __init__(self, acl: AclList) -> None:
+        self._anyone = 0 if acl else -1  # permissions of everybody
+        self._exact: dict[Id, int] = {}
+        self._sasl = 0  # permissions of any SASL user together: what the SASL user "super" has
+        self._networks: dict[tuple[int, int], dict[int, int]] = {}  # by (address bits, bits to drop): prefix -> perms
+        for entry in acl:
+            identity, perms = entry.id, entry.perms
+            if identity == ANYONE:
+                self._anyone |= perms
+            elif identity.scheme == "ip":
+                if (network := parse_network(identity.id or "")) is not None:
+                    address, prefix, width = network
+                    prefixes = self._networks.setdefault((width, width - prefix), {})
+                    prefixes[address >> width - prefix] = prefixes.get(address >> width - prefix, 0) | perms
+            else:
+                self._exact[identity] = self._exact.get(identity, 0) | perms
+                if identity.scheme == "sasl":
+                    self._sasl |= perms
+
+    def allow(self, identities: Iterable[Id], wanted: int) -> bool:
+        """Return whether one of the identities has one of the wanted permissions."""
+        if self._anyone & wanted:
+            return True
+        for identity in identities:
+            if identity.scheme == "ip":
+                if self._networks and self._of_address(identity.id or "") & wanted:
+                    return True
+            elif self._exact.get(identity, 0) & wanted or (
+                identity.scheme == "sasl" and identity.id == "super" and self._sasl & wanted
+            ):
+                return True
+        return False
+
+    def _of_address(self, text: str) -> int:
+        """Return the permissions of a peer at this address.
+
+        Source: IPAuthenticationProvider.matches.
+        """
+        perms = 0
+        if (network := _peer_address(text)) is not None:
+            address, _, width = network
+            for (bits, dropped), prefixes in self._networks.items():
+                if bits == width:
+                    perms |= prefixes.get(address >> dropped, 0)
+        return perms
+
+
 class Acls:
     """The ACL lists of all nodes.
 
     Args:
-        settings: ``skip_acl`` and ``compat`` are looked at.
+        settings: ``skip_acl``, ``max_acl_entries`` and ``compat`` are looked at.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._lists: dict[int, AclList] = {OPEN: OPEN_ACL_UNSAFE}
+        self._grants: dict[int, Grants] = {}
         self._keys: dict[AclList, int] = {OPEN_ACL_UNSAFE: OPEN}
         self._uses: dict[int, int] = {}
         self._next = 1
@@ -51,6 +112,7 @@ class Acls:
         if key is None:
             key, self._next = self._next, self._next + 1
             self._lists[key] = acl
+            self._grants[key] = Grants(acl)
             self._keys[acl] = key
         if key:
             self._uses[key] = self._uses.get(key, 0) + 1
@@ -67,7 +129,7 @@ class Acls:
             return
         self._uses[key] -= 1
         if not self._uses[key]:
-            del self._uses[key], self._keys[self._lists.pop(key)]
+            del self._uses[key], self._grants[key], self._keys[self._lists.pop(key)]
 
     def begin(self) -> None:
         """Count from now on what is interned and what is released."""
@@ -99,14 +161,7 @@ class Acls:
         """
         if not key or caller.is_super or self._settings.skip_acl:
             return True
-        for entry in self._lists[key]:
-            if entry.perms & wanted:
-                if entry.id == ANYONE:
-                    return True
-                for identity in caller.ids:
-                    if identity.scheme == entry.id.scheme and _matches(identity, entry.id):
-                        return True
-        return not self._lists[key]
+        return self._grants[key].allow(caller.ids, wanted)
 
     def check(self, key: int, caller: Caller, wanted: Perm, path: str) -> None:
         """Do nothing if *caller* has one of the *wanted* permissions.
@@ -124,7 +179,7 @@ class Acls:
         caller's identities.
 
         Raises:
-            InvalidACLError: The list is empty, or an entry is not valid.
+            InvalidACLError: The list is empty, an entry is not valid, or more than ``max_acl_entries`` would be stored.
             MarshallingError: An entry has a null id where that cannot be.
 
         Source: PrepRequestProcessor.fixupACL.
@@ -134,12 +189,15 @@ class Acls:
         if not acl:
             raise InvalidACLError(path)
         stored: list[ACL] = []
+        limit = self._settings.max_acl_entries
+        mine = [identity for identity in caller.ids if identity.scheme in AUTHENTICATED]
         for entry in _without_duplicates(acl, path):
+            if len(stored) > limit:
+                break
             scheme = entry.id.scheme
             if scheme is None:
                 raise InvalidACLError(path)
             if scheme == "auth":
-                mine = [identity for identity in caller.ids if identity.scheme in AUTHENTICATED]
                 if not mine:
                     raise InvalidACLError(path)
                 stored += [ACL(entry.perms, identity) for identity in mine]
@@ -147,6 +205,8 @@ class Acls:
                 stored.append(entry)
             else:
                 raise InvalidACLError(path)
+        if len(stored) > limit:
+            raise InvalidACLError(path, f"the ACL list would have more than {limit} entries (zoolet.maxAclEntries)")
         fixed = tuple(stored)
         return OPEN_ACL_UNSAFE if fixed == OPEN_ACL_UNSAFE else fixed
 
@@ -165,7 +225,7 @@ class Acls:
             while parts and not parts[-1]:
                 parts.pop()
             return len(parts) == 2
-        return _network(name, self._settings.compat.ip6_acls) is not None
+        return parse_network(name, self._settings.compat.ip6_acls) is not None
 
 
 def _without_duplicates(acl: AclList, path: str | None) -> list[ACL]:
@@ -177,36 +237,20 @@ def _without_duplicates(acl: AclList, path: str | None) -> list[ACL]:
     Source: PrepRequestProcessor.removeDuplicates; the equals of ACL and Id.
     """
     kept: list[ACL] = []
+    seen: dict[int, tuple[set[Id], set[str | None]]] = {}  # by permissions: the identities, and their schemes
     for entry in acl:
-        for other in kept:
-            if entry.perms != other.perms:
-                continue
-            if entry.id.scheme is None or (entry.id.scheme == other.id.scheme and entry.id.id is None):
-                raise MarshallingError(path, "a null in an ACL list where it would have to be compared")
-            if entry.id == other.id:
-                break
-        else:
+        identity = entry.id
+        identities, schemes = seen.setdefault(entry.perms, (set(), set()))
+        if identities and (identity.scheme is None or (identity.id is None and identity.scheme in schemes)):
+            raise MarshallingError(path, "a null in an ACL list where it would have to be compared")
+        if identity not in identities:
+            identities.add(identity)
+            schemes.add(identity.scheme)
             kept.append(entry)
     return kept
 
 
-def _matches(identity: Id, wanted: Id) -> bool:
-    """Say whether an identity is the one an entry of its scheme means.
-
-    Source: the ``matches`` of DigestAuthenticationProvider and IPAuthenticationProvider.
-    """
-    if identity.scheme == "ip":
-        network, mine = _network(wanted.id or ""), _network(identity.id or "")
-        if network is None or mine is None or network[2] != mine[2]:
-            return False
-        shift = network[2] - network[1]
-        return network[0] >> shift == mine[0] >> shift
-    if identity.scheme == "sasl" and identity.id == "super":
-        return True
-    return identity.id == wanted.id
-
-
-def _network(text: str, ip6: bool = True) -> tuple[int, int, int] | None:
+def parse_network(text: str, ip6: bool = True) -> tuple[int, int, int] | None:
     """Read ``address[/bits]``: the address as a number, the bits that count, and the bits there are; None if it is
     neither.
 
@@ -220,6 +264,10 @@ def _network(text: str, ip6: bool = True) -> tuple[int, int, int] | None:
         value, width = _ip4(address), 32
     bits = _decimal(prefix) if slash else width
     return None if value is None or bits is None or not 0 <= bits <= width else (value, bits, width)
+
+
+_peer_address = lru_cache(maxsize=1024)(parse_network)
+"""The same for the address of a peer: few different ones, looked up again and again."""
 
 
 def _ip4(address: str) -> int | None:

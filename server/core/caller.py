@@ -43,9 +43,11 @@ class Caller:
         "port",
         "received",
         "sasl",
+        "schemes",
         "sent",
         "session",
         "since",
+        "watch_weight",
     )
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0, flush: Callable[[], None] = _nobody) -> None:
@@ -54,11 +56,13 @@ class Caller:
         self.flush = flush
         self.session: Session | None = None
         self.ids: dict[Id, None] = {Id("ip", host): None}
+        self.schemes = {"ip"}  # of the identities
         self.is_super = False
         self.sasl: DigestMd5 | None = None  # the exchange under way, or done
         self.outbox: list[bytes] = []
         self.closing = False
         self.modes: tuple[dict[str, int], dict[str, int]] = ({}, {})  # watch modes by path: data store, child store
+        self.watch_weight = 0  # how many watches those count as
         self.deadline = 0  # of the handshake, in milliseconds of the engine's uptime
         self.received = self.sent = 0  # packets
         self.since = 0  # session start, in milliseconds since the epoch
@@ -67,5 +71,6 @@ class Caller:
     def add_id(self, scheme: str, name: str) -> None:
         """Add an identity; one that is there already is not added again."""
         self.ids[Id(scheme, name)] = None
+        self.schemes.add(scheme)
         if scheme == "super":
             self.is_super = True

@@ -19,6 +19,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from enum import Enum
+from math import inf
 from typing import Final
 
 from zoolet.protocol import records as r
@@ -32,12 +33,15 @@ from zoolet.server.core.caller import Caller
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.ops.registry import Entry
 from zoolet.server.core.ops.sessions import authenticate, sasl_step
-from zoolet.server.core.sessions import Session, password_of
+from zoolet.server.core.sessions import Session
 
 _HEAD = struct.Struct(">iii").unpack_from
 _REPLY = struct.Struct(">iiqi").pack
 PING: Final = int(OpCode.PING)  # plain numbers: comparing enums costs more than all else that a ping does
 PING_XID: Final = int(Xid.PING)
+
+CHECK_TIME_AFTER: Final = 2048
+"""Bytes of cheap requests after which the clock is read: some 60 of them, 0.1 ms."""
 
 NOTHING: Final[dict[int, Entry]] = {}
 """The dispatch table of a client that has to prove first who it is."""
@@ -61,40 +65,53 @@ class Connection:
         engine: What answers.
         caller: The connection as the operations see it; replies go to its outbox.
         words: The four-letter words that are answered, by their four bytes.
+
+    Attributes:
+        words_only: Answer a four-letter word, and nothing else.
     """
 
-    __slots__ = ("_missing", "_parts", "_words", "caller", "engine", "state")
+    __slots__ = ("_kept", "_missing", "_parts", "_words", "caller", "engine", "state", "words_only")
 
     def __init__(self, engine: Engine, caller: Caller, words: dict[bytes, Word] | None = None) -> None:
         self.engine = engine
         self.caller = caller
         self.state = State.CONNECTING
+        self.words_only = False
         self._words = words or {}
         self._parts: list[bytes] = []  # of a frame that is not whole
+        self._kept = 0  # bytes in _parts
         self._missing = 4  # bytes without which there is nothing to do
         engine.connect(caller)
 
-    def receive(self, data: bytes) -> bool:
+    def receive(self, data: bytes, until: float = inf, time: Callable[[], float] = float) -> bool:
         """Take bytes off the wire and answer the requests that are whole.
 
+        At least one request is answered. A transaction is one request and is never interrupted.
+
+        Args:
+            data: The bytes.
+            until: The moment after which no further request is begun, so that other connections get their turn.
+            time: Returns the present moment, in the unit of *until*; the default stands still.
+
         Returns:
-            True when whole requests are left because their answers would exceed ``output_share``: call again, with
-            ``b""``, once the others have had their turn and this client has read what there is.
+            True when whole requests are left, because the time is up or their answers would exceed ``output_share``:
+            call again, with ``b""``, once the others have had their turn and this client has read what there is.
         """
         if self.caller.closing:
             return False
         self._missing -= len(data)
         parts = self._parts
         if self._missing > 0:  # a long frame arrives in pieces: join them once
-            parts.append(data)
+            if data:
+                self._keep_part(data)
             return False
         if parts:
             parts.append(data)
             data = b"".join(parts)
-            parts.clear()
+            self._forget_parts()
         at = self._handshake(data) if self.state is State.CONNECTING else 0
         if self.state is State.OPEN:
-            at = self._requests(data, at)
+            at = self._requests(data, at, until, time)
         if self.caller.closing:
             self.state = State.CLOSED
             return False
@@ -106,8 +123,32 @@ class Connection:
     def lost(self) -> None:
         """Take note that the peer is gone: its watches go, its session lives on."""
         self.engine.disconnect(self.caller)
-        self.caller.closing = True
+        self._forget_parts()
         self.state = State.CLOSED
+
+    def _keep_part(self, data: bytes) -> None:
+        """Keep a part of a request that is not whole, unless all connections together keep too much already."""
+        engine = self.engine
+        if engine.partial_requests + len(data) > engine.settings.max_partial_total:
+            engine.metrics.refuse("partial_requests")
+            engine.warnings.warn(
+                "partial",
+                "closing %s:%d: unfinished requests have %d bytes in all (zoolet.maxPartialRequestBytes)",
+                self.caller.host,
+                self.caller.port,
+                engine.partial_requests,
+            )
+            self._forget_parts()
+            self._hang_up()
+            return
+        self._parts.append(data)
+        self._kept += len(data)
+        engine.partial_requests += len(data)
+
+    def _forget_parts(self) -> None:
+        self._parts.clear()
+        self.engine.partial_requests -= self._kept
+        self._kept = 0
 
     def _keep(self, buf: bytes, at: int) -> bool:
         """Keep what is not answered yet; hang up if it cannot be the beginning of a frame."""
@@ -120,7 +161,7 @@ class Connection:
                 self._hang_up()
                 return False
         if rest:
-            self._parts.append(buf[at:])
+            self._keep_part(buf[at:])
         self._missing = 4 + max(length, 0) - rest
         return self._missing <= 0
 
@@ -137,6 +178,9 @@ class Connection:
             self.caller.received += 1
             self.engine.metrics.packets_received += 1
             self.caller.outbox.append(word(self.engine, self.caller, buf[4:]))
+            self._hang_up()
+            return len(buf)
+        if self.words_only:
             self._hang_up()
             return len(buf)
         (length,) = int_at(buf, 0)
@@ -173,7 +217,7 @@ class Connection:
             session = engine.sessions.alive.get(request.session_id)
             if session is not None and session.caller is not None:
                 engine.hang_up(session.caller)  # even when the password turns out to be wrong
-            if request.password != password_of(request.session_id):
+            if not engine.sessions.proves(request.session_id, request.password):
                 session = None
         read_only = None if request.read_only is None else engine.read_only
         if session is None:
@@ -183,7 +227,7 @@ class Connection:
         session.timeout_ms = timeout
         engine.serve(session, caller)
         self.state = State.OPEN
-        self._send(frame(ConnectResponse(timeout, session.id, password_of(session.id), read_only).encode()))
+        self._send(frame(ConnectResponse(timeout, session.id, engine.sessions.password(session.id), read_only).encode()))
 
     def _send(self, data: bytes) -> None:
         self.caller.outbox.append(data)
@@ -192,8 +236,8 @@ class Connection:
 
     # --- all others ---
 
-    def _requests(self, buf: bytes, at: int) -> int:
-        """Answer every whole request from *at* on; return where the first one starts that is left.
+    def _requests(self, buf: bytes, at: int, until: float, time: Callable[[], float]) -> int:
+        """Answer the whole requests from *at* on; return where the first one starts that is left.
 
         The hot path of the server: everything a request needs is a local name, what can be done once a batch is, and
         the few operations with answers of their own are told apart by not being in the table.
@@ -204,6 +248,7 @@ class Connection:
         emit = caller.outbox.append
         unpack, pack, size = _HEAD, _REPLY, len(buf)
         max_frame, share = engine.settings.max_frame, engine.settings.output_share
+        check_time_at = at + CHECK_TIME_AFTER
         done = heard = xid = opcode = 0
         while size - at >= 12:
             length, xid, opcode = unpack(buf, at)
@@ -217,15 +262,26 @@ class Connection:
                 if opcode == PING and not barred:
                     heard += 1
                     emit(pack(16, PING_XID, engine.zxid, 0))
+                    if at > check_time_at:
+                        if time() > until:
+                            break
+                        check_time_at = at + CHECK_TIME_AFTER
                     continue
                 if not self._control(xid, opcode, buf, at - length + 8, stop):
                     break
                 barred = self._barred()  # it may have proved who it is just now
                 find = NOTHING.get if barred else engine.table.get
+                if time() > until:
+                    break
                 continue
+            decode, handle, costly = entry
+            request = None
             try:
-                body = entry[1](engine, caller, entry[0](buf, at + 12, stop))
+                request = decode(buf, at + 12, stop)
+                body = handle(engine, caller, request)
             except ZooKeeperError as error:
+                if request is None and opcode in engine.zxid_on_decode_error:
+                    engine.zxid += 1
                 emit(pack(16, xid, engine.zxid, error.code))
             else:
                 emit(pack(16 + len(body), xid, engine.zxid, 0))
@@ -234,6 +290,10 @@ class Connection:
             heard += 1
             done += 1
             at = stop
+            if costly or at > check_time_at:
+                if time() > until or caller.closing:
+                    break
+                check_time_at = at + CHECK_TIME_AFTER
         if done:
             self._count(done, heard)
             caller.last_xid, caller.last_op = xid, opcode
@@ -254,7 +314,7 @@ class Connection:
     def _barred(self) -> bool:
         """Say whether the client has yet to prove who it is before anything else is done for it."""
         wanted = self.engine.settings.require_auth
-        return bool(wanted) and not any(one.scheme in wanted for one in self.caller.ids)
+        return bool(wanted) and wanted.isdisjoint(self.caller.schemes)
 
     def _control(self, xid: int, opcode: int, buf: bytes, at: int, stop: int) -> bool:
         """Answer an operation whose reply is not made like the others'; say whether the connection goes on."""

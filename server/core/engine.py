@@ -5,6 +5,7 @@ Given the same calls with the same times it does the same, byte for byte.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,13 @@ from zoolet.server.core.acls import Acls
 from zoolet.server.core.caller import Caller
 from zoolet.server.core.expiry import Expiry
 from zoolet.server.core.metrics import Metrics
-from zoolet.server.core.ops.registry import APPLIES, read_only_table, table_for
+from zoolet.server.core.ops.registry import APPLIES, build_dispatch, zxid_on_decode_error
 from zoolet.server.core.quota import Quota
 from zoolet.server.core.sessions import Session, Sessions, first_session_id
 from zoolet.server.core.settings import Settings
 from zoolet.server.core.throttle import Tokens
 from zoolet.server.core.tree import CONFIG, Tree
+from zoolet.server.core.warnings import Warnings
 from zoolet.server.core.watches import Watches
 
 if TYPE_CHECKING:
@@ -43,10 +45,14 @@ class Engine:
         now: Milliseconds since the epoch.
         uptime: Milliseconds on a steady clock.
         server_id: The top byte of session ids, 0 to 127.
-        random: Where nonces come from.
+        random: Where nonces and the key of the session passwords come from: a ``SystemRandom`` unless the run has to be
+            repeatable.
+        log: Receives warnings for the operator, in ``%`` style.
 
     Attributes:
         table: What answers each op code now; another one while the server is read-only.
+        read_only: Whether writes are refused and only clients that accept it are served.
+        zxid_on_decode_error: The op codes that take a zxid even if their body does not decode.
     """
 
     def __init__(
@@ -57,25 +63,30 @@ class Engine:
         uptime: int = 0,
         server_id: int = 1,
         random: Random | None = None,
+        log: Callable[..., None] | None = None,
     ) -> None:
         self.settings = settings or Settings()
         self.random = random or Random(now)
         self.acls = Acls(self.settings)
         self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))
-        self.quota = Quota(self.tree, self.settings)
-        self.watches = Watches(self.acls, self.settings.compat)
-        rounding = 0 if self.settings.exact_deadlines else self.settings.tick_time
-        self.sessions = Sessions(rounding, first_session_id(server_id, now))
-        self.callers: dict[Caller, None] = {}
         self.metrics = Metrics()
-        self._answers = table_for(self.settings.compat)
-        self.table: dict[int, Entry] = self._answers
+        self.warnings = Warnings(log)
+        self.quota = Quota(self.tree, self.settings, self.warnings)
+        self.watches = Watches(self.acls, self.settings, self.metrics)
+        rounding = 0 if self.settings.exact_deadlines else self.settings.tick_time
+        secret = None if self.settings.compat.predictable_passwords else self.random.randbytes(32)
+        self.sessions = Sessions(rounding, first_session_id(server_id, now), secret)
+        self.callers: dict[Caller, None] = {}
+        self.table: dict[int, Entry] = build_dispatch()
+        self.read_only = False
+        self.zxid_on_decode_error = zxid_on_decode_error(self.settings.compat)
         self._next_reap = uptime + self.settings.container_check_interval
         self._tokens = Tokens(self.settings, uptime)
         self.zxid = 0
         self.now = now
         self.uptime = self.started = uptime
         self._silent: Expiry[Caller] = Expiry(self.settings.sessionless_timeout)
+        self.partial_requests = 0  # bytes of requests that have not arrived as a whole, of all connections
         if self.settings.reconfig_enabled:
             only = {server_id: "localhost:2888:3888:participant;0.0.0.0:2181"}
             self.tree.amend(self.tree.find(CONFIG), ops.reconfig.encode_config(only, 0))
@@ -83,25 +94,21 @@ class Engine:
     def at(self, now: int, uptime: int) -> None:
         """Set the time of all that follows."""
         self.now = now
-        self.uptime = uptime
+        self.uptime = self.warnings.monotonic_ms = uptime
 
     # --- read-only mode ---
 
-    @property
-    def read_only(self) -> bool:
-        """Whether writes are refused and only clients that accept it are served."""
-        return self.table is not self._answers
-
-    @read_only.setter
-    def read_only(self, on: bool) -> None:
-        """Switch; connections are cut either way, as when a server loses or finds its quorum, and their sessions live
-        on.
+    def set_read_only(self, on: bool) -> None:
+        """Switch read-only mode on or off; connections are closed either way, as when a server loses or finds its
+        quorum, and their sessions live on.
 
         Source: ReadOnlyZooKeeperServer, ReadOnlyRequestProcessor.
         """
         if on == self.read_only:
             return
-        self.table = read_only_table(self._answers) if on else self._answers
+        self.read_only = on
+        self.table = build_dispatch(read_only=on)
+        self.zxid_on_decode_error = frozenset() if on else zxid_on_decode_error(self.settings.compat)
         for caller in list(self.callers):
             self.hang_up(caller)
 
@@ -143,7 +150,9 @@ class Engine:
 
     def disconnect(self, caller: Caller) -> None:
         """A connection is gone: its watches too, but not its session."""
-        self.watches.forget(caller)
+        if not caller.closing:
+            caller.closing = True
+            self.watches.forget(caller)
         self.callers.pop(caller, None)
         self.watches.dirty.pop(caller, None)
         self._silent.remove(caller)
@@ -154,7 +163,6 @@ class Engine:
     def hang_up(self, caller: Caller) -> None:
         """Close a connection from this side, once what is in its outbox has been sent."""
         self.disconnect(caller)
-        caller.closing = True
         self.watches.dirty[caller] = None
 
     def admits(self) -> bool:
@@ -194,10 +202,13 @@ class Engine:
 
         Source: SessionTrackerImpl.run; NIOServerCnxnFactory.ConnectionExpirerThread.
         """
-        for session in self.sessions.expiry.due(self.uptime):
+        # One at a time: should one fail, the others are still there for the next tick.
+        while (session := self.sessions.expiry.pop_due(self.uptime)) is not None:
             self.expire(session)
-        for caller in self._silent.due(self.uptime):
+        while (caller := self._silent.pop_due(self.uptime)) is not None:
             self.hang_up(caller)
+        if self.watches.unswept:
+            self.watches.sweep()
         if self.uptime >= self._next_reap:
             self._next_reap = self.uptime + self.settings.container_check_interval
             self.reap()

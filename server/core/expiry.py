@@ -55,16 +55,18 @@ class Expiry(Generic[M]):
             bucket.pop(one, None)
         one.deadline = 0
 
-    def due(self, uptime: int) -> list[M]:
-        """Take out and return all whose deadline has come, oldest deadline first, in each in the order they were last
-        heard of.
+    def pop_due(self, uptime: int) -> M | None:
+        """Remove and return the one with the oldest deadline, if that has come; of several, the one that was not heard
+        of for the longest time.
         """
-        found: list[M] = []
         while self._hours and self._hours[0] <= uptime:
-            for one in self._buckets.pop(heapq.heappop(self._hours)):
+            bucket = self._buckets[self._hours[0]]
+            for one in bucket:
+                del bucket[one]
                 one.deadline = 0
-                found.append(one)
-        return found
+                return one
+            del self._buckets[heapq.heappop(self._hours)]
+        return None
 
     def next(self) -> int | None:
         """Give the hour of the first bucket, in milliseconds of uptime; None if there is none."""

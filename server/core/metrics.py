@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
+
+LIMITS: Final = (
+    "acl_entries",
+    "connections",
+    "identities",
+    "multi_operations",
+    "multi_read",
+    "partial_requests",
+    "unread",
+    "unread_total",
+    "watches",
+    "watches_per_connection",
+)
+"""The limits whose violations are counted."""
 
 
 @dataclass(slots=True)
@@ -11,6 +26,13 @@ class Metrics:
 
     Latencies are milliseconds, from the moment a batch of requests was read to the moment its replies were handed to
     the socket.
+
+    Args:
+        auth_failed: Failed logins.
+        super_logins: Logins as the super user.
+        stalls: Times that the server itself stood still for so long that its sessions were given more time.
+        stalled_ms: Milliseconds for which it did, in all.
+        refused: By limit, how often something was refused.
     """
 
     packets_received: int = 0
@@ -20,6 +42,14 @@ class Metrics:
     latency_min: float = 0.0
     latency_max: float = 0.0
     auth_failed: int = 0
+    super_logins: int = 0
+    stalls: int = 0
+    stalled_ms: int = 0
+    refused: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LIMITS, 0))
+
+    def refuse(self, limit: str) -> None:
+        """Count something that was refused because of a limit, one of :data:`LIMITS`."""
+        self.refused[limit] += 1
 
     def answered(self, requests: int, milliseconds: float) -> None:
         """Count a batch of requests that took so long."""

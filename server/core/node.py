@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from zoolet.protocol.codec import NULL, pack_int, put_strs
@@ -33,11 +34,14 @@ def int32(value: int) -> int:
 class Children(dict[str, "Node"]):
     """The children of one node by name, and the encoded list of their names while it is known."""
 
-    __slots__ = ("_encoded",)
+    __slots__ = ("_encoded", "below")
     _encoded: bytes | None
+    below: int
+    """Nodes below the node, at any depth; kept up to date once the tree counts them (``Tree.count_below``)."""
 
     def __init__(self) -> None:
         self._encoded = None
+        self.below = 0
 
     def changed(self) -> None:
         """Forget the encoded list; the tree's mutators call this."""
@@ -49,6 +53,29 @@ class Children(dict[str, "Node"]):
         if encoded is None:
             encoded = self._encoded = put_strs(list(self))
         return encoded
+
+
+class OwnedPaths(dict[str, None]):
+    """The ephemeral paths of one session, in order of creation, and sorted while that is known."""
+
+    __slots__ = ("_sorted",)
+    _sorted: list[str] | None
+
+    def __init__(self) -> None:
+        self._sorted = None
+
+    def changed(self) -> None:
+        """Forget the sorted list; the tree's mutators call this."""
+        self._sorted = None
+
+    def with_prefix(self, prefix: str) -> list[str]:
+        """Return the paths that start with *prefix*, sorted: a bisection, and a copy of what is found."""
+        paths = self._sorted
+        if paths is None:
+            paths = self._sorted = sorted(self)
+        start = bisect_left(paths, prefix)
+        end = bisect_right(paths, prefix, lo=start, key=lambda path: path[: len(prefix)])
+        return paths[start:end]
 
 
 class Node:

@@ -7,7 +7,8 @@ The first holds what is allowed, the second what there is, both as text::
 
 ``count`` and ``bytes`` of the limits only make the server complain; the hard limits refuse, if ``enforceQuota`` is on.
 A missing number, or -1, is no limit. Only the nearest quota at or above a node counts. The stats change in place: their
-version, times and watches do not.
+version, times and watches do not. Everybody may write below ``/zookeeper/quota``, so a text of more than 256 bytes is
+not a quota, and a text is parsed once.
 
 What stops a real server is harmless here: limits directly below ``/zookeeper/quota`` are a plain node, and stats that
 do not parse are left alone.
@@ -17,19 +18,22 @@ Source: DataTree.createNode, updateQuotaStat; ZooKeeperServer.checkQuota; StatsT
 
 from __future__ import annotations
 
-import logging
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from zoolet.protocol.errors import MarshallingError, QuotaExceededError
+from zoolet.server.core.ancestors import AncestorIndex
 from zoolet.server.core.node import Node
 from zoolet.server.core.settings import Settings
 from zoolet.server.core.tree import QUOTA, Tree
+from zoolet.server.core.warnings import Warnings
 
 LIMITS: Final = "/zookeeper_limits"
 STATS: Final = "/zookeeper_stats"
-_log = logging.getLogger("zoolet.server")
+MAX_TEXT: Final = 256
+"""Bytes of a limits or stats node; all four numbers at their longest are 117."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +56,29 @@ class Amount:
         """
         if data is None:
             raise ValueError("null data")
-        if not data:
-            return cls()
-        numbers: dict[str, int] = {}
-        for pair in re.split("[,;]+", data.decode("utf-8", "replace")):
-            key, *rest = pair.rstrip("=").split("=")
-            if not rest:
-                raise ValueError(f"no number in {pair!r}")
-            if not re.fullmatch("[+-]?[0-9]{1,19}", rest[0]):
-                raise ValueError(f"not a number: {rest[0]!r}")
-            numbers[key] = int(rest[0])
-        return cls(
-            numbers.get("count", -1),
-            numbers.get("bytes", -1),
-            numbers.get("countHardLimit", -1),
-            numbers.get("byteHardLimit", -1),
-        )
+        if len(data) > MAX_TEXT:
+            raise ValueError(f"{len(data)} bytes of text, and {MAX_TEXT} is the limit")
+        return _parse(data)
+
+
+@lru_cache(maxsize=1024)
+def _parse(data: bytes) -> Amount:
+    if not data:
+        return Amount()
+    numbers: dict[str, int] = {}
+    for pair in re.split("[,;]+", data.decode("utf-8", "replace")):
+        key, *rest = pair.rstrip("=").split("=")
+        if not rest:
+            raise ValueError(f"no number in {pair!r}")
+        if not re.fullmatch("[+-]?[0-9]{1,19}", rest[0]):
+            raise ValueError(f"not a number: {rest[0]!r}")
+        numbers[key] = int(rest[0])
+    return Amount(
+        numbers.get("count", -1),
+        numbers.get("bytes", -1),
+        numbers.get("countHardLimit", -1),
+        numbers.get("byteHardLimit", -1),
+    )
 
 
 class Quota:
@@ -76,16 +87,20 @@ class Quota:
     Args:
         tree: Whose nodes are counted.
         settings: ``enforce_quota`` is looked at.
+        warnings: Receives a line when a soft limit is exceeded.
 
     Attributes:
         active: There is a quota somewhere; nothing has to be counted while there is none.
         enforced: Writes have to be checked.
     """
 
-    def __init__(self, tree: Tree, settings: Settings) -> None:
+    def __init__(self, tree: Tree, settings: Settings, warnings: Warnings) -> None:
         self._tree = tree
-        self._limited: dict[str, None] = {}
-        self._before: tuple[dict[str, None], dict[str, bytes | None]] | None = None
+        self._warnings = warnings
+        # The nodes that have a quota; False for one that lost it in the transaction under way.
+        self._limited: AncestorIndex[bool] = AncestorIndex()
+        # Of the transaction under way: which nodes had a quota before it, and the amounts before it.
+        self._before: tuple[dict[str, bool], dict[str, bytes | None]] | None = None
         self.active = False
         self.enforced = settings.enforce_quota
 
@@ -106,8 +121,8 @@ class Quota:
             QuotaExceededError: There would be more than the hard limit allows.
             MarshallingError: The limits do not parse.
         """
-        limited, amounts = self._before or (self._limited, {})
-        above = _nearest(limited, path)
+        changed, amounts = self._before or ({}, {})
+        above = self._nearest(path, changed)
         if above is None:
             return
         try:
@@ -128,7 +143,9 @@ class Quota:
             if counted and hard > -1 and new > hard:
                 raise QuotaExceededError(path, f"{new} {what} would be below {above}, and {hard} is its hard limit")
             if counted and hard <= -1 < soft < new:
-                _log.warning("quota exceeded: %d %s below %s, and %d is its limit", new, what, above, soft)
+                self._warnings.warn(
+                    f"quota {what} {above}", "quota exceeded: %d %s below %s, and %d is its limit", new, what, above, soft
+                )
 
     # --- counting ---
 
@@ -136,8 +153,7 @@ class Quota:
         """A node was made, somewhere."""
         above, kind = _quota_of(path)
         if kind == LIMITS and above:
-            self._limited = {**self._limited, above: None}  # a transaction may have to go back to the one before
-            self.active = True
+            self._set(above, True)
         elif kind == STATS and above:
             self._recount(above)
         self._add(path, 1, len(node.data or b""))
@@ -145,17 +161,35 @@ class Quota:
     def deleted(self, path: str, node: Node) -> None:
         """A node is gone."""
         above, kind = _quota_of(path)
-        if kind == LIMITS:
-            self._limited = {path: None for path in self._limited if path != above}
-            self.active = bool(self._limited)
+        if kind == LIMITS and above:
+            self._set(above, False)
         self._add(path, -1, -len(node.data or b""))
 
     def changed(self, path: str, size: int) -> None:
         """A node's data grew by so many bytes."""
         self._add(path, 0, size)
 
+    def _set(self, above: str, limited: bool) -> None:
+        """Record whether a node has a quota from now on."""
+        if self._before is not None:
+            self._before[0].setdefault(above, bool(self._limited.get(above)))
+            self._limited.put(above, limited)
+        elif limited:
+            self._limited.put(above, True)
+        elif above in self._limited:
+            self._limited.remove(above)
+        self.active = len(self._limited) > 0
+
+    def _nearest(self, path: str, before: dict[str, bool]) -> str | None:
+        """Return the nearest node at or above *path* that has a quota; *before* overrules what is so now."""
+        found = None
+        for above, limited in self._limited.along(path):
+            if before.get(above, limited):
+                found = above
+        return found
+
     def _add(self, path: str, count: int, size: int) -> None:
-        above = _nearest(self._limited, path)
+        above = self._nearest(path, {})
         stats = self._tree.get(QUOTA + above + STATS) if above is not None else None
         if above is None or stats is None:
             return
@@ -183,23 +217,28 @@ class Quota:
         """Find out anew which nodes have a quota: the tree was changed behind this object's back."""
         paths = [path for path, _ in self._tree.walk(QUOTA)]
         found = [above for above, kind in map(_quota_of, paths) if kind == LIMITS and above]
-        self._limited = dict.fromkeys(found)
+        self._limited = AncestorIndex()
+        for above in found:
+            self._limited.put(above, True)
         self.active = bool(found)
 
     def begin(self) -> None:
         """Check against what there is now, until the end."""
-        self._before = (self._limited, {})
+        self._before = ({}, {})
 
     def commit(self) -> None:
         """Check against what there is again."""
+        changed = self._before[0] if self._before else {}
         self._before = None
+        for above in changed:
+            self._set(above, bool(self._limited.get(above)))
 
     def roll_back(self) -> None:
         """Take back which nodes have a quota; their numbers are the tree's to undo."""
-        if self._before is not None:
-            self._limited = self._before[0]
-            self.active = bool(self._limited)
+        changed = self._before[0] if self._before else {}
         self._before = None
+        for above, limited in changed.items():
+            self._set(above, limited)
 
 
 def _quota_of(path: str) -> tuple[str, str]:
@@ -209,11 +248,3 @@ def _quota_of(path: str) -> tuple[str, str]:
             if path.endswith(kind):
                 return path[len(QUOTA) : -len(kind)], kind
     return "", ""
-
-
-def _nearest(limited: dict[str, None], path: str) -> str | None:
-    while path:
-        if path in limited:
-            return path
-        path = path[: path.rfind("/")]
-    return None

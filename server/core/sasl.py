@@ -13,6 +13,11 @@ from random import Random
 from zoolet.protocol.sasl import REALM, SaslFailure, directives, proof
 
 
+def brief(name: str) -> str:
+    """Return a name for a log line: in quotes, escaped, and at most 64 characters of it."""
+    return repr(name if len(name) <= 64 else name[:64] + "...")
+
+
 class DigestMd5:
     """One exchange.
 
@@ -44,11 +49,11 @@ class DigestMd5:
         said = directives(token)
         user = said.get("username", "")
         if user not in self._users:
-            raise SaslFailure(f"unknown user {user!r}")
+            raise SaslFailure(f"unknown user {brief(user)}")
         if said.get("nonce") != self._nonce or said.get("nc") != "00000001":
-            raise SaslFailure(f"user {user!r} answered another challenge")
+            raise SaslFailure(f"user {brief(user)} answered another challenge")
         expected = proof(said, user, self._users[user], "AUTHENTICATE:")
         if not hmac.compare_digest(expected.encode(), said.get("response", "").encode()):
-            raise SaslFailure(f"wrong password for user {user!r}")
+            raise SaslFailure(f"wrong password for user {brief(user)}")
         self.user = user
         return f"rspauth={proof(said, user, self._users[user], ':')}".encode()

@@ -1,5 +1,9 @@
 """Sessions: ids, passwords, and who is alive.
 
+A session's id is no secret: it stands in the Stat of each of its ephemeral nodes, and in ``cons``. ZooKeeper computes
+the password from the id, so that whoever may read a lock's node can take its session over. Here the password is a hash
+of the id under a key that the server draws when it starts; only ``--compat 3.8`` keeps ZooKeeper's formula.
+
 A session is alive from its creation until it is closed or its deadline passes; the connection that serves it may
 change. Its ephemeral nodes are the tree's to know (``Tree.ephemerals``).
 
@@ -8,6 +12,8 @@ Source: SessionTrackerImpl; ZooKeeperServer.generatePasswd.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import struct
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,7 +26,7 @@ _WORDS = struct.Struct("<4I").pack
 
 
 def password_of(session_id: int) -> bytes:
-    """Give the 16 bytes that prove a session is one's own; they follow from its id, as with ZooKeeper.
+    """Return the password that ZooKeeper gives to a session, 16 bytes that follow from its id.
 
     Source: ZooKeeperServer.generatePasswd: java.util.Random seeded with the id, and its nextBytes.
     """
@@ -65,9 +71,11 @@ class Sessions:
     Args:
         rounding: Deadlines are rounded up to multiples of this, in milliseconds; 0 for exact ones.
         first_id: The id of the first session.
+        secret: The key of the passwords; None for ZooKeeper's own formula.
     """
 
-    def __init__(self, rounding: int, first_id: int) -> None:
+    def __init__(self, rounding: int, first_id: int, secret: bytes | None = None) -> None:
+        self._secret_key = secret
         self.alive: dict[int, Session] = {}
         self.expiry: Expiry[Session] = Expiry(rounding)
         self._next_id = first_id
@@ -76,6 +84,16 @@ class Sessions:
         """Give an id that no session had before."""
         self._next_id += 1
         return self._next_id - 1
+
+    def password(self, session_id: int) -> bytes:
+        """Return the 16 bytes that prove a session to be one's own."""
+        if self._secret_key is None:
+            return password_of(session_id)
+        return hashlib.blake2b(struct.pack(">q", session_id), key=self._secret_key, digest_size=16).digest()
+
+    def proves(self, session_id: int, password: bytes | None) -> bool:
+        """Return whether *password* is the session's; the time that takes tells nothing about it."""
+        return hmac.compare_digest(password or b"", self.password(session_id))
 
     def open(self, session_id: int, timeout_ms: int, uptime: int) -> Session:
         """Make a session."""

@@ -19,7 +19,16 @@ class Settings:
         max_frame: ``jute.maxbuffer``; a longer request closes its connection.
         sessionless_timeout: A connection that has not said who it is by then is closed.
         output_share: A connection's replies in one turn; when they exceed it, others get their turn first.
-        max_unread: Events and replies that may wait for one client to read them before it is cut off.
+        max_unread: Events that may wait for one client to read them before it is disconnected.
+        max_unread_total: The same for the replies and events of all clients that do not read.
+        max_partial_total: Bytes of unfinished requests that may be kept for all connections together.
+        max_acl_entries: Entries of one ACL list, once ``auth`` is replaced by the identities it stands for.
+        max_identities: Identities that one connection may have.
+        max_watches: Watches that all connections may have together; one on a path of more than 128 characters counts
+            as several, see :func:`~zoolet.server.core.watches.weight`.
+        max_watches_per_connection: The same for one connection.
+        max_multi_operations: Operations of one multi or multiRead.
+        max_multi_read: Bytes of the results of one multiRead.
         compat: Whose bytes to answer with.
         forgetful: The tree was empty at the start, so a client that resumes a session from before it is told that it
             expired, rather than cut off for being ahead, again and again (ZooKeeper does that).
@@ -39,6 +48,7 @@ class Settings:
         throttle_fill_count: Tokens in a refill.
         extended_types: Offer TTL nodes; containers are always offered.
         enforce_quota: Refuse writes that exceed a hard limit.
+        digest_enabled: Accept logins with scheme ``digest``.
         digest_algorithm: How scheme ``digest`` hashes; a name of ``hashlib``.
     """
 
@@ -47,8 +57,16 @@ class Settings:
     max_session_timeout: int = -1
     max_frame: int = MAX_FRAME
     sessionless_timeout: int = 10_000
-    output_share: int = 1 << 20
+    output_share: int = 256 << 10
     max_unread: int = 64 << 20
+    max_unread_total: int = 128 << 20
+    max_partial_total: int = 128 << 20
+    max_acl_entries: int = 10_000
+    max_identities: int = 128
+    max_watches: int = 400_000
+    max_watches_per_connection: int = 100_000
+    max_multi_operations: int = 10_000
+    max_multi_read: int = 16 << 20
     compat: Compat = V3_9
     forgetful: bool = True
     exact_deadlines: bool = False
@@ -67,6 +85,7 @@ class Settings:
     throttle_fill_count: int = 1
     extended_types: bool = True
     enforce_quota: bool = False
+    digest_enabled: bool = True
     digest_algorithm: str = "sha1"
 
     def __post_init__(self) -> None:

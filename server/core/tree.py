@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from zoolet.protocol.errors import NoNodeError
-from zoolet.server.core.node import Children, Node, int32
+from zoolet.server.core.node import Children, Node, OwnedPaths, int32
 
 Note = tuple[Callable[..., "Note"], *tuple[Any, ...]]
 """How to undo one change: a function of this module and its arguments. It returns the note that does it again."""
@@ -42,12 +42,13 @@ class Tree:
         """Nodes in the tree, the root included."""
         self.data_size = 0
         """Bytes of all paths and data."""
-        self.ephemerals: dict[int, dict[str, None]] = {}
+        self.ephemerals: dict[int, OwnedPaths] = {}
         """Each session's ephemeral paths, in order of creation."""
         self.fleeting: dict[str, Node] = {}
         """Container and TTL nodes by path: what the server itself deletes some day."""
         self.known: dict[str, Node] = {}
         """Some nodes by path: those that were looked up last. A miss means nothing."""
+        self._counts_below = False  # whether Children.below is kept up to date
         self._undo: list[Note] | None = None
         self._begun: list[int] = []  # where in _undo each transaction began, the outermost first
         for path in (ZOOKEEPER, QUOTA, CONFIG):
@@ -115,14 +116,30 @@ class Tree:
                 pending += [(prefix + name, child) for name, child in reversed(node.children.items())]
 
     def count_below(self, node: Node) -> int:
-        """Count the nodes below *node*, at any depth."""
-        total, pending = 0, [node]
-        while pending:
-            children = pending.pop().children
-            if children:
-                total += len(children)
-                pending += [child for child in children.values() if child.children]
-        return total
+        """Return the number of nodes below *node*, at any depth.
+
+        The first call counts the whole tree; from then on every create and delete updates the counts of the nodes above
+        it, so that a call costs nothing. Few programs ever ask, so the others do not pay for it.
+        """
+        if not self._counts_below:
+            self._counts_below = True
+            pending = [self.root.children] if self.root.children else []
+            for children in pending:  # grows while it is walked: parents come before their children
+                children.below = len(children)
+                pending += [child.children for child in children.values() if child.children]
+            for children in reversed(pending):
+                children.below += sum([child.children.below for child in children.values() if child.children])
+        return node.children.below if node.children else 0
+
+    def _count(self, path: str, change: int) -> None:
+        """Add *change* to the count of every node above *path*; they all exist and have children."""
+        node = self.root
+        for name in path[1:].split("/"):
+            children = node.children
+            assert children is not None, path
+            children.below += change
+            if name in children:
+                node = children[name]
 
     # --- the mutators ---
 
@@ -147,6 +164,8 @@ class Tree:
         self.data_size += len(path) + (len(data) if data else 0)
         if owner:
             self._own(path, node)
+        if self._counts_below:
+            self._count(path, 1)
         return node
 
     def delete(self, path: str, zxid: int) -> Node:
@@ -196,13 +215,19 @@ class Tree:
 
     def _own(self, path: str, node: Node) -> None:
         if node.owner > 0:
-            self.ephemerals.setdefault(node.owner, {})[path] = None
+            owned = self.ephemerals.get(node.owner)
+            if owned is None:
+                owned = self.ephemerals[node.owner] = OwnedPaths()
+            owned[path] = None
+            owned.changed()
         else:
             self.fleeting[path] = node
 
     def _unhang(self, path: str, parent: Node, node: Node) -> None:
         children = parent.children
         assert children is not None, path
+        if self._counts_below:
+            self._count(path, -1)
         del children[path[path.rindex("/") + 1 :]]
         if children:
             children.changed()
@@ -214,6 +239,7 @@ class Tree:
         if node.owner > 0:
             owned = self.ephemerals[node.owner]
             del owned[path]
+            owned.changed()
             if not owned:
                 del self.ephemerals[node.owner]
         elif node.owner:
@@ -282,6 +308,8 @@ def _hang(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: 
     tree.data_size += len(path) + len(node.data or b"")
     if node.owner:
         tree._own(path, node)  # noqa: SLF001 - a part of Tree
+    if tree._counts_below:  # noqa: SLF001 - a part of Tree
+        tree._count(path, 1)  # noqa: SLF001 - a part of Tree
     return note
 
 

@@ -23,10 +23,12 @@ from typing import Final
 
 from zoolet.protocol.codec import put_str
 from zoolet.protocol.enums import EventType, KeeperState, Perm, WatcherType, Xid
-from zoolet.protocol.errors import MarshallingError
+from zoolet.protocol.errors import MarshallingError, ThrottledOpError
 from zoolet.server.core.acls import Acls
+from zoolet.server.core.ancestors import AncestorIndex
 from zoolet.server.core.caller import Caller
-from zoolet.server.core.compat import Compat
+from zoolet.server.core.metrics import Metrics
+from zoolet.server.core.settings import Settings
 
 STANDARD: Final = 1
 PERSISTENT: Final = 2
@@ -34,6 +36,9 @@ RECURSIVE: Final = 4
 ALL_MODES: Final = 7
 DATA: Final = 0
 CHILD: Final = 1
+
+_DROPPED_AT_ONCE: Final = 1_000
+"""Watches of a connection that is gone, up to which they are removed at once: under a millisecond."""
 
 _EVENT = struct.Struct(">iiqiii").pack
 
@@ -58,12 +63,24 @@ def encode_event(path: str, event: int, zxid: int) -> bytes:
     return _EVENT(24 + len(raw), Xid.NOTIFICATION, zxid, 0, event, KeeperState.SYNC_CONNECTED) + raw
 
 
+def weight(path: str) -> int:
+    """Return how many watches a watch on *path* counts as: one for each 128 characters, so that a limit on watches is
+    one on memory too (about 500 bytes each).
+    """
+    return 1 + len(path) // 128
+
+
 class Watches:
     """The watches of all connections.
 
+    A connection that is gone is in no event's way: it is passed over at once, and where it had many watches they are
+    removed little by little, by :meth:`sweep`.
+
     Args:
         acls: Events go only to those who may read the node they tell of.
-        compat: Whether modes coexist, and what zxid events carry.
+        settings: ``compat`` says whether modes coexist and what zxid events carry; ``max_watches`` and
+            ``max_watches_per_connection`` are the limits.
+        metrics: Counts what is refused.
 
     Attributes:
         active: How many watches there are: one for each connection, store and path. With none, nothing need be fired.
@@ -73,12 +90,20 @@ class Watches:
             frame; one that it keeps is not sent. Tests lose events so.
     """
 
-    def __init__(self, acls: Acls, compat: Compat) -> None:
+    def __init__(self, acls: Acls, settings: Settings, metrics: Metrics) -> None:
         self._acls = acls
-        self._compat = compat
+        self._settings = settings
+        self._compat = settings.compat
+        self._metrics = metrics
         self._stores: tuple[dict[str, dict[Caller, None]], dict[str, dict[Caller, None]]] = ({}, {})
-        self._recursive = [0, 0]  # recursive watches in each store; 0 spares the walk up
+        # The recursive watches of each store once more, to find those above a path; empty spares the search.
+        self._recursive: tuple[AncestorIndex[dict[Caller, None]], AncestorIndex[dict[Caller, None]]] = (
+            AncestorIndex(),
+            AncestorIndex(),
+        )
         self.active = 0
+        self._weight = 0  # of all watches in the stores
+        self._gone: list[Caller] = []  # connections whose watches are still to be removed
         self._held: list[tuple[int, str, int, int, int]] | None = None
         self.dirty: dict[Caller, None] = {}
         self.withholds: Callable[[Caller, str, int, bytes], bool] | None = None
@@ -86,15 +111,48 @@ class Watches:
     # --- setting and removing ---
 
     def add(self, caller: Caller, store: int, path: str, mode: int) -> None:
-        """Set a watch; one that is set already is not set twice."""
+        """Set a watch; one that is set already is not set twice.
+
+        Raises:
+            ThrottledOpError: The connection, or all together, have as many as they may.
+        """
         modes = caller.modes[store]
         before = modes.get(path, 0)
+        if not before:
+            self._admit(caller, path)
         after = before | mode if self._compat.watch_modes_coexist else mode
-        self._recursive[store] += (after & RECURSIVE > 0) - (before & RECURSIVE > 0)
+        if (before ^ after) & RECURSIVE:
+            self._set_recursive(caller, store, path, bool(after & RECURSIVE))
         modes[path] = after
         if not before:
             self.active += 1
             self._stores[store].setdefault(path, {})[caller] = None
+
+    def _admit(self, caller: Caller, path: str) -> None:
+        more = weight(path)
+        settings = self._settings
+        if caller.watch_weight + more > settings.max_watches_per_connection:
+            self._metrics.refuse("watches_per_connection")
+            raise ThrottledOpError(
+                path, f"a connection may have {settings.max_watches_per_connection} watches"
+            )
+        if self._weight + more > settings.max_watches:
+            self._metrics.refuse("watches")
+            raise ThrottledOpError(path, f"the server keeps {settings.max_watches} watches")
+        caller.watch_weight += more
+        self._weight += more
+
+    def _set_recursive(self, caller: Caller, store: int, path: str, on: bool) -> None:
+        index = self._recursive[store]
+        callers = index.get(path)
+        if on:
+            if callers is None:
+                index.put(path, callers := {})
+            callers[caller] = None
+        elif callers is not None:
+            del callers[caller]
+            if not callers:
+                index.remove(path)
 
     def wanted(self, kind: int) -> tuple[tuple[int, int], ...] | None:
         """Give the stores and modes that a WatcherType means; None if there is no such type."""
@@ -116,7 +174,7 @@ class Watches:
 
         Source: WatchManager.containsWatcher and PathParentIterator, 3.8.0.
         """
-        missing = [store for store in stores if path not in self._stores[store]]
+        missing = [store for store in stores if all(one.closing for one in self._stores[store].get(path, ()))]
         relative = path != "" and path[0] != "/"
         if relative and ("/" not in path or any(self._recursive[store] for store in missing)):
             raise MarshallingError(path, "a relative path has no parent to look for recursive watches at")
@@ -132,21 +190,55 @@ class Watches:
         return removed
 
     def forget(self, caller: Caller) -> None:
-        """Remove all watches of a connection that is gone."""
-        for store in (DATA, CHILD):
-            for path in list(caller.modes[store]):
-                self._drop(caller, store, path, ALL_MODES)
+        """Remove all watches of a connection that is gone; its ``closing`` is set."""
+        count = sum(map(len, caller.modes))
+        self.active -= count
+        self._gone.append(caller)
+        if count <= _DROPPED_AT_ONCE:
+            self._sweep(caller, count)
+            self._gone.pop()
+
+    @property
+    def unswept(self) -> bool:
+        """Whether there is something for :meth:`sweep` to do."""
+        return bool(self._gone)
+
+    def sweep(self, limit: int = 2_000) -> None:
+        """Remove up to *limit* watches of connections that are gone; 2,000 take two milliseconds."""
+        while self._gone and limit > 0:
+            limit -= self._sweep(self._gone[-1], limit)
+            if not any(self._gone[-1].modes):
+                self._gone.pop()
+
+    def _sweep(self, caller: Caller, limit: int) -> int:
+        """Remove up to *limit* watches of a connection that is gone; return how many."""
+        done = 0
+        for store, modes in enumerate(caller.modes):
+            while modes and done < limit:
+                path, mode = modes.popitem()
+                if mode & RECURSIVE:
+                    self._set_recursive(caller, store, path, False)
+                self._leave(caller, store, path)
+                done += 1
+        return done
 
     def _drop(self, caller: Caller, store: int, path: str, mode: int) -> None:
         modes = caller.modes[store]
         before = modes[path]
         after = before & ~mode
-        self._recursive[store] -= (before & RECURSIVE > 0) - (after & RECURSIVE > 0)
+        if (before ^ after) & RECURSIVE:
+            self._set_recursive(caller, store, path, False)
         if after:
             modes[path] = after
             return
         del modes[path]
         self.active -= 1
+        self._leave(caller, store, path)
+
+    def _leave(self, caller: Caller, store: int, path: str) -> None:
+        less = weight(path)
+        caller.watch_weight -= less
+        self._weight -= less
         waiting = self._stores[store][path]
         del waiting[caller]
         if not waiting:
@@ -185,6 +277,8 @@ class Watches:
             return ()
         frame = encode_event(path, event, zxid if self._compat.event_zxid else -1)
         for caller in waiting:
+            if caller.closing:
+                continue
             if caller.modes[store].get(path, 0) & STANDARD:
                 self._drop(caller, store, path, STANDARD)
             if caller not in told and (not acl or self._acls.allows(acl, caller, Perm.READ)):
@@ -207,12 +301,9 @@ class Watches:
         if event == EventType.NODE_CHILDREN_CHANGED:
             return {caller: None for caller in exact if caller.modes[store][path] & ~RECURSIVE}
         waiting = dict(exact)
-        above = path
-        while above != "/" and above:
-            above = above[: above.rfind("/")] or "/"
-            for caller in self._stores[store].get(above) or ():
-                if caller.modes[store][above] & RECURSIVE:
-                    waiting[caller] = None
+        for above, callers in self._recursive[store].along(path):
+            if above != path:
+                waiting.update(callers)
         return waiting
 
     def tell(self, caller: Caller, path: str, event: int) -> None:
@@ -240,4 +331,8 @@ class Watches:
 
     def by_path(self, store: int) -> dict[str, list[Caller]]:
         """Give the connections that watch each path, for reports."""
-        return {path: list(waiting) for path, waiting in self._stores[store].items()}
+        return {
+            path: callers
+            for path, waiting in self._stores[store].items()
+            if (callers := [caller for caller in waiting if not caller.closing])
+        }

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import resource
 import socket
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from zoolet.server.core.caller import Caller
 from zoolet.server.core.connection import Connection, Word
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.clock import Clock
 from zoolet.server.net.collector import Collector
-from zoolet.server.net.transport import Transport
+from zoolet.server.net.transport import TURN, Transport
 
 if TYPE_CHECKING:
     import ssl  # 10 ms of start that most servers can do without
+
+    from zoolet.server.net.tls import SecureAcceptor
+
+_log = logging.getLogger("zoolet.server")
+STALL: Final = 0.05
+"""Seconds by which the tick may be late before the server counts as having stood still."""
+RECOVERY: Final = 0.05
+"""Seconds after that in which what clients sent meanwhile is read, before any session is ended."""
+STOP_SECONDS: Final = 5.0
+"""Seconds that clients have to read what is on its way to them when the server stops."""
+SPARE_DESCRIPTORS: Final = 8
+"""Descriptors kept for four-letter words, so that an operator can ask the server what is going on."""
 
 
 class Listener:
@@ -31,6 +45,7 @@ class Listener:
         backlog: Connections that may wait to be accepted.
         collector: Told of the size of the tree at each tick, if given.
         connection: Makes what answers on a transport; by default a plain :class:`Connection`.
+        turn: Seconds for which one connection is served before the others get their turn.
     """
 
     def __init__(
@@ -44,6 +59,7 @@ class Listener:
         backlog: int = 128,
         collector: Collector | None = None,
         connection: Callable[[Transport, Caller], Connection] | None = None,
+        turn: float = TURN,
     ) -> None:
         self.engine = engine
         self.clock = clock
@@ -52,17 +68,27 @@ class Listener:
         self.loop = asyncio.get_running_loop()
         self.open: dict[Transport, str] = {}
         """The open connections and the host of each."""
+        self.turn = turn
+        self.queued: dict[Transport, None] = {}
+        """Connections that wait for their next turn, in order."""
+        self._unread = 0  # bytes that wait for peers that do not read; may be too high, never too low
+        self._not_reading: dict[Transport, None] = {}
+        self._sweeping = False
+        self._last_descriptor = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_DESCRIPTORS
+        self._connections = 0
         self._per_host: Counter[str] = Counter()
         self._max_per_host = max_per_host
         self._max_connections = max_connections
         self._backlog = backlog
         self._collector = collector
         self._server: asyncio.Server | None = None
-        self._secure: asyncio.Server | None = None
+        self._secure: SecureAcceptor | None = None
         self._refused: tuple[int, Any] | None = None  # family and address that connections are refused at
         self._placeholder: socket.socket | None = None  # keeps the port meanwhile
         self._resuming: asyncio.Task[None] | None = None
         self._tick: asyncio.TimerHandle | None = None
+        self._tick_due = 0.0  # in the loop's time
+        self._recovering = False  # the server stood still, and what came meanwhile is being read
         self._all_closed = asyncio.Event()
 
     async def start(self, host: str | None, port: int) -> int:
@@ -99,13 +125,18 @@ class Listener:
         Raises:
             OSError: The address is in use or is not this machine's.
         """
+        from zoolet.server.net.tls import SecureAcceptor
+
         if host is None and port == 0:
             port = _port_of_all_addresses()
-        self._secure = await self.loop.create_server(
-            lambda: Transport(self), host, port, backlog=self._backlog, ssl=context
-        )
-        bound: socket.socket = self._secure.sockets[0]
-        return int(bound.getsockname()[1])
+        self._secure = SecureAcceptor(self, context, self._backlog)
+        self.wake()
+        return await self._secure.start(host, port)
+
+    def use_certificates(self, context: ssl.SSLContext) -> None:
+        """Use other certificates for the TLS connections that come from now on."""
+        if self._secure is not None:
+            self._secure.context = context
 
     def refuse(self) -> None:
         """Accept no more, so that clients are refused, until :meth:`accept`; the port stays taken."""
@@ -150,7 +181,7 @@ class Listener:
         """Accept no more, send what there is to send, and close all connections; sessions are left as they are.
 
         Args:
-            patient: Wait for the clients to read what is on its way; otherwise cut them off.
+            patient: Wait up to five seconds for the clients to read what is on its way.
         """
         if self._tick is not None:
             self._tick.cancel()
@@ -162,7 +193,7 @@ class Listener:
         if self._server is not None and refused is None:
             self._server.close()
         if self._secure is not None:
-            self._secure.close()
+            await self._secure.close()
         for transport in list(self.open):
             if patient:
                 transport.flush()
@@ -171,18 +202,28 @@ class Listener:
                 transport.abort()
         if self.open:
             self._all_closed.clear()
-            await self._all_closed.wait()
+            try:
+                await asyncio.wait_for(self._all_closed.wait(), STOP_SECONDS if patient else None)
+            except TimeoutError:
+                _log.warning("disconnecting %d clients that do not read", len(self.open))
+                self.abort_all()
+                await self._all_closed.wait()
         if self._server is not None:
             await self._server.wait_closed()
+
+    def abort_all(self) -> None:
+        """Close all connections at once; what has not been sent is lost."""
+        for transport in list(self.open):
+            transport.abort()
 
     def read_only(self, on: bool) -> None:
         """Switch read-only mode on or off: all clients are cut off, and those that accept the mode come back."""
         self.engine.at(*self.clock.read())
-        self.engine.read_only = on
+        self.engine.set_read_only(on)
         self.deliver()
 
     def descriptors(self) -> list[int]:
-        """Give the file descriptors of all sockets, for a fork to let go of."""
+        """Return the file descriptors of all sockets, for a fork to let go of."""
         listening = [one.fileno() for one in self._server.sockets] if self._server is not None else []
         placeholder = [self._placeholder.fileno()] if self._placeholder is not None else []
         served = [transport.descriptor() for transport in self.open]
@@ -191,25 +232,124 @@ class Listener:
     # --- called by transports ---
 
     def admits(self, host: str) -> bool:
-        """Count a new connection, or say that there are too many."""
-        if self._max_per_host and self._per_host[host] >= self._max_per_host:
-            return False
-        if self._max_connections and len(self.open) >= self._max_connections:
+        """Count a new connection, unless there are too many; return whether it was counted."""
+        too_many = self._max_per_host and self._per_host[host] >= self._max_per_host
+        if too_many or (self._max_connections and self._connections >= self._max_connections):
+            self.engine.metrics.refuse("connections")
+            self.engine.warnings.warn(
+                f"connections {host}",
+                "refusing %s: it has %d connections (maxClientCnxns), all together %d (maxCnxns)",
+                host,
+                self._per_host[host],
+                self._connections,
+            )
             return False
         self._per_host[host] += 1
+        self._connections += 1
         if self._tick is None:
             self._schedule()
         return True
 
+    def release(self, host: str) -> None:
+        """Count one connection less."""
+        self._connections -= 1
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
+
     def closed(self, transport: Transport) -> None:
-        """Take note that a connection is gone."""
+        """Record that a connection is gone."""
         host = self.open.pop(transport, None)
+        self.queued.pop(transport, None)
         if host is not None:
-            self._per_host[host] -= 1
-            if not self._per_host[host]:
-                del self._per_host[host]
+            self.release(host)
         if not self.open:
             self._all_closed.set()
+
+    def is_last_descriptor(self, number: int) -> bool:
+        """Return whether so few descriptors are left that a connection with this one may only ask what is going on."""
+        if number < self._last_descriptor:
+            return False
+        self.warn_of_descriptors()
+        return True
+
+    def warn_of_descriptors(self) -> None:
+        """Tell the operator that descriptors run out."""
+        self.engine.warnings.warn(
+            "descriptors",
+            "running out of file descriptors: %d connections are open, and %d descriptors is the process's limit "
+            "(ulimit -n); only four-letter words are answered on new connections",
+            self._connections,
+            self._last_descriptor + SPARE_DESCRIPTORS,
+        )
+
+    # --- turns ---
+
+    def queue(self, transport: Transport) -> None:
+        """Let a connection wait for its next turn: one of those that wait is served in each round of the loop."""
+        if not self.queued:
+            self.loop.call_soon(self._next_turn)
+        self.queued[transport] = None
+
+    def _next_turn(self) -> None:
+        if self.queued:
+            transport = next(iter(self.queued))
+            del self.queued[transport]
+            more = bool(self.queued)
+            transport.take_turn()
+            if more:  # else queue() has seen to it
+                self.loop.call_soon(self._next_turn)
+
+    # --- what clients do not read ---
+
+    def count_unread(self, transport: Transport, size: int) -> None:
+        """Count the bytes that wait for a peer that does not read.
+
+        Together they may not exceed ``max_unread_total``, or the peers with most are disconnected. A single one may:
+        its reply is as large as a node or a list of children, and no more is sent before it reads.
+        """
+        self._not_reading[transport] = None
+        self._unread += size - transport.unread
+        transport.unread = size
+        limit = self.engine.settings.max_unread_total
+        if self._unread <= limit:
+            return
+        for one in self._not_reading:
+            one.unread = one.write_buffer_size()
+        self._unread = sum(one.unread for one in self._not_reading)
+        while self._unread > limit and len(self._not_reading) > 1:
+            worst = max(self._not_reading, key=lambda one: one.unread)
+            self.engine.metrics.refuse("unread_total")
+            self.engine.warnings.warn(
+                "unread_total",
+                "disconnecting %s: it has not read %d bytes, all clients together %d (zoolet.maxUnreadBytesTotal)",
+                self.open.get(worst, "a client"),
+                worst.unread,
+                self._unread,
+            )
+            self.forget_unread(worst)
+            worst.abort()
+
+    def forget_unread(self, transport: Transport) -> None:
+        """Count no bytes for this peer any more: it has read them, or is gone."""
+        if transport in self._not_reading:
+            del self._not_reading[transport]
+            self._unread -= transport.unread
+            transport.unread = 0
+
+    # --- watches of those that are gone ---
+
+    def sweep(self) -> None:
+        """Remove the watches of connections that are gone, some in each round of the loop."""
+        if not self._sweeping:
+            self._sweeping = True
+            self.loop.call_soon(self._sweep)
+
+    def _sweep(self) -> None:
+        self.engine.watches.sweep()
+        self._sweeping = False
+        if self.engine.watches.unswept:
+            self.sweep()
 
     def deliver(self) -> None:
         """Send what connections have got by what others did."""
@@ -227,17 +367,48 @@ class Listener:
         self.engine.at(*self.clock.read())
         self.engine.tick()
         self.deliver()
+        if self.engine.watches.unswept:
+            self.sweep()
         if self._collector is not None:
             self._collector.grown(self.engine.tree.size)
 
     def _schedule(self) -> None:
         interval = min(self.engine.settings.tick_time, 1000)
-        self._tick = self.loop.call_later((interval - self.clock.read()[1] % interval) / 1000, self._ticked)
+        self._schedule_in((interval - self.clock.read()[1] % interval) / 1000)
+
+    def _schedule_in(self, seconds: float) -> None:
+        self._tick_due = self.loop.time() + seconds
+        self._tick = self.loop.call_later(seconds, self._ticked)
 
     def _ticked(self) -> None:
-        self.tick()
+        """Tick, unless the server stood still until just now.
+
+        It may have been stopped, or busy, or the machine with it: what clients sent meanwhile has not been read, so
+        that their sessions look older than they are. That time is taken out of the clock by which sessions end, and
+        none is ended before what came meanwhile has been read.
+        """
+        late = self.loop.time() - self._tick_due
         self._tick = None
-        self.wake()
+        if late > STALL:
+            self._forgive(late)
+            if not self._recovering:
+                self._recovering = True
+                self._schedule_in(RECOVERY)
+                return
+        self._recovering = False
+        try:
+            self.tick()
+        finally:  # whatever went wrong is the loop's to log; sessions have to go on ending all the same
+            self.wake()
+
+    def _forgive(self, seconds: float) -> None:
+        milliseconds = round(seconds * 1000)
+        self.clock.forgive(milliseconds)
+        metrics = self.engine.metrics
+        metrics.stalls += 1
+        metrics.stalled_ms += milliseconds
+        if seconds >= 1:
+            self.engine.warnings.warn("stall", "the server stood still for %.1f s; sessions get that much longer", seconds)
 
     def wake(self) -> None:
         """Let time pass, unless there is nothing that it could change: a server that nobody uses sleeps."""

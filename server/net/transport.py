@@ -1,8 +1,13 @@
 """Between a socket and a :class:`~zoolet.server.core.connection.Connection`.
 
+One thread serves everybody, so nobody may have it for long. A connection has five milliseconds a turn; what it asked
+for beyond that waits in the listener's queue, of which one connection gets a turn in each round of the event loop.
+Meanwhile it is not read from.
+
 Back-pressure goes both ways. A client that does not read its replies is not read from. What the server sends unasked,
-events, has no such brake: a client for which more than ``max_unread`` bytes wait is cut off; its session lives on, and
-what it missed it hears of when it comes back.
+events, has no such brake: a client for which more than ``max_unread`` bytes of events wait is disconnected; its session
+lives on, and it is told of what it missed when it comes back. All clients that do not read together may leave
+``max_unread_total`` bytes waiting; beyond that those with most are disconnected.
 
 A connection that the server closes is shut for writing first and dropped once the peer has closed its side, or a second
 after the last byte was sent: a close with unread bytes in the kernel would throw away what the peer has not read yet.
@@ -22,7 +27,15 @@ if TYPE_CHECKING:
     from zoolet.server.net.listener import Listener
 
 _log = logging.getLogger("zoolet.server")
-_HIGH, _LOW = 1 << 20, 1 << 18
+_HIGH, _LOW = 1 << 18, 1 << 16
+TURN: Final = 0.005
+"""Seconds for which one connection is served before the others get their turn."""
+SHORT_TURN: Final = 0.001
+"""The same for a connection from which something arrives while others wait for their next turn."""
+_SAME_ROUND: Final = 0.0002
+"""Seconds between two reads below which they count as one: uvloop reads up to 32 times in one round of the loop."""
+WORD_ONLY_SECONDS: Final = 1.0
+"""Seconds for a four-letter word on a connection that was accepted with one of the last descriptors."""
 LINGER: Final = 1.0
 """Seconds that a peer has to close its side once everything is sent."""
 PATIENCE: Final = 30
@@ -33,45 +46,71 @@ class Transport(asyncio.Protocol):
     """One accepted socket.
 
     Args:
-        listener: Who accepted it, and has the engine and the clock.
+        listener: What accepted it, and has the engine and the clock.
+        counted: The host under which the listener has counted the connection already; None if it has not.
     """
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, counted: str | None = None) -> None:
         self._listener = listener
         self._engine = listener.engine
         self._read_clock = listener.clock.read
+        self._counted = counted
+        self.was_made = False
+        """Whether ``connection_made`` was called and took the connection over."""
         self._transport: asyncio.Transport | None = None
         self.connection: Connection | None = None
         """What answers; None before it is made and after it is lost."""
+        self.unread = 0
+        """Bytes that wait for a peer that does not read, as the listener last counted them."""
+        self._unread_events = 0  # bytes that were sent since the peer stopped reading
         self._choked = False  # the peer does not read
         self._stalled = False  # requests are left for a later turn
+        self._spent = 0.0  # seconds of this round of the loop
+        self._ended = 0.0  # when the last turn did
         self._linger: asyncio.TimerHandle | None = None
 
     # --- called by asyncio ---
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvloop's are not subclasses
         """Take the socket, unless its host has too many already."""
-        host, port = (transport.get_extra_info("peername") or ("127.0.0.1", 0))[:2]
-        if not self._listener.admits(host):
+        peer = transport.get_extra_info("peername")
+        if not peer:
+            # It was reset before it was accepted. Nobody can say whose it was, so neither the ACLs of scheme ip nor
+            # the limit of its host could be kept; and nobody is there to read an answer.
+            transport.abort()
+            return
+        host, port = peer[:2]
+        listener = self._listener
+        if self._counted is None and not listener.admits(host):
             transport.close()
             return
         self._transport = transport
+        self.was_made = True
         transport.set_write_buffer_limits(_HIGH, _LOW)
-        self._listener.open[self] = host
+        listener.open[self] = host
         self._tell_time()
-        self.connection = self._listener.connection(self, Caller(host, port, self.flush))
+        self.connection = listener.connection(self, Caller(host, port, self.flush))
+        if listener.is_last_descriptor(self.descriptor()):
+            self.connection.words_only = True
+            listener.loop.call_later(WORD_ONLY_SECONDS, self.abort)
 
     def data_received(self, data: bytes) -> None:
         """Answer what arrived, and send what others have got by it."""
+        listener = self._listener
+        started = time.perf_counter()
+        if started - self._ended > _SAME_ROUND:
+            self._spent = 0.0
+        self._serve(data, started, SHORT_TURN if listener.queued else listener.turn)
+
+    def _serve(self, data: bytes, started: float, seconds: float) -> None:
         connection = self.connection
         if connection is None or self._linger is not None:
             return
         engine, metrics = self._engine, self._engine.metrics
-        started = time.perf_counter()
         before = metrics.packets_received
         engine.now, engine.uptime = self._read_clock()
         try:
-            self._stalled = connection.receive(data)
+            self._stalled = connection.receive(data, started + seconds, time.perf_counter)
         except Exception:
             # A defect of ours: this connection is lost, no other.
             session = connection.caller.session
@@ -83,9 +122,12 @@ class Transport(asyncio.Protocol):
         connection.caller.flush()
         if engine.watches.dirty:
             self._listener.deliver()
-        metrics.answered(max(0, metrics.packets_received - before), (time.perf_counter() - started) * 1000)
-        if self._stalled:
-            self._stall()
+        self._ended = time.perf_counter()
+        spent = self._ended - started
+        metrics.answered(max(0, metrics.packets_received - before), spent * 1000)
+        self._spent += spent
+        if self._stalled or self._spent > self._listener.turn:
+            self._wait_for_turn()
 
     def eof_received(self) -> bool:
         """Close: whatever the peer asked for has been answered by now."""
@@ -94,13 +136,15 @@ class Transport(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Read no more from a peer that does not read."""
         self._choked = True
+        self._unread_events = 0
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Go on with a peer that has caught up."""
         self._choked = False
-        self._go_on()
+        self._listener.forget_unread(self)
+        self._wait_for_turn()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection and its watches; its session lives on."""
@@ -108,9 +152,12 @@ class Transport(asyncio.Protocol):
             self._linger.cancel()
         connection, self.connection, self._transport = self.connection, None, None
         self._listener.closed(self)
+        self._listener.forget_unread(self)
         if connection is not None:
             self._tell_time()
             connection.lost()
+            if self._engine.watches.unswept:
+                self._listener.sweep()
 
     # --- called by the server ---
 
@@ -122,19 +169,35 @@ class Transport(asyncio.Protocol):
         caller = connection.caller
         outbox = caller.outbox
         if outbox:
-            transport.write(b"".join(outbox) if len(outbox) > 1 else outbox[0])
+            data = b"".join(outbox) if len(outbox) > 1 else outbox[0]
             outbox.clear()
-            if self._choked and transport.get_write_buffer_size() > self._engine.settings.max_unread:
-                _log.warning(
-                    "cutting off %s:%d: it has not read %d bytes",
-                    caller.host,
-                    caller.port,
-                    transport.get_write_buffer_size(),
-                )
-                transport.abort()
+            if self._choked:  # what is sent now is not a reply, for nothing is read: it is events
+                self._unread_events += len(data)
+            transport.write(data)
+            if self._choked and not self._may_wait(transport, caller):
                 return
         if caller.closing:
             self.close()
+
+    def _may_wait(self, transport: asyncio.Transport, caller: Caller) -> bool:
+        """Count what waits for a peer that does not read; disconnect it, or another one, if that is too much."""
+        if self._unread_events > self._engine.settings.max_unread:
+            self._engine.metrics.refuse("unread")
+            self._engine.warnings.warn(
+                "unread",
+                "disconnecting %s:%d: it has not read %d bytes (zoolet.maxUnreadBytes)",
+                caller.host,
+                caller.port,
+                transport.get_write_buffer_size(),
+            )
+            transport.abort()
+            return False
+        self._listener.count_unread(self, transport.get_write_buffer_size())
+        return True
+
+    def write_buffer_size(self) -> int:
+        """Return how many bytes wait to be sent."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def close(self) -> None:
         """Close once everything is sent and the peer has had a moment to read it."""
@@ -143,7 +206,7 @@ class Transport(asyncio.Protocol):
             return
         if transport.can_write_eof():
             transport.write_eof()
-            if self._choked or self._stalled:
+            if not transport.is_reading():
                 transport.resume_reading()
             self._linger = self._listener.loop.call_later(
                 LINGER, self._let_go, transport.get_write_buffer_size(), PATIENCE
@@ -176,17 +239,23 @@ class Transport(asyncio.Protocol):
     def _tell_time(self) -> None:
         self._engine.now, self._engine.uptime = self._read_clock()
 
-    def _stall(self) -> None:
-        assert self._transport is not None
-        if not self._choked:
-            self._transport.pause_reading()
-            self._listener.loop.call_soon(self._go_on)
+    def _wait_for_turn(self) -> None:
+        """Read no more until it is this connection's turn again."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.pause_reading()
+            self._listener.queue(self)
 
-    def _go_on(self) -> None:
-        if self._transport is None or self._choked or self._transport.is_closing():
-            return
+    def take_turn(self) -> None:
+        """Answer what was left, and read on unless more is left or the peer does not read."""
+        transport = self._transport
+        if transport is None or self._choked or transport.is_closing():
+            return  # resume_writing queues it again
+        self._spent = 0.0
         if self._stalled:
             self._stalled = False
-            self.data_received(b"")
-        if not self._stalled:
+            self._serve(b"", time.perf_counter(), self._listener.turn)
+            if self._stalled or self._choked or self._spent > self._listener.turn:
+                return  # it is in the queue again, or will be
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()

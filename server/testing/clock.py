@@ -27,6 +27,9 @@ class ManualClock:
         """Give milliseconds since the epoch, and milliseconds since the clock was made."""
         return self._epoch + self.uptime, self.uptime
 
+    def forgive(self, milliseconds: int) -> None:
+        """Change nothing: only :meth:`move_to` moves this clock."""
+
     def later(self, seconds: float, do: Callable[[], object]) -> None:
         """Call *do* once the clock was moved so far."""
         self._made += 1

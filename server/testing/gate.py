@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Final, NamedTuple
 
 from zoolet.protocol.codec import int_at
@@ -169,7 +170,7 @@ class GatedConnection(Connection):
         super().lost()
         self._gate.connections.pop(self.caller, None)
 
-    def receive(self, data: bytes) -> bool:
+    def receive(self, data: bytes, until: float = inf, time: Callable[[], float] = float) -> bool:
         """Take bytes off the wire and let through what may pass; as :meth:`Connection.receive`."""
         if self.caller.closing:
             self._gate.connections.pop(self.caller, None)
@@ -186,7 +187,7 @@ class GatedConnection(Connection):
             if not self._passes(frame):
                 return False
             share -= sum(map(len, self.caller.outbox[-2:]))
-            if share < 0 and self._queue:
+            if self._queue and (share < 0 or time() > until):
                 return True
         if self.caller.closing:
             self._gate.connections.pop(self.caller, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import os
 import threading
 import time
@@ -23,7 +24,7 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.core.sessions import Session
 from zoolet.server.net.clock import Clock, RealClock
 from zoolet.server.net.listener import Listener
-from zoolet.server.net.transport import Transport
+from zoolet.server.net.transport import TURN, Transport
 from zoolet.server.testing import views
 from zoolet.server.testing.actions import Action
 from zoolet.server.testing.clock import EPOCH, ManualClock
@@ -33,6 +34,7 @@ from zoolet.server.testing.journal import Journal, Snapshot
 from zoolet.server.testing.population import populate
 
 T = TypeVar("T")
+_log = logging.getLogger("zoolet.server")
 
 DEFAULTS: Final = {
     "tickTime": "200",
@@ -101,6 +103,7 @@ class Server:
             self._config.settings.exact_deadlines = True
         else:
             self._clock = RealClock()
+        self._turn = TURN
         self._port = 0
         self._rules = 0
         self._state = "not started; use it as 'with Server() as server:'"
@@ -207,7 +210,7 @@ class Server:
     async def _open(self) -> None:
         config, loop = self._config, asyncio.get_running_loop()
         now, uptime = self._clock.read()
-        engine = Engine(config.settings, now=now, uptime=uptime, random=Random(self.seed))
+        engine = Engine(config.settings, now=now, uptime=uptime, random=Random(self.seed), log=_log.warning)
         self._journal = Journal(engine)
         later = self._clock.later if isinstance(self._clock, ManualClock) else loop.call_later
         self._gate = gate = Gate(engine, later)
@@ -223,6 +226,7 @@ class Server:
             max_per_host=config.max_client_cnxns,
             max_connections=config.max_cnxns,
             connection=connection,
+            turn=self._turn,
         )
         self._stopping = asyncio.Event()
         self._port = await self._listener.start(self._host, self._wanted_port)
@@ -669,7 +673,10 @@ def _configured(config: str | os.PathLike[str] | Mapping[str, object] | None) ->
         sources.append(configuration.read_file(str(Path(config))))
     elif config is not None:
         raise ValueError(f"config is {config!r}; it must be a zoo.cfg's path or a dict of its keys")
-    return configuration.build(*sources)
+    made = configuration.build(*sources, strict=True)
+    if made.secure_port is not None:
+        raise ValueError("secureClientPort is for the daemon; this server does not speak TLS")
+    return made
 
 
 def _forked() -> None:

@@ -22,6 +22,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
+from math import inf
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -425,6 +426,9 @@ class _LoopClock:
         uptime = int(self._loop.time() * 1000)
         return EPOCH + uptime, uptime
 
+    def forgive(self, milliseconds: int) -> None:
+        """Change nothing: a loop in virtual time is never late."""
+
 
 class _SimServer(Server):
     """A server in a simulation."""
@@ -433,6 +437,7 @@ class _SimServer(Server):
         super().__init__(port=port, seed=seed, config=config)
         self._network = loop.network
         self.use_clock(_LoopClock(loop))
+        self._turn = inf  # a turn that ended by the real clock would end elsewhere in the next run
 
     def _refuse(self) -> None:
         self._network.refuse(self.port)

@@ -259,7 +259,7 @@ async def test_a_client_that_leaves_too_many_events_unread_is_cut_off(
 
         assert len(listener.open) == 1
         assert growth() <= 12 * MIB
-    assert [record.levelname for record in caplog.records if "cutting off" in record.getMessage()] == ["WARNING"]
+    assert [record.levelname for record in caplog.records if "disconnecting" in record.getMessage()] == ["WARNING"]
 
 
 @pytest.mark.parametrize("listener", [{"max_unread": 2 * MIB}], indirect=True)

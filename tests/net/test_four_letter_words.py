@@ -309,7 +309,7 @@ async def test_a_short_answer(port: Port, word: str, answer: str) -> None:
 
 
 async def test_a_read_only_server_says_so(port: Port) -> None:
-    port.listener.engine.read_only = True
+    port.listener.engine.set_read_only(True)
 
     assert await port.ask(b"isro") == "ro"
     assert "\nMode: read-only\n" in await port.ask(b"srvr")

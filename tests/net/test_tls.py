@@ -30,13 +30,11 @@ def daemon(*options: str) -> Iterator[int]:
         assert process.stdout is not None
         assert process.stderr is not None
         try:
-            for line in process.stderr:
-                if match := re.search(r"TLS on 127\.0\.0\.1:(\d+)", line):
-                    assert process.stdout.readline().startswith("zoolet ready on")
-                    yield int(match[1])
-                    break
-            else:
-                pytest.fail("the daemon has not said where it speaks TLS")
+            lines = [process.stdout.readline() for _ in range(2)]
+            found = re.fullmatch(r"zoolet ready for TLS on 127\.0\.0\.1:(\d+)\n", lines[1])
+            assert lines[0].startswith("zoolet ready on")
+            assert found is not None, lines
+            yield int(found[1])
         finally:
             process.terminate()
             process.communicate()
@@ -96,7 +94,8 @@ async def test_plain_text_at_the_tls_port_gets_nothing() -> None:
         ((), "secureClientPort needs ssl.keyStore.location"),
         (("--tls-cert", "/nowhere.pem"), "cannot use /nowhere.pem for TLS: No such file"),
         (("--tls-cert", str(FILES / "ca.pem")), "ca.pem for TLS"),
-        (("--tls-cert", "/key.jks"), "Java keystores cannot be read"),
+        (("--tls-cert", "/key.jks"), "cannot use /key.jks for TLS: No such file"),
+        (("--tls-cert", "/key.bcfks"), "BCFKS cannot be read"),
     ],
 )
 def test_what_tls_lacks_is_said_in_one_line(options: tuple[str, ...], said: str) -> None:

@@ -37,7 +37,7 @@ def joined(engine: Engine, *, read_only: bool = False) -> Peer:
 def test_a_read_only_server_answers_reads_and_refuses_writes() -> None:
     engine = Engine()
     joined(engine).create("/a", b"1")
-    engine.read_only = True
+    engine.set_read_only(True)
     peer = joined(engine, read_only=True)
 
     assert peer.welcome is not None
@@ -51,7 +51,7 @@ def test_a_read_only_server_answers_reads_and_refuses_writes() -> None:
 
 def test_a_read_only_server_turns_away_clients_that_want_to_write() -> None:
     engine = Engine()
-    engine.read_only = True
+    engine.set_read_only(True)
 
     peer = joined(engine)
 
@@ -65,8 +65,8 @@ def test_switching_cuts_connections_and_keeps_sessions() -> None:
     before.create("/mine", flags=1)
     assert before.welcome is not None
 
-    engine.read_only = True
-    engine.read_only = False
+    engine.set_read_only(True)
+    engine.set_read_only(False)
     after = Peer(engine)
     after.connect(session=before.welcome.session_id, password=before.welcome.password or b"")
 

@@ -15,7 +15,7 @@ from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import TTL_MODES, CreateMode
-from zoolet.protocol.errors import ErrorCode, MarshallingError, ZooKeeperError
+from zoolet.protocol.errors import ErrorCode, MarshallingError, ThrottledOpError, ZooKeeperError
 from zoolet.protocol.opcodes import OpCode
 from zoolet.server.core.ops.registry import APPLIES, TABLE, WRITES, Entry, reads
 
@@ -38,6 +38,7 @@ def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
     engine.zxid += 1
     compat = engine.settings.compat
     operations = wire.take_operations(*where, wire.WRITES)
+    _check_count(engine, len(operations))
     for place, (op, request) in enumerate(operations):
         if request.path is None:  # type: ignore[attr-defined] # each request that wire.WRITES allows has one
             raise MarshallingError(None, "a path must not be null")
@@ -65,6 +66,19 @@ def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
     else:
         engine.commit()
     return b"".join(results) + wire.END
+
+
+def _check_count(engine: Engine, count: int) -> None:
+    """Refuse a request that would keep everybody else waiting, for it cannot be interrupted.
+
+    Raises:
+        ThrottledOpError: It has more than ``max_multi_operations`` operations.
+    """
+    limit = engine.settings.max_multi_operations
+    if count > limit:
+        engine.metrics.refuse("multi_operations")
+        engine.warnings.warn("multi", "refusing a multi of %d operations; zoolet.maxMultiOperations is %d", count, limit)
+        raise ThrottledOpError(None, f"a multi of {count} operations, and {limit} is the limit")
 
 
 _SIMPLE: Final = frozenset({OpCode.DELETE, OpCode.SET_DATA, OpCode.CHECK})
@@ -97,17 +111,23 @@ _RESULT: Final = {
 }
 """What stands before the result of each operation."""
 
-TABLE[OpCode.MULTI] = Entry(lambda buf, at, stop: (buf, at, stop), multi)
+TABLE[OpCode.MULTI] = Entry(lambda buf, at, stop: (buf, at, stop), multi, True)
 
 
 def _decode_reads(buf: bytes, at: int, stop: int) -> Operations:
     return wire.take_operations(buf, at, stop, wire.READS)
 
 
-@reads(OpCode.MULTI_READ, decode=_decode_reads)
+@reads(OpCode.MULTI_READ, decode=_decode_reads, costly=True)
 def multi_read(engine: Engine, caller: Caller, operations: Operations) -> bytes:
-    """Do several reads; each succeeds or fails for itself, and none sets a watch."""
+    """Do several reads; each succeeds or fails for itself, and none sets a watch.
+
+    Raises:
+        ThrottledOpError: The results have more than ``max_multi_read`` bytes: a short request names a large node often.
+    """
+    _check_count(engine, len(operations))
     results = []
+    left = engine.settings.max_multi_read
     for op, request in operations:
         assert isinstance(request, r.GetDataRequest | r.GetChildrenRequest)
         request = type(request)(request.path, False)
@@ -115,4 +135,10 @@ def multi_read(engine: Engine, caller: Caller, operations: Operations) -> bytes:
             results.append(wire.result(op, TABLE[op].handle(engine, caller, request)))
         except ZooKeeperError as error:
             results.append(wire.error_result(error.code))
+        left -= len(results[-1])
+        if left < 0:
+            limit = engine.settings.max_multi_read
+            engine.metrics.refuse("multi_read")
+            engine.warnings.warn("multi_read", "refusing a multiRead; zoolet.maxMultiReadBytes is %d", limit)
+            raise ThrottledOpError(None, f"the results of a multiRead may have {limit} bytes")
     return b"".join(results) + wire.END

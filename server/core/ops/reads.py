@@ -72,7 +72,7 @@ def get_children2(engine: Engine, caller: Caller, request: r.GetChildrenRequest)
     return names + stat
 
 
-@reads(OpCode.GET_ALL_CHILDREN_NUMBER)
+@reads(OpCode.GET_ALL_CHILDREN_NUMBER, costly=True)
 def get_all_children_number(engine: Engine, caller: Caller, request: r.GetAllChildrenNumberRequest) -> bytes:
     """Count the nodes below a node; the empty path counts the root as well.
 
@@ -83,7 +83,7 @@ def get_all_children_number(engine: Engine, caller: Caller, request: r.GetAllChi
     return pack_int(engine.tree.count_below(node) + (request.path == ""))
 
 
-@reads(OpCode.GET_ACL)
+@reads(OpCode.GET_ACL, costly=True)
 def get_acl(engine: Engine, caller: Caller, request: r.GetACLRequest) -> bytes:
     """Give the ACL list and the Stat; digests are masked for those who may not change the list."""
     node = engine.tree.find(request.path)
@@ -103,15 +103,15 @@ def _masked(acl: AclList) -> AclList:
     )
 
 
-@reads(OpCode.GET_EPHEMERALS)
+@reads(OpCode.GET_EPHEMERALS, costly=True)
 def get_ephemerals(engine: Engine, caller: Caller, request: r.GetEphemeralsRequest) -> bytes:
     """Give the session's own ephemeral nodes; the prefix is one of strings, not of path parts."""
     assert caller.session is not None
-    mine = engine.tree.ephemerals.get(caller.session.id, ())
+    mine = engine.tree.ephemerals.get(caller.session.id)
     prefix = request.prefixPath or ""
-    return put_strs(
-        list(mine) if not prefix.strip() or prefix == "/" else [path for path in mine if path.startswith(prefix)]
-    )
+    if mine is None:
+        return put_strs([])
+    return put_strs(list(mine) if not prefix.strip() or prefix == "/" else mine.with_prefix(prefix))
 
 
 @reads(OpCode.SYNC)
@@ -120,7 +120,7 @@ def sync(engine: Engine, caller: Caller, request: r.SyncRequest) -> bytes:
     return put_str(request.path)
 
 
-@reads(OpCode.WHO_AM_I)
+@reads(OpCode.WHO_AM_I, costly=True)
 def who_am_i(engine: Engine, caller: Caller, request: r.EmptyRequest) -> bytes:
     """Give the connection's identities; of a digest only the user.
 

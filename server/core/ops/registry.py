@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zoolet.protocol.codec import Record, compiled
-from zoolet.protocol.errors import MarshallingError, NotReadOnlyError
+from zoolet.protocol.errors import NotReadOnlyError
 from zoolet.protocol.opcodes import OPERATIONS, OpCode
 from zoolet.server.core.compat import Compat
 
@@ -30,10 +30,17 @@ Reply = Callable[[Any, Any], bytes]
 
 
 class Entry(NamedTuple):
-    """How to answer one op code."""
+    """How to answer one op code.
+
+    Args:
+        decode: Reads the body of the request.
+        handle: Does what it asks and returns the body of the reply.
+        costly: One request may take much longer than its bytes let one expect, so the clock is read after each.
+    """
 
     decode: Decode
     handle: Handle
+    costly: bool
 
 
 class Write(NamedTuple):
@@ -48,25 +55,17 @@ WRITES: dict[int, Write] = {}
 APPLIES: dict[type[Record], Apply] = {}
 
 
-def decoder(op: OpCode) -> Decode:
-    """Give what reads an operation's request body: at first what compiles that, and puts it into ``TABLE``."""
-    request = OPERATIONS[op].request
-    assert request is not None, op
-
-    def first(buf: bytes, at: int, stop: int) -> Record:
-        decode = compiled(request).decode
-        TABLE[op] = TABLE[op]._replace(decode=decode)
-        return decode(buf, at, stop)
-
-    return first
+def _undecoded(buf: bytes, at: int, stop: int) -> Record:
+    """Stand in ``TABLE`` for the decoder of an operation's record: :func:`build_dispatch` puts one in its place."""
+    raise NotImplementedError
 
 
-def reads(*ops: OpCode, decode: Decode | None = None) -> Callable[[Handle], Handle]:
+def reads(*ops: OpCode, decode: Decode | None = None, costly: bool = False) -> Callable[[Handle], Handle]:
     """Register what answers these operations without changing the tree."""
 
     def register(handle: Handle) -> Handle:
         for op in ops:
-            TABLE[op] = Entry(decode or decoder(op), handle)
+            TABLE[op] = Entry(decode or _undecoded, handle, costly)
         return handle
 
     return register
@@ -79,7 +78,7 @@ def prepares(replies: dict[OpCode, Reply]) -> Callable[[Prepare], Prepare]:
         for op, reply in replies.items():
             WRITES[op] = Write(prepare, reply)
             if op != OpCode.CHECK:  # only inside a transaction
-                TABLE[op] = Entry(decoder(op), _write(prepare, reply))
+                TABLE[op] = Entry(_undecoded, _write(prepare, reply), True)
         return prepare
 
     return register
@@ -109,35 +108,41 @@ def _write(prepare: Prepare, reply: Reply) -> Handle:
     return handle
 
 
-def table_for(compat: Compat) -> dict[int, Entry]:
-    """Give the dispatch table with which to answer as a release does."""
-    if not compat.undecodable_write_takes_zxid:
-        return TABLE
-    late = WRITES.keys() - {OpCode.RECONFIG}  # and a multi always takes its zxid first
-    return {op: _takes_zxid_first(entry) if op in late else entry for op, entry in TABLE.items()}
+def build_dispatch(*, read_only: bool = False) -> dict[int, Entry]:
+    """Return a dispatch table for one engine.
 
+    A record's decoder is compiled when the first request comes that needs it, and then takes its own place in the table.
 
-def _takes_zxid_first(entry: Entry) -> Entry:
-    def handle(engine: Engine, caller: Caller, where: tuple[bytes, int, int]) -> bytes:
-        try:
-            request = entry.decode(*where)
-        except MarshallingError:
-            engine.zxid += 1
-            raise
-        return entry.handle(engine, caller, request)
-
-    return Entry(lambda buf, at, stop: (buf, at, stop), handle)
-
-
-def read_only_table(table: dict[int, Entry]) -> dict[int, Entry]:
-    """Give a dispatch table that refuses what writes, and sync.
+    Args:
+        read_only: Refuse what writes, and sync.
 
     Source: ReadOnlyRequestProcessor.
     """
-    return {
-        op: Entry(_whatever, _refuse) if OPERATIONS[OpCode(op)].writes or op == OpCode.SYNC else table[op]
-        for op in table
-    }
+    table: dict[int, Entry] = {}
+    for op, entry in TABLE.items():
+        operation = OPERATIONS[OpCode(op)]
+        if read_only and (operation.writes or op == OpCode.SYNC):
+            table[op] = Entry(_whatever, _refuse, False)
+        elif entry.decode is _undecoded:
+            assert operation.request is not None, op
+            table[op] = entry._replace(decode=_compiling_decoder(table, op, operation.request))
+        else:
+            table[op] = entry
+    return table
+
+
+def _compiling_decoder(table: dict[int, Entry], op: int, request: type[Record]) -> Decode:
+    def decode(buf: bytes, at: int, stop: int) -> Record:
+        compiled_decode = compiled(request).decode
+        table[op] = table[op]._replace(decode=compiled_decode)
+        return compiled_decode(buf, at, stop)
+
+    return decode
+
+
+def zxid_on_decode_error(compat: Compat) -> frozenset[int]:
+    """Return the writes that take a zxid even if they do not decode; a multi takes its zxid first in any case."""
+    return frozenset(WRITES.keys() - {OpCode.RECONFIG}) if compat.undecodable_write_takes_zxid else frozenset()
 
 
 def _whatever(buf: bytes, at: int, stop: int) -> None:

@@ -6,7 +6,7 @@ Source: DataTree.processTxn, cases createSession and closeSession; NIOServerCnxn
 
 from __future__ import annotations
 
-import logging
+import hmac
 from typing import TYPE_CHECKING
 
 from zoolet.protocol.acl import digest_id
@@ -16,14 +16,12 @@ from zoolet.protocol.sasl import SaslFailure
 from zoolet.protocol.txns import CloseSessionTxn, CreateSessionTxn, DeleteTxn
 from zoolet.server.core.ops.registry import applies
 from zoolet.server.core.ops.writes import apply_delete
-from zoolet.server.core.sasl import DigestMd5
+from zoolet.server.core.sasl import DigestMd5, brief
 from zoolet.server.core.sessions import Session
 
 if TYPE_CHECKING:
     from zoolet.server.core.caller import Caller
     from zoolet.server.core.engine import Engine
-
-_log = logging.getLogger("zoolet.server")
 
 
 @applies(CreateSessionTxn)
@@ -41,20 +39,45 @@ def apply_close_session(engine: Engine, txn: CloseSessionTxn, session_id: int) -
 
 
 def authenticate(engine: Engine, caller: Caller, packet: AuthPacket) -> bool:
-    """Add the identity that an auth packet proves; say whether it proves one.
+    """Add the identity that an auth packet proves; return whether it proves one.
+
+    A connection may have ``max_identities``; one more counts as a failure.
 
     Source: ZooKeeperServer.processPacket; the handleAuthentication of each provider.
     """
+    settings = engine.settings
     if packet.scheme == "ip":
         caller.add_id("ip", caller.host)
         return True
-    if packet.scheme == "digest" and packet.auth is not None:
-        name = digest_id(packet.auth, engine.settings.digest_algorithm)
-        if name == engine.settings.super_digest:
-            caller.add_id("super", "")
+    if packet.scheme == "digest" and packet.auth is not None and settings.digest_enabled:
+        if len(caller.ids) >= settings.max_identities:
+            engine.metrics.refuse("identities")
+            engine.warnings.warn(
+                "identities", "%s:%d has %d identities already", caller.host, caller.port, len(caller.ids)
+            )
+            return False
+        name = digest_id(packet.auth, settings.digest_algorithm)
+        if settings.super_digest is not None and hmac.compare_digest(name.encode(), settings.super_digest.encode()):
+            super_login(engine, caller, "digest")
         caller.add_id("digest", name)
         return True
+    engine.warnings.warn(
+        f"auth {caller.host}",
+        "failed login of %s:%d: scheme %s proves nothing here",
+        caller.host,
+        caller.port,
+        brief(packet.scheme or ""),
+    )
     return False
+
+
+def super_login(engine: Engine, caller: Caller, scheme: str) -> None:
+    """Let a connection do everything from now on, and have that logged and counted."""
+    caller.add_id("super", "")
+    engine.metrics.super_logins += 1
+    engine.warnings.warn(
+        f"super {caller.host}", "%s:%d has logged in as the super user, by %s", caller.host, caller.port, scheme
+    )
 
 
 def sasl_step(engine: Engine, caller: Caller, token: bytes) -> tuple[bytes | None, int]:
@@ -73,12 +96,15 @@ def sasl_step(engine: Engine, caller: Caller, token: bytes) -> tuple[bytes | Non
     try:
         answer = caller.sasl.step(token)
     except SaslFailure as failure:
-        _log.warning("SASL login from %s:%d failed: %s", caller.host, caller.port, failure)
+        caller.sasl = None  # another try needs another nonce
+        engine.warnings.warn(
+            f"sasl {caller.host}", "failed SASL login of %s:%d: %s", caller.host, caller.port, failure
+        )
         if settings.allow_failed_sasl:
             return None, ErrorCode.OK
         return None, ErrorCode.SESSION_CLOSED_REQUIRE_AUTH if "sasl" in settings.require_auth else ErrorCode.AUTH_FAILED
     if caller.sasl.user is not None:
         caller.add_id("sasl", caller.sasl.user)
         if caller.sasl.user in settings.super_users:
-            caller.add_id("super", "")
+            super_login(engine, caller, "SASL")
     return answer, ErrorCode.OK

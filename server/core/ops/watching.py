@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import pack_int
 from zoolet.protocol.enums import AddWatchMode, EventType
-from zoolet.protocol.errors import MarshallingError, NoWatcherError
+from zoolet.protocol.errors import MarshallingError, NoWatcherError, ThrottledOpError
 from zoolet.protocol.opcodes import OpCode
 from zoolet.server.core.node import Node
 from zoolet.server.core.ops.registry import reads
@@ -59,12 +59,23 @@ def remove_watches(engine: Engine, caller: Caller, request: r.RemoveWatchesReque
     return b""
 
 
-@reads(OpCode.SET_WATCHES, OpCode.SET_WATCHES2)
+@reads(OpCode.SET_WATCHES, OpCode.SET_WATCHES2, costly=True)
 def set_watches(engine: Engine, caller: Caller, request: r.SetWatches | r.SetWatches2) -> bytes:
     """Set the watches of an earlier connection again; tell at once what happened since ``relativeZxid``.
 
     A null list makes the request undecodable, but the lists before it have been dealt with by then, as in ZooKeeper.
+
+    Clients do not look at the reply, so where there is no room for a watch the connection is closed: they notice that.
     """
+    try:
+        _set_again(engine, caller, request)
+    except ThrottledOpError:
+        engine.hang_up(caller)
+        raise
+    return b""
+
+
+def _set_again(engine: Engine, caller: Caller, request: r.SetWatches | r.SetWatches2) -> None:
     since = request.relativeZxid
     for path in _given(request.dataWatches):
         _again(engine, caller, DATA, path, lambda node: node.mzxid > since, EventType.NODE_DATA_CHANGED)
@@ -83,7 +94,6 @@ def set_watches(engine: Engine, caller: Caller, request: r.SetWatches | r.SetWat
             engine.watches.add(caller, DATA, path, RECURSIVE)
             if not engine.settings.compat.watch_modes_coexist:
                 engine.watches.add(caller, CHILD, path, RECURSIVE)
-    return b""
 
 
 def _given(paths: list[str] | None) -> list[str]:
