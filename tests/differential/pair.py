@@ -1,8 +1,9 @@
 """Zoolet and a real ZooKeeper in lockstep: the same bytes go to both, and all that can be seen is compared.
 
-Both start empty and get the same requests, so zxids, session ids and passwords are the same numbers on both sides. Only
-what is random in the real one is evened out: the times in Stats, the order of children's names, ephemerals and
-identities, and the order of events where a session ends.
+Both start empty and get the same requests, so zxids and session ids are the same numbers on both sides, and with release
+3.8 passwords as well. Only what is random in the real one is evened out: the times in Stats, the order of children's
+names, ephemerals and identities, and the order of events where a session ends. With release 3.9 each side hands out
+passwords of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import socket
 import struct
 from dataclasses import dataclass
+from typing import Any, Final
 
 from support.oracle import Oracle
 from support.peer import Peer
@@ -22,7 +24,7 @@ from zoolet.protocol.errors import MarshallingError
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.opcodes import OPERATIONS, OpCode
-from zoolet.server.core.compat import V3_8
+from zoolet.server.core.compat import BY_NAME
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
@@ -31,6 +33,8 @@ MIN_TIMEOUT, MAX_TIMEOUT = 600_000, 1_200_000
 """Milliseconds; long, so that no session expires by itself."""
 KEPT_AT_6 = (OpCode.RECONFIG, OpCode.CREATE_TTL, OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER)
 PING = r.RequestHeader(-2, OpCode.PING).encode()
+PASSWORD: Final = slice(20, 36)
+"""Where the password is in the payload of a ConnectResponse."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,14 @@ def closes(op: int, payload: bytes) -> bool:
     return op == OpCode.CLOSE_SESSION or (op == OpCode.AUTH and err != 0) or (err == -6 and op not in KEPT_AT_6)
 
 
+def blank_password(payload: bytes | None) -> bytes | None:
+    """Blank the password of a ConnectResponse that accepts; it has 16 bytes, as every reader expects."""
+    if payload is None or not ConnectResponse.decode(payload).timeout_ms:
+        return payload
+    assert payload[16:20] == b"\0\0\0\x10", payload
+    return payload[: PASSWORD.start] + bytes(16) + payload[PASSWORD.stop :]
+
+
 def blank_times(stat: r.Stat) -> None:
     stat.ctime = stat.mtime = 0
 
@@ -161,19 +173,28 @@ class Pair:
     """Both servers, and up to *size* connections to each.
 
     Args:
-        oracle: The real one; nobody else may use it.
+        oracle: The real one; nobody else may use it. Zoolet answers as its release does.
         size: How many connections.
+        options: More of zoolet's :class:`~zoolet.server.core.settings.Settings`.
     """
 
-    def __init__(self, oracle: Oracle, size: int = 3) -> None:
+    def __init__(self, oracle: Oracle, size: int = 3, **options: Any) -> None:
         self.oracle = oracle
         self.steps = 0
-        settings = Settings(compat=V3_8, forgetful=False, super_digest=digest_id(SUPER.encode()))
-        settings.min_session_timeout, settings.max_session_timeout = MIN_TIMEOUT, MAX_TIMEOUT
+        settings = Settings(
+            **{
+                "compat": BY_NAME[oracle.release],
+                "forgetful": False,
+                "super_digest": digest_id(SUPER.encode()),
+                "min_session_timeout": MIN_TIMEOUT,
+                "max_session_timeout": MAX_TIMEOUT,
+                **options,
+            }
+        )
         self.engine = Engine(settings)
         self.links: list[Link | None] = [None] * size
         self.peers: list[Peer | None] = [None] * size
-        self.welcomes: list[ConnectResponse | None] = [None] * size
+        self.welcomes: list[tuple[ConnectResponse, ConnectResponse] | None] = [None] * size
 
     def close(self) -> None:
         """Cut all connections to the real server."""
@@ -261,25 +282,32 @@ class Pair:
     def _connect(self, step: Connect) -> tuple[object, object]:
         self._drop(step.who)
         before = self.welcomes[step.of] if step.of is not None else None
-        session = before.session_id if before else 0
-        password = before.password if before and step.right else b"\1" * 16
-        request = ConnectRequest(
-            self.engine.zxid + step.ahead, step.timeout, session, password, None if step.short else False
-        )
+        session = before[0].session_id if before else 0
+        asked = [
+            ConnectRequest(
+                self.engine.zxid + step.ahead,
+                step.timeout,
+                session,
+                before[side].password if before and step.right else b"\1" * 16,
+                None if step.short else False,
+            ).encode()
+            for side in (0, 1)
+        ]
         link = Link(self.oracle.port)
-        link.send(request.encode())
+        link.send(asked[0])
         answer = link.read()
         welcome = ConnectResponse.decode(answer) if answer else None
         if welcome and not session:
             self.engine.sessions._next_id = welcome.session_id
         peer = Peer(self.engine)
-        raw = peer.feed(frame(request.encode()))
-        ours = peer._frames.feed(raw)
+        own = next(iter(peer._frames.feed(peer.feed(frame(asked[1])))), None)
         self.links[step.who] = link
         self.peers[step.who] = None if peer.closed else peer
         if welcome is None or not welcome.timeout_ms:
             link.close()
             self.links[step.who] = None
-        else:
-            self.welcomes[step.who] = welcome
-        return self._with_others(step.who, [answer], [ours[0] if ours else None], False)
+        elif own is not None:
+            self.welcomes[step.who] = welcome, ConnectResponse.decode(own)
+        if self.oracle.release != "3.8":
+            answer, own = blank_password(answer), blank_password(own)
+        return self._with_others(step.who, [answer], [own], False)

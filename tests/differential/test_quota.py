@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from differential.pair import MAX_TIMEOUT, MIN_TIMEOUT, Pair, Request
-from support.oracle import Oracle
+from support.oracle import RELEASES, Oracle
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
@@ -19,12 +19,11 @@ LIMITS = "/zookeeper/quota/a/zookeeper_limits"
 STATS = "/zookeeper/quota/a/zookeeper_stats"
 
 
-@pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
+@pytest.fixture(scope="module", params=RELEASES)
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     timeouts = {"minSessionTimeout": str(MIN_TIMEOUT), "maxSessionTimeout": str(MAX_TIMEOUT)}
-    with Oracle(config=timeouts, properties={"zookeeper.enforceQuota": "true"}) as oracle:
-        made = Pair(oracle, 1)
-        made.engine.quota.enforced = True
+    with Oracle(request.param, config=timeouts, properties={"zookeeper.enforceQuota": "true"}) as oracle:
+        made = Pair(oracle, 1, enforce_quota=True)
         yield made
         made.close()
 

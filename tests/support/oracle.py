@@ -1,7 +1,8 @@
-"""A real Apache ZooKeeper, for comparison: Debian's package ``zookeeper`` (3.8.0), started on a free port, its data in
-memory.
+"""A real Apache ZooKeeper, for comparison, started on a free port, its data in memory.
 
-``ZOOLET_REQUIRE_ORACLE=1`` makes its absence a failure instead of a reason to skip.
+There are two: release 3.8.0 is Debian's package ``zookeeper``; release 3.9.4 is what ``make oracle-3.9`` puts into the
+cache. ``ZOOLET_REQUIRE_ORACLE=1`` makes the absence of the first a failure instead of a reason to skip,
+``ZOOLET_REQUIRE_ORACLE_3_9=1`` that of the second.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 import pytest
+from support.fetch_apache import apache_folder
 
+RELEASES: Final = ("3.8", "3.9")
 JARS = Path("/usr/share/java")
 NEEDED = (
     "zookeeper*.jar",
@@ -29,17 +33,28 @@ NEEDED = (
 )
 
 
-def require_oracle() -> None:
-    """Skip the test, or fail it if the oracle was asked for, where there is no real ZooKeeper."""
-    missing = [
-        what
-        for what, there in (("java", shutil.which("java")), ("zookeeper.jar", (JARS / "zookeeper.jar").exists()))
-        if not there
-    ]
+def jars_of(release: str) -> list[Path]:
+    """Return the jars that the server of a release needs; nothing is in the list that is not there."""
+    if release == "3.9":
+        return sorted(apache_folder().glob("*.jar"))
+    return [jar for pattern in NEEDED for jar in sorted(JARS.glob(pattern))]
+
+
+def require_oracle(release: str = "3.8") -> None:
+    """Skip the test, or fail it if that server was asked for, where there is no real ZooKeeper of a release."""
+    missing = [] if shutil.which("java") else ["java"]
+    if release == "3.9":
+        if not jars_of("3.9"):
+            missing.append(str(apache_folder()))
+        remedy, wanted = "make oracle-3.9", "ZOOLET_REQUIRE_ORACLE_3_9"
+    else:
+        if not (JARS / "zookeeper.jar").exists():
+            missing.append("zookeeper.jar")
+        remedy, wanted = "apt-get install zookeeper default-jre-headless", "ZOOLET_REQUIRE_ORACLE"
     if not missing:
         return
-    reason = f"no real ZooKeeper here: {' and '.join(missing)} missing (apt-get install zookeeper default-jre-headless)"
-    if os.environ.get("ZOOLET_REQUIRE_ORACLE") == "1":
+    reason = f"no real ZooKeeper {release} here: {' and '.join(missing)} missing ({remedy})"
+    if os.environ.get(wanted) == "1":
         pytest.fail(reason)
     pytest.skip(reason)
 
@@ -55,12 +70,20 @@ class Oracle:
     """A real ZooKeeper as a context manager.
 
     Args:
+        release: Which one, "3.8" or "3.9".
         config: Further lines of its zoo.cfg.
         properties: Java system properties.
     """
 
-    def __init__(self, *, config: dict[str, str] | None = None, properties: dict[str, str] | None = None) -> None:
-        require_oracle()
+    def __init__(
+        self,
+        release: str = "3.8",
+        *,
+        config: dict[str, str] | None = None,
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        require_oracle(release)
+        self.release = release
         self.port = free_port()
         self.hosts = f"127.0.0.1:{self.port}"
         self._config = {"tickTime": "2000", "maxClientCnxns": "0", "4lw.commands.whitelist": "*", **(config or {})}
@@ -74,7 +97,7 @@ class Oracle:
         lines["admin.enableServer"] = "false"
         cfg = Path(self._home, "zoo.cfg")
         cfg.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        jars = ":".join(str(jar) for pattern in NEEDED for jar in sorted(JARS.glob(pattern)))
+        jars = ":".join(map(str, jars_of(self.release)))
         command = [
             "java",
             "-Xmx512m",

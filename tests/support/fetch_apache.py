@@ -1,0 +1,111 @@
+"""Fetch Apache ZooKeeper 3.9.4, to compare with: no package of Debian has it, but the source archive of pyspark does.
+
+The archive is fetched once, with pip, its hash is compared, and only the jars that a ZooKeeper server needs are kept,
+below a cache folder outside the tree::
+
+    $ZOOLET_CACHE, $XDG_CACHE_HOME/zoolet or ~/.cache/zoolet
+        zookeeper-3.9.4/*.jar
+
+``make oracle-3.9`` runs this; ``--archive FILE`` takes an archive that is already there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Final
+
+RELEASE: Final = "3.9.4"
+CARRIER: Final = "pyspark==4.1.4"
+ARCHIVE_MB: Final = 456
+ARCHIVE_SHA256: Final = "bcbd5e18690cf79d438e97210ad06fb8d451a251bb77becc2b0418868d2acd73"
+KEPT: Final = re.compile(
+    r"[^/]+/deps/jars/(zookeeper-3|zookeeper-jute-|netty-|slf4j-api-|log4j-|metrics-core-|snappy-java-|commons-"
+    r"|jackson-|audience-annotations-)[^/]*\.jar"
+)
+"""The members of the archive that are extracted."""
+
+
+def cache_folder() -> Path:
+    """Return the folder that holds what has been fetched; it need not exist."""
+    chosen = os.environ.get("ZOOLET_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "zoolet")
+
+
+def apache_folder() -> Path:
+    """Return the folder with the jars of Apache ZooKeeper 3.9.4; it need not exist."""
+    return cache_folder() / f"zookeeper-{RELEASE}"
+
+
+def fetch(folder: Path) -> Path:
+    """Download the archive into *folder* and return its path.
+
+    Raises:
+        SystemExit: pip failed.
+    """
+    command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-cache-dir", "--no-deps"]
+    code = subprocess.run([*command, "--no-binary", ":all:", "--dest", str(folder), CARRIER]).returncode
+    if code:
+        raise SystemExit(f"pip could not download {CARRIER}; its exit code is {code}")
+    (archive,) = folder.glob("*.tar.gz")
+    return archive
+
+
+def extract(archive: Path, folder: Path) -> int:
+    """Extract the jars of *archive* into *folder*, all or none, and return how many there are.
+
+    Raises:
+        SystemExit: The archive is not the one that was expected.
+    """
+    with archive.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != ARCHIVE_SHA256:
+        raise SystemExit(f"{archive.name} is not the expected archive: its SHA-256 is {found}, not {ARCHIVE_SHA256}")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    count = 0
+    with tempfile.TemporaryDirectory(prefix="unpacking-", dir=folder.parent) as unpacking:
+        jars = Path(unpacking, "jars")
+        jars.mkdir()
+        with tarfile.open(archive, "r|gz") as members:
+            for member in members:
+                content = members.extractfile(member) if KEPT.fullmatch(member.name) else None
+                if content is not None:
+                    with Path(jars, Path(member.name).name).open("wb") as jar:
+                        shutil.copyfileobj(content, jar)
+                    count += 1
+        jars.rename(folder)
+    return count
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Fetch and extract the jars if they are not there yet, and say so."""
+    parser = argparse.ArgumentParser(description=f"Fetch Apache ZooKeeper {RELEASE} into the cache folder.")
+    parser.add_argument("--archive", type=Path, help="the archive, if it is already here: nothing is downloaded")
+    chosen = parser.parse_args(arguments)
+    folder = apache_folder()
+    if folder.is_dir():
+        print(f"Apache ZooKeeper {RELEASE} is already in {folder}")
+        return
+    if chosen.archive:
+        count = extract(chosen.archive, folder)
+    else:
+        print(f"Downloading {CARRIER} ({ARCHIVE_MB} MB, once) for the jars of Apache ZooKeeper {RELEASE} ...", flush=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="download-", dir=folder.parent) as download:
+            count = extract(fetch(Path(download)), folder)  # and the archive is deleted
+    size = sum(jar.stat().st_size for jar in folder.iterdir())
+    print(f"Apache ZooKeeper {RELEASE} is in {folder}: {count} jars, {size / 1e6:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
