@@ -7,6 +7,7 @@ those.
 
 from __future__ import annotations
 
+from differential.lockstep import CONNECTIONS
 from differential.pair import SUPER, Connect, Drop, Raw, Request, Step
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, AclList, 
 from zoolet.protocol.codec import NULL, Record, put_str
 from zoolet.protocol.opcodes import OpCode
 
-CONNECTIONS = 3
 SHORTEST = 20
 """Steps in a script, at the least."""
 who = st.integers(0, CONNECTIONS - 1)

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from differential.pair import MAX_TIMEOUT, MIN_TIMEOUT, Pair, Request
+from differential.pair import MAX_TIMEOUT, MIN_TIMEOUT, Pair
+from differential.script import Operation, by, create, delete, read, together, write
 from support.oracle import RELEASES, Oracle
-
-from zoolet.protocol import multi as wire
-from zoolet.protocol import records as r
-from zoolet.protocol.acl import OPEN_ACL_UNSAFE
-from zoolet.protocol.codec import Record
-from zoolet.protocol.opcodes import OpCode
 
 pytestmark = pytest.mark.slow
 LIMITS = "/zookeeper/quota/a/zookeeper_limits"
@@ -28,27 +23,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
         made.close()
 
 
-def create(path: str, data: bytes | None = b"", flags: int = 0) -> tuple[OpCode, Record]:
-    return OpCode.CREATE, r.CreateRequest(path, data, OPEN_ACL_UNSAFE, flags)
-
-
-def write(path: str, data: bytes | None, version: int = -1) -> tuple[OpCode, Record]:
-    return OpCode.SET_DATA, r.SetDataRequest(path, data, version)
-
-
-def read(path: str) -> tuple[OpCode, Record]:
-    return OpCode.GET_DATA, r.GetDataRequest(path, False)
-
-
-def delete(path: str) -> tuple[OpCode, Record]:
-    return OpCode.DELETE, r.DeleteRequest(path, -1)
-
-
-def together(*operations: tuple[OpCode, Record]) -> tuple[OpCode, bytes]:
-    return OpCode.MULTI, wire.encode_operations(list(operations))
-
-
-SCRIPT: list[tuple[OpCode, Record | bytes]] = [
+SCRIPT: list[Operation] = [
     create("/a", b"1"),
     create("/a/b", b"22"),
     create("/zookeeper/quota/a"),
@@ -85,11 +60,7 @@ SCRIPT: list[tuple[OpCode, Record | bytes]] = [
 
 
 @pytest.mark.parametrize(("number", "step"), list(enumerate(SCRIPT)))
-def test_a_step_of_the_quota_script_shows_no_difference(
-    pair: Pair, number: int, step: tuple[OpCode, Record | bytes]
-) -> None:
-    op, body = step
-
-    real, ours = pair.do(Request(0, op, body if isinstance(body, bytes) else body.encode()))
+def test_a_step_of_the_quota_script_shows_no_difference(pair: Pair, number: int, step: Operation) -> None:
+    real, ours = pair.do(by(0, step))
 
     assert ours == real, number

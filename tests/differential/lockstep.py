@@ -1,0 +1,88 @@
+"""Scripts of steps on a :class:`~differential.pair.Pair` that starts anew after a difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from differential.pair import MAX_TIMEOUT, MIN_TIMEOUT, SUPER, Pair, Request, Step
+from support.oracle import Oracle
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import digest_id
+from zoolet.protocol.opcodes import OpCode
+from zoolet.server.core.tree import RESERVED
+
+CONNECTIONS = 3
+
+
+class Lockstep:
+    """A pair that is made anew after a difference, for the two sides are out of step then.
+
+    Args:
+        release: Which real server is compared with.
+    """
+
+    def __init__(self, release: str) -> None:
+        self.release = release
+        self.oracle: Oracle | None = None
+        self.pair: Pair | None = None
+        self._before = 0
+
+    @property
+    def done(self) -> int:
+        """How many steps there have been."""
+        return self._before + (self.pair.steps if self.pair else 0)
+
+    def start(self) -> Pair:
+        """Return the pair, a new one if there is none."""
+        if self.pair is None:
+            self.oracle = Oracle(
+                self.release,
+                config={
+                    "minSessionTimeout": str(MIN_TIMEOUT),
+                    "maxSessionTimeout": str(MAX_TIMEOUT),
+                },  # nothing expires by itself
+                properties={
+                    "zookeeper.DigestAuthenticationProvider.superDigest": digest_id(SUPER.encode()),
+                    "znode.container.checkIntervalMs": "3600000",
+                },
+            ).__enter__()
+            self.pair = Pair(self.oracle, CONNECTIONS)
+        return self.pair
+
+    def stop(self) -> None:
+        """Stop both sides; the next script starts others."""
+        if self.pair is not None and self.oracle is not None:
+            self._before += self.pair.steps
+            self.pair.close()
+            self.oracle.__exit__(None, None, None)
+        self.pair = self.oracle = None
+
+    def compare(self, script: Iterable[Step]) -> None:
+        """Do the steps, then clear the tree, on both sides.
+
+        Raises:
+            AssertionError: The two sides differ.
+        """
+        pair = self.start()
+        try:
+            for step in script:
+                real, ours = pair.do(step)
+                assert ours == real, step
+            for step in clearing(pair):
+                real, ours = pair.do(step)
+                assert ours == real, ("while clearing", step)
+        except BaseException:
+            self.stop()
+            raise
+
+
+def clearing(pair: Pair) -> Iterator[Step]:
+    """Close all sessions, then delete what is left as the super user, children first."""
+    for who in range(CONNECTIONS):
+        yield Request(who, OpCode.CLOSE_SESSION, b"")
+    yield Request(0, OpCode.AUTH, r.AuthPacket(0, "digest", SUPER.encode()).encode(), -4)
+    for path, _ in reversed(list(pair.engine.tree.walk())):
+        if path not in RESERVED:
+            yield Request(0, OpCode.DELETE, r.DeleteRequest(path, -1).encode())
+    yield Request(0, OpCode.CLOSE_SESSION, b"")

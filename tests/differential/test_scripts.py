@@ -1,0 +1,197 @@
+"""Short scripts for what random steps seldom reach, on zoolet and on a real ZooKeeper: no difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from differential.lockstep import Lockstep
+from differential.pair import Connect, Request
+from differential.script import (
+    Operation,
+    add_watch,
+    by,
+    check_watches,
+    children,
+    create,
+    create_ttl,
+    delete,
+    exists,
+    read,
+    reads,
+    remove_watches,
+    script,
+    set_watches,
+    together,
+    write,
+)
+from support.oracle import RELEASES
+
+from zoolet.protocol.opcodes import OpCode
+
+pytestmark = pytest.mark.slow
+LIMITS = "/zookeeper/quota/a/zookeeper_limits"
+STATS = "/zookeeper/quota/a/zookeeper_stats"
+QUOTA = [create("/a", b"1"), create("/zookeeper/quota/a"), create(LIMITS, b"count=3,bytes=30")]
+NULL_ACL = create("/n", acl=None)
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def lockstep(request: pytest.FixtureRequest) -> Iterator[Lockstep]:
+    made = Lockstep(request.param)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def newer() -> Iterator[Lockstep]:
+    """3.9.4 alone: a watch on a null path keeps 3.8.0 from ever closing the connection."""
+    made = Lockstep("3.9")
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, 4, 5, 7])
+def test_watches_on_a_null_path_are_looked_for(lockstep: Lockstep, kind: int) -> None:
+    lockstep.compare(script(check_watches(None, kind), remove_watches(None, kind)))
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, 4, 5])
+def test_another_connection_does_not_find_a_watch_on_a_null_path(newer: Lockstep, kind: int) -> None:
+    newer.compare([by(1, add_watch(None, 0)), by(0, check_watches(None, kind)), by(0, remove_watches(None, kind))])
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize("kind", [1, 2, 3, 4, 5])
+def test_a_watch_that_stays_can_be_on_a_null_path(newer: Lockstep, mode: int, kind: int) -> None:
+    look, remove = check_watches(None, kind), remove_watches(None, kind)
+
+    newer.compare(script(add_watch(None, mode), look, create("/a"), write("/a", b""), delete("/a"), remove, remove))
+
+
+@pytest.mark.parametrize(
+    "lists",
+    [
+        (["/a", None, "/b"], ["/a"], ["/a"]),
+        (["/a"], ["/b", None, "/a"], ["/a"]),
+        (["/a"], ["/b"], ["/b", None, "/a"]),
+        ([None], [], []),
+        (["/a"], None, ["/a"]),
+        (["/a"], ["/b"], None),
+        (["/a"], ["/b"], ["/b"], ["/a"], None),
+        (["/a"], [None], ["/b"], ["/a"], ["/a"]),
+    ],
+)
+@pytest.mark.parametrize("since", [0, 1 << 40])
+def test_a_null_element_comes_after_what_stands_before_it(
+    lockstep: Lockstep, lists: tuple[list[str | None] | None, ...], since: int
+) -> None:
+    made = [create("/a"), create("/b"), set_watches(since, *lists)]
+
+    lockstep.compare(script(*made, write("/a", b"1"), write("/b", b"1"), create("/b/x"), create("/a/x")))
+
+
+@pytest.mark.parametrize(
+    "lists",
+    [
+        (["/a"], ["/b"], ["/b"], ["/a", None, "/b"], ["/a"]),
+        (["/a"], ["/b"], ["/b"], ["/a"], ["/a", None, "/b"]),
+    ],
+)
+def test_the_lists_of_watches_that_stay_may_have_null_elements(
+    newer: Lockstep, lists: tuple[list[str | None] | None, ...]
+) -> None:
+    made = [create("/a"), create("/b"), set_watches(0, *lists), check_watches(None, 3)]
+
+    newer.compare(script(*made, write("/a", b"1"), write("/b", b"1"), create("/b/x"), create("/a/x")))
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        reads(read(None)),
+        reads(children(None)),
+        reads(read("/"), read(None), read("/zookeeper")),
+        reads(children("/"), read("/none"), children(None), read("/")),
+        reads(read("/none"), read("/"), children("/none")),
+        reads(),
+        reads(read("/"), exists("/")),
+        reads(read("/"), create("/a")),
+        (OpCode.MULTI_READ, b""),
+    ],
+)
+def test_a_multi_read_that_fails_shows_no_difference(lockstep: Lockstep, operation: Operation) -> None:
+    lockstep.compare(script(operation, read("/")))
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        together(NULL_ACL),
+        together(create("/m"), NULL_ACL),
+        together(delete("/none"), NULL_ACL),
+        together(create("/n", acl=None, op=OpCode.CREATE2)),
+        together(create("/n", acl=None, op=OpCode.CREATE_CONTAINER)),
+        together(create("/n", flags=4, acl=None, op=OpCode.CREATE_CONTAINER)),
+        together(create("/n", flags=5, acl=None, op=OpCode.CREATE_CONTAINER)),
+        together(create("/n", flags=9, acl=None, op=OpCode.CREATE_CONTAINER)),
+        together(create("/n", flags=5, acl=None)),
+        together(create("/n", flags=9, acl=None)),
+        together(create_ttl("/n", 5, 7, acl=None)),
+        together(create_ttl("/n", 0, 7, acl=None)),
+        together(create_ttl("/n", 9, 7, acl=None)),
+        together(create("/n", acl=())),
+        together(NULL_ACL, read("/")),
+        together(read("/"), NULL_ACL),
+        together(NULL_ACL, (OpCode.SET_ACL, b"")),
+        together((OpCode.SET_ACL, b""), NULL_ACL),
+        (OpCode.MULTI, together(NULL_ACL)[1][:-3]),
+    ],
+)
+def test_a_null_acl_list_in_a_multi_shows_no_difference(lockstep: Lockstep, operation: Operation) -> None:
+    lockstep.compare(script(operation, create("/after"), exists("/m"), exists("/n")))
+
+
+@pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER])
+@pytest.mark.parametrize("flags", [-1, 0, 1, 2, 3, 4, 5, 6, 7])
+def test_the_flags_of_a_create_in_a_multi_show_no_difference(lockstep: Lockstep, op: OpCode, flags: int) -> None:
+    odd = create("/x", flags=flags, op=op)
+
+    lockstep.compare(script(together(create("/y"), odd, create("/z")), exists("/y"), together(odd), exists("/x")))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"count=7,bytes=9,foo=3", b"bytes=3", b"count=5", b"", b"bytes=3,count=1", b"count=1,bytes=1=;countHardLimit=-1"],
+)
+def test_the_stats_of_a_quota_are_counted_anew_when_they_are_created(lockstep: Lockstep, text: bytes) -> None:
+    made = [*QUOTA, create(STATS, text), read(STATS), create("/a/b", b"22"), read(STATS)]
+
+    lockstep.compare(script(*made, write("/a/b", b"4444"), read(STATS), delete("/a/b"), read(STATS)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"count=7,bytes=9,foo=3;countHardLimit=9",
+        b"byteHardLimit=9",
+        b"z=1,a=2,B=3,count=1,_=4",
+        b"a=1,a=2",
+        b"count=0,bytes=0=;byteHardLimit=-1;countHardLimit=-1",
+        "é=1,z=2,count=3".encode(),
+        b"bytes=3",
+        b"",
+    ],
+)
+def test_the_stats_of_a_quota_keep_what_else_they_say(lockstep: Lockstep, text: bytes) -> None:
+    made = [*QUOTA, create(STATS), write(STATS, text), read(STATS), create("/a/b", b"22"), read(STATS)]
+
+    lockstep.compare(script(*made, write("/a/b", b"4444"), read(STATS), delete("/a/b"), read(STATS)))
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_client_that_is_ahead_is_refused_whatever_its_session(lockstep: Lockstep, right: bool) -> None:
+    close = Request(0, OpCode.CLOSE_SESSION, b"")
+    ahead = Connect(1, of=0, ahead=1, right=right)
+
+    lockstep.compare([Connect(0), ahead, by(0, read("/")), close, ahead, Connect(2, ahead=1)])
