@@ -1,9 +1,9 @@
 """Zoolet and a real ZooKeeper in lockstep: the same bytes go to both, and all that can be seen is compared.
 
-Both start empty and get the same requests, so zxids and session ids are the same numbers on both sides, and with release
-3.8 passwords as well. Only what is random in the real one is evened out: the times in Stats, the order of children's
-names, ephemerals and identities, and the order of events where a session ends. With release 3.9 each side hands out
-passwords of its own.
+Both start empty and get the same requests, so zxids and session ids are the same numbers on both sides, and with
+release 3.8 passwords as well; with release 3.9 each side hands out passwords of its own. Only what is random in the
+real one is evened out: the times in Stats, the order of children's names, ephemerals and identities, and the order of
+events where a session ends.
 """
 
 from __future__ import annotations
