@@ -60,7 +60,7 @@ oracle-3.9: setup  ## Apache ZooKeeper 3.9.4 to compare with, into the cache fol
 	$(BIN)/python tests/support/fetch_apache.py
 
 differential: setup  ## 20,000 steps a seed beside a real ZooKeeper 3.8.0 and 3.9.4, one of the seeds never tried before
-	@echo "Three seeds, 20,000 steps each, beside each of two releases: about 10 minutes for each release."
+	@echo "Three seeds, 20,000 steps each, beside each of two releases: about 4 minutes for each release."
 	ZOOLET_REQUIRE_ORACLE=1 ZOOLET_DIFFERENTIAL_FRESH=1 ZOOLET_DIFFERENTIAL_STEPS=20000 \
 	    $(BIN)/pytest -s tests/differential $(ARGS)
 
