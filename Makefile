@@ -4,7 +4,7 @@ PORT ?= 2181
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup links run test types lint bench bench-server bench-clients schedules budget docs oracle-3.9 differential kazoo-suite wheel clean
+.PHONY: help setup links run test types lint bench bench-server bench-clients schedules budget docs oracle-3.9 differential kazoo-suite wheel clean attacks
 
 help:
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## /  make \1\t/' | expand -t 20
@@ -45,6 +45,9 @@ bench-server: setup  ## what a request costs in process, and the server beside A
 bench-clients: setup  ## clients and locks (pip install aiozk redis; apt-get install redis-server memcached)
 	$(BIN)/python benchmarks/clients.py
 	$(BIN)/python benchmarks/locks.py
+
+attacks: setup  ## exit 1 if a misbehaving client can delay, fill or stop the server for others (ARGS="--only 7")
+	$(BIN)/python benchmarks/attacks.py $(ARGS)
 
 schedules: setup  ## the long runs: 1,000 fault schedules a recipe, 10,000 rounds beside kazoo's and Curator's locks
 	ZOOLET_SCHEDULES=1000 ZOOLET_ROUNDS=10000 $(BIN)/pytest tests/recipes $(ARGS)
