@@ -1,0 +1,185 @@
+"""All that the fuzzers know of the inside of a server: how it is driven, and what must be true of it at any time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any, Final
+
+from fuzz import frames
+
+from zoolet.server.admin.words import words
+from zoolet.server.core.caller import Caller
+from zoolet.server.core.compat import V3_8
+from zoolet.server.core.connection import Connection
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.node import Children, Node
+from zoolet.server.core.quota import LIMITS
+from zoolet.server.core.settings import Settings
+from zoolet.server.core.tree import QUOTA
+from zoolet.server.core.watches import RECURSIVE
+
+START: Final = 1_700_000_000_000
+"""The time at which every engine starts, in milliseconds since the epoch."""
+ANSWERS: Final = words("*")
+HOSTS: Final = ("127.0.0.1", "127.0.0.1", "10.0.0.7", "::1", "fe80::1%eth0")
+
+VARIANTS: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {},
+    {"compat": V3_8},
+    {"sasl_users": frames.SASL_USERS, "super_users": frozenset({"super"})},
+    {"sasl_users": frames.SASL_USERS, "require_auth": frozenset({"sasl"})},
+    {"sasl_users": frames.SASL_USERS, "allow_failed_sasl": True, "compat": V3_8},
+    {"require_auth": frozenset({"digest"})},
+    {"reconfig_enabled": True, "skip_acl": True},
+    {"reconfig_enabled": True, "compat": V3_8, "forgetful": False},
+    {"enforce_quota": True},
+    {"enforce_quota": True, "exact_deadlines": True, "min_session_timeout": 1},
+    {"max_frame": 600, "output_share": 300},
+    {"output_share": 2000, "extended_types": False},
+    {"throttle_tokens": 3, "throttle_fill_time": 50, "sessionless_timeout": 500},
+    {"container_never_used": 5000, "container_check_interval": 1000, "container_max_per_minute": 120},
+)
+"""The settings that are tried, in turn."""
+
+
+def engine_for(variant: int) -> Engine:
+    """Make a server."""
+    settings = Settings(**{"super_digest": frames.SUPER_DIGEST, **VARIANTS[variant % len(VARIANTS)]})
+    return Engine(settings, now=START, uptime=0, random=Random(variant))
+
+
+def connection_to(engine: Engine, host: str) -> Connection:
+    """Connect to a server."""
+    return Connection(engine, Caller(host, 40_000), ANSWERS)
+
+
+def receive(connection: Connection, data: bytes) -> bool:
+    """Send bytes to a server; say whether it has more to answer."""
+    return connection.receive(data)
+
+
+# --- what is true at any time between two calls ---
+
+
+def fail_unless(claim: bool, *what: object) -> None:
+    """Raise AssertionError with what was found; unlike ``assert`` it is there under ``python -O`` too."""
+    if not claim:
+        raise AssertionError(*what)
+
+
+def same(what: str, kept: object, found: object) -> None:
+    """Compare what a server keeps with what is found by looking at everything."""
+    if kept != found:
+        raise AssertionError(f"{what}: the server keeps {kept!r:.2000}, and there is {found!r:.2000}")
+
+
+def check(engine: Engine) -> None:
+    """Compare every index and counter of a server with what it is an index or counter of.
+
+    Raises:
+        AssertionError: One of them is wrong.
+    """
+    nodes = dict(engine.tree.walk())
+    _check_tree(engine, nodes)
+    _check_acls(engine, nodes)
+    _check_watches(engine)
+    _check_sessions(engine)
+
+
+def _check_tree(engine: Engine, nodes: dict[str, Node]) -> None:
+    tree = engine.tree
+    same("size", tree.size, len(nodes))
+    size, ephemerals, fleeting, count = len(nodes["/"].data or b"") - 1, {}, {}, 0
+    for path, node in nodes.items():
+        size += len(path) + (len(node.data or b"") if path != "/" else 0)
+        if node.owner > 0:
+            ephemerals.setdefault(node.owner, set()).add(path)
+            fail_unless(node.children is None, "an ephemeral node has children", path)
+        elif node.owner:
+            fleeting[path] = node
+        _check_memos(path, node)
+        count += len(node.children or ())
+    same("nodes that are somebody's children", count, len(nodes) - 1)
+    same("data_size", tree.data_size, size)
+    same("ephemerals", {owner: set(paths) for owner, paths in tree.ephemerals.items()}, ephemerals)
+    fail_unless(ephemerals.keys() <= engine.sessions.alive.keys(), "an ephemeral node of a session that is over")
+    fail_unless(tree.fleeting == fleeting, "fleeting", list(tree.fleeting), list(fleeting))
+    for path, node in tree.known.items():
+        fail_unless(nodes.get(path or "/") is node, "known leads to a node that is not there", path)
+    fail_unless(tree._undo is None and not tree._begun, "a transaction is still open")
+    limited = {path[len(QUOTA) : -len(LIMITS)] for path in nodes if path.startswith(QUOTA) and path.endswith(LIMITS)}
+    same("nodes with a quota", set(engine.quota._limited), limited - {""})
+    same("whether there are quotas", engine.quota.active, bool(limited - {""}))
+    fail_unless(engine.quota._before is None, "a transaction is still open in the quotas")
+
+
+def _check_memos(path: str, node: Node) -> None:
+    if node._stat is not None:
+        kept, node._stat = node._stat, None
+        same(f"the Stat of {path}", kept, node.stat())
+    children = node.children
+    if children is not None:
+        fail_unless(len(children) > 0, "no children, and a table of them", path)
+        if children._encoded is not None:
+            fresh = Children()
+            fresh.update(children)
+            same(f"the names below {path}", children._encoded, fresh.encoded())
+
+
+def _check_acls(engine: Engine, nodes: dict[str, Node]) -> None:
+    acls = engine.acls
+    same("uses of ACLs", acls._uses, dict(Counter(node.acl for node in nodes.values() if node.acl)))
+    same("ACLs", acls._lists.keys(), {0, *acls._uses})
+    same("keys of ACLs", acls._keys, {entries: key for key, entries in acls._lists.items()})
+    fail_unless(acls._interned is None, "a transaction is still open in the ACLs")
+
+
+def _check_watches(engine: Engine) -> None:
+    watches = engine.watches
+    count, recursive = 0, [0, 0]
+    stores: tuple[dict[str, set[Caller]], dict[str, set[Caller]]] = ({}, {})
+    for caller in engine.callers:
+        for store, modes in enumerate(caller.modes):
+            count += len(modes)
+            for path, mode in modes.items():
+                fail_unless(0 < mode < 8, "watch modes", path, mode)
+                recursive[store] += mode & RECURSIVE > 0
+                stores[store].setdefault(path, set()).add(caller)
+    same("active watches", watches.active, count)
+    same("recursive watches", watches._recursive, recursive)
+    for kept, found in zip(watches._stores, stores, strict=True):
+        fail_unless({path: set(waiting) for path, waiting in kept.items()} == found, "a store of watches", kept, found)
+    fail_unless(watches._held is None, "a transaction is still open in the watches")
+    for caller in watches.dirty:
+        fail_unless(caller in engine.callers or caller.closing, "something to send to a connection that is gone")
+
+
+def _check_sessions(engine: Engine) -> None:
+    alive = engine.sessions.alive
+    for what, expiry, living in (
+        ("sessions", engine.sessions.expiry, set(alive.values())),
+        ("connections without a session", engine._silent, {one for one in engine.callers if one.session is None}),
+    ):
+        fail_unless(expiry._buckets.keys() == set(expiry._hours), what, "buckets and their hours differ")
+        fail_unless(len(expiry._buckets) == len(expiry._hours), what, "an hour stands twice")
+        members = [(one, hour) for hour, bucket in expiry._buckets.items() for one in bucket]
+        fail_unless({one for one, _ in members} == living, what, "those that can expire are not those that live")
+        fail_unless(len(members) == len(living), what, "one of them is in two buckets")
+        fail_unless(all(one.deadline == hour for one, hour in members), what, "a deadline is not that of its bucket")
+    for session_id, session in alive.items():
+        fail_unless(session.id == session_id, "a session under another's id", session_id)
+        if session.caller is not None:
+            fail_unless(session.caller.session is session, "a session whose connection serves another", session_id)
+            fail_unless(session.caller in engine.callers, "a session whose connection is gone", session_id)
+    for caller in engine.callers:
+        if caller.session is not None:
+            fail_unless(alive.get(caller.session.id) is caller.session, "a connection of a session that is over")
+            fail_unless(caller.session.caller is caller, "a connection whose session has another")
+
+
+def check_gone(engine: Engine, caller: Caller) -> None:
+    """Make sure that a server has let go of a connection that was lost."""
+    fail_unless(caller not in engine.callers and caller not in engine.watches.dirty, "a lost connection is kept")
+    fail_unless(not any(caller.modes) and caller.session is None, "a lost connection has watches or a session")

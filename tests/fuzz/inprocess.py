@@ -1,0 +1,383 @@
+"""Millions of frames through the server's core, without sockets: nothing may be raised, every reply must be well-formed
+and every index of the server right.
+
+A run is cut into epochs. Each has a fresh server, settings of its own and a generator seeded with the run's seed and
+the epoch's number, so an epoch can be repeated without those before it::
+
+    python -m fuzz.inprocess [--frames 10000000] [--seed 1] [--minutes 12]
+    python -m fuzz.inprocess --replay SEED:EPOCH
+    python -m fuzz.inprocess --replay build/fuzz/SEED-EPOCH.txt
+
+When something is found, the actions of its epoch are made fewer for as long as it is still found, printed, and kept
+under ``build/fuzz``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice, pairwise
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Final, NamedTuple
+
+from fuzz import engines, frames
+from fuzz.world import CONNECTIONS, Action, World
+
+from zoolet.protocol.errors import ErrorCode
+from zoolet.server.core.sessions import first_session_id
+
+EPOCH: Final = 20_000
+"""Frames after which everything begins anew."""
+CHECKED: Final = 2_000
+"""Frames between two looks at all indexes."""
+POOL: Final = 20_000
+RENEWED: Final = 25
+"""Epochs that draw from the same pool of frames."""
+REPEATED: Final = 16
+"""One epoch in so many is done a second time, everything in pieces: the server must answer the same bytes."""
+PIECES: Final = (64, 13, 5, 200, 29, 1)
+"""How long the pieces are, in turn."""
+SLOW_S: Final = 1.0
+"""Seconds of CPU that no action may take; most take less than a millisecond."""
+GROWTH: Final = 30 << 20
+"""Bytes by which the process may grow between a tenth of the run and its end."""
+MINIMISING_S: Final = 60.0
+KEPT: Final = Path("build/fuzz")
+GUESS: Final = 40_000
+"""Frames per second, for the forecast; nothing depends on it."""
+
+
+class Finding(NamedTuple):
+    """Something that must not be.
+
+    Args:
+        what: The exception, with its traceback.
+        where: What tells it from other findings.
+        action: The number of the action that showed it.
+    """
+
+    what: str
+    where: str
+    action: int
+
+
+# --- what is done ---
+
+
+def script(rng: Random, pool: list[bytes], session: Callable[[], int] | None = None) -> Iterator[Action]:
+    """Make one action after another, without end.
+
+    Args:
+        rng: Where choices come from.
+        pool: Valid frames.
+        session: Returns the id of a session that may be alive; by default a guess at what a fresh server has.
+    """
+    first = first_session_id(1, engines.START)
+    sessions = 0
+    random, choices, size = rng.random, rng.choices, len(pool)
+    while True:
+        n = random()
+        slot = int(random() * CONNECTIONS)
+        if n < 0.80:
+            chunk = choices(pool, k=1 + int(random() * 40))
+            for _ in range(int(random() * 0.5 * len(chunk))):
+                at = int(random() * len(chunk))
+                chunk[at] = frames.broken(rng, chunk[at], pool)
+            data = b"".join(chunk)
+            if n < 0.68:
+                yield "data", slot, data
+            else:  # in pieces, with others between them
+                cuts = sorted(int(random() * len(data)) for _ in range(1 + int(random() * 4)))
+                for at, stop in pairwise([0, *cuts, len(data)]):
+                    yield "data", slot, data[at:stop]
+                    if random() < 0.2:
+                        yield "data", int(random() * CONNECTIONS), pool[int(random() * size)]
+        elif n < 0.86:
+            sessions += 1
+            known = session() if session is not None else first + max(0, sessions - int(random() * 12))
+            yield "hello", slot, frames.hello(rng, known)
+        elif n < 0.89:
+            yield "drop", slot
+        elif n < 0.91:
+            yield "login", slot, rng.choice((b"alice:wonder", b"bob:builder", b"super:secret", b"alice:x", b"eve:x"))
+        elif n < 0.912:
+            yield "data", slot, rng.randbytes(int(random() * 300))
+        elif n < 0.914:
+            yield "mode", int(random() < 0.3)
+        elif n < 0.9145:
+            long = frames.HEAVY[rng.choice(list(frames.HEAVY))](int(random() * 3000))
+            yield "data", slot, long
+        else:
+            jump = rng.choice((0, 1, 10, 50, 300, 1000, 1999, 2000, 2001)) if random() < 0.97 else rng.randrange(90_000)
+            yield "time", rng.choice((0, 0, 0, 0, 0, 3_600_000, -3_600_000)), jump
+
+
+# --- doing it ---
+
+
+class Run:
+    """A run with one seed.
+
+    Args:
+        seed: Everything follows from it.
+        pool: How many frames the actions are made from.
+    """
+
+    def __init__(self, seed: int, pool: int = POOL) -> None:
+        self.seed = seed
+        self._size = pool
+        self._pool: tuple[int, list[bytes]] = (-1, [])
+        self.frames = 0
+        self.codes: Counter[int] = Counter()
+        self.slowest: tuple[float, int, Action] = (0.0, 0, ())
+
+    def pool(self, number: int) -> list[bytes]:
+        """Return the frames that an epoch draws from."""
+        which = number // RENEWED
+        if self._pool[0] != which:
+            self._pool = which, frames.pool(Random(f"{self.seed}:pool:{which}"), self._size)
+        return self._pool[1]
+
+    def script(self, number: int) -> Iterator[Action]:
+        """Make the actions of an epoch."""
+        return script(Random(f"{self.seed}:{number}"), self.pool(number))
+
+    def epoch(self, number: int, count: int = EPOCH) -> Finding | None:
+        """Do one epoch of about so many frames; return what was found, and look no further."""
+        world = World(number)
+        found = play(world, self.script(number), count)
+        self.frames += world.frames
+        self.codes.update(world.codes)
+        self.slowest = max(self.slowest, (world.slowest[0], number, world.slowest[1]))
+        if found is None and pieces_of(number):
+            return self._repeat(number, world)
+        return found
+
+    def _repeat(self, number: int, first: World) -> Finding | None:
+        again, found = compared(number, list(islice(self.script(number), first.actions)), pieces_of(number))
+        self.frames += again.frames
+        return found
+
+    def actions(self, number: int, last: int) -> list[Action]:
+        """Return the actions of an epoch up to one."""
+        return list(islice(self.script(number), last + 1))
+
+
+def play(world: World, actions: Iterator[Action], count: int, every: int = CHECKED) -> Finding | None:
+    """Do actions until the server has had so many frames, or something is found.
+
+    Args:
+        world: The server and its connections.
+        actions: What to do.
+        count: Frames.
+        every: Frames between two looks at everything.
+    """
+    due = every
+    try:
+        for action in actions:
+            world.do(action)
+            if world.frames >= due:
+                world.check()
+                due = world.frames + every
+                if world.frames >= count:
+                    break
+        world.check()
+        if world.slowest[0] > SLOW_S:
+            raise AssertionError(f"an action took {world.slowest[0]:.1f} s of CPU", world.slowest[1])
+    except Exception as error:  # any at all is what is looked for
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        said = str(error.args[0])[:40] if isinstance(error, AssertionError) and error.args else ""
+        return Finding(traceback.format_exc(), f"{type(error).__name__} {last.name} {said}", world.actions - 1)
+    return None
+
+
+# --- what was found ---
+
+
+def pieces_of(number: int) -> int:
+    """Return how long the pieces are in which an epoch's bytes are sent the second time; 0 where they are not."""
+    stalls = "output_share" in engines.VARIANTS[number % len(engines.VARIANTS)]  # others have their turn in between
+    return 0 if number % REPEATED or stalls else PIECES[number // REPEATED % len(PIECES)]
+
+
+def compared(variant: int, actions: list[Action], pieces: int) -> tuple[World, Finding | None]:
+    """Do actions with everything sent in pieces, and again as they are, and compare what the server sends."""
+    one, other = World(variant, pieces), World(variant)
+    found = play(one, iter(actions), sys.maxsize)
+    if found is None and play(other, iter(actions), sys.maxsize) is None and one.digest != other.digest:
+        found = Finding("the server answered other bytes when it got the same in pieces", "pieces", len(actions) - 1)
+    return one, found
+
+
+def replayed(variant: int, actions: list[Action]) -> Finding | None:
+    """Do these actions, and look at everything after each of them if they are few."""
+    found = play(World(variant), iter(actions), sys.maxsize, every=0 if len(actions) < 200 else CHECKED)
+    if found is None and pieces_of(variant):
+        return compared(variant, actions, pieces_of(variant))[1]
+    return found
+
+
+def minimised(variant: int, actions: list[Action], where: str, seconds: float = MINIMISING_S) -> list[Action]:
+    """Leave out actions, and frames within them, for as long as the same is found."""
+    stop = time.monotonic() + seconds
+
+    def found(some: list[Action]) -> bool:
+        again = replayed(variant, some)
+        return again is not None and again.where == where
+
+    def fewer(some: list[Action]) -> list[Action]:
+        size = max(1, len(some) // 2)
+        while True:
+            at = 0
+            while at < len(some) and time.monotonic() < stop:
+                rest = some[:at] + some[at + size :]
+                if found(rest):
+                    some = rest
+                else:
+                    at += size
+            if size == 1 or time.monotonic() >= stop:
+                return some
+            size = max(1, size // 2)
+
+    if not found(actions):
+        return actions
+    actions = fewer(actions)
+    single = [part for action in actions for part in singly(action)]
+    return fewer(single) if found(single) else actions
+
+
+def singly(action: Action) -> Iterator[Action]:
+    """Cut what is sent at once into its frames."""
+    if action[0] != "data":
+        yield action
+        return
+    data = action[2]
+    while len(data) >= 12:
+        stop = 4 + int.from_bytes(data[:4], "big", signed=True)
+        if not 12 <= stop <= len(data):
+            break
+        yield "data", action[1], data[:stop]
+        data = data[stop:]
+    if data:
+        yield "data", action[1], data
+
+
+def written(variant: int, actions: list[Action]) -> str:
+    """Write actions as ``--replay`` reads them."""
+    lines = [" ".join(part.hex() or "-" if isinstance(part, bytes) else str(part) for part in one) for one in actions]
+    return "\n".join([f"variant {variant}", *lines, ""])
+
+
+def read(text: str) -> tuple[int, list[Action]]:
+    """Read what :func:`written` wrote."""
+    head, *lines = text.splitlines()
+    actions: list[Action] = []
+    for kind, *rest in map(str.split, lines):
+        if kind in ("data", "hello", "login"):
+            actions.append((kind, int(rest[0]), bytes.fromhex(rest[1].strip("-"))))
+        else:
+            actions.append((kind, *map(int, rest)))
+    return int(head.split()[1]), actions
+
+
+def report(run: Run, number: int, finding: Finding) -> None:
+    """Say what was found and how to see it again."""
+    print(f"\nFOUND in epoch {number} of seed {run.seed}, at action {finding.action}:\n{finding.what}", flush=True)
+    print(f"settings: {engines.VARIANTS[number % len(engines.VARIANTS)]}")
+    actions = minimised(number, run.actions(number, finding.action), finding.where)
+    text = written(number, actions)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    path = KEPT / f"{run.seed}-{number}.txt"
+    path.write_text(text)
+    print(f"{len(actions)} actions are enough:\n{text[:4000]}")
+    print(f"again: python -m fuzz.inprocess --replay {path}\n", flush=True)
+
+
+# --- a whole run ---
+
+
+def resident() -> int:
+    """Return the bytes of memory that the process has; 0 where the system does not tell."""
+    status = Path("/proc/self/statm")
+    return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
+
+
+def fuzz(seed: int, count: int, minutes: float) -> int:
+    """Run, show progress, and return how many findings there were."""
+    began = last = time.monotonic()
+    stop = began + minutes * 60
+    run, epoch, found, kinds = Run(seed), 0, 0, set()
+    early = 0
+    while run.frames < count and time.monotonic() < stop:
+        finding = run.epoch(epoch, min(EPOCH, count - run.frames))
+        if finding is not None:
+            found += 1
+            if finding.where not in kinds:
+                kinds.add(finding.where)
+                report(run, epoch, finding)
+        epoch += 1
+        now = time.monotonic()
+        if not early and (run.frames >= count / 10 or now >= began + minutes * 6):
+            gc.collect()
+            early = resident()
+        if now - last > 5:
+            last = now
+            rate = run.frames / (now - began)
+            left = min((count - run.frames) / rate, stop - now)
+            print(
+                f"{run.frames:>12,} frames  {rate:>7,.0f}/s  {resident() >> 20} MB  {found} found  {left:.0f} s left",
+                flush=True,
+            )
+    gc.collect()
+    late = resident()
+    took = time.monotonic() - began
+    print(f"{run.frames:,} frames in {epoch} epochs and {took:.0f} s: {run.frames / took:,.0f}/s, {found} findings")
+    total = sum(run.codes.values())
+    shares = [f"{ErrorCode(code).name} {100 * times / total:.1f} %" for code, times in run.codes.most_common(8)]
+    print("answered with " + ", ".join(shares))
+    print(f"slowest action: {run.slowest[0] * 1000:.0f} ms of CPU, in epoch {run.slowest[1]}, a {run.slowest[2][0]}")
+    print(f"memory: {early >> 20} MB at a tenth, {late >> 20} MB at the end")
+    if late - early > GROWTH:
+        print("FOUND: memory grows")
+        found += 1
+    return found
+
+
+def main() -> int:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description="Fuzz the server's core in process.")
+    parser.add_argument("--frames", type=int, default=10_000_000)
+    parser.add_argument("--minutes", type=float, default=60.0, help="stop after so long, whatever has been done")
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--replay", help="SEED:EPOCH, or a file that an earlier run wrote")
+    arguments = parser.parse_args()
+    logging.disable(logging.WARNING)  # refused logins and exceeded quotas are expected by the thousand
+    if arguments.replay:
+        if ":" in arguments.replay:
+            seed, epoch = map(int, arguments.replay.split(":"))
+            run = Run(seed)
+            finding = run.epoch(epoch)
+            if finding is not None:
+                report(run, epoch, finding)
+        else:
+            finding = replayed(*read(Path(arguments.replay).read_text()))
+            print(finding.what if finding else "nothing was found")
+        return finding is not None
+    seed = SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed
+    print(
+        f"in process: seed {seed}, {arguments.frames:,} frames, "
+        f"about {min(arguments.frames / GUESS / 60, arguments.minutes):.1f} minutes",
+        flush=True,
+    )
+    return fuzz(seed, arguments.frames, arguments.minutes) > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
