@@ -7,7 +7,7 @@ import select
 import subprocess
 import sys
 from types import TracebackType
-from typing import Final, Self
+from typing import IO, Final, Self
 
 READY_S: Final = 20.0  # only ever reached on failure
 STOP_S: Final = 10.0
@@ -18,10 +18,12 @@ class Daemon:
 
     Args:
         options: What stands behind ``serve --port 0`` on the command line, such as ``-Dzookeeper.tickTime=200``.
+        stderr: Where its log goes; by default to the stderr of the tests.
     """
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, stderr: IO[bytes] | None = None) -> None:
         self.command = [sys.executable, "-m", "zoolet.server", "serve", "--port", "0", *options]
+        self.stderr = stderr
         self.host = ""
         self.port = 0
         self.process: subprocess.Popen[str]  # set by __enter__
@@ -32,7 +34,7 @@ class Daemon:
         return f"{self.host}:{self.port}"
 
     def __enter__(self) -> Self:
-        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.stderr, text=True)
         try:
             self.host, port = self._read_ready_line()
         except BaseException:
