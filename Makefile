@@ -4,7 +4,7 @@ PORT ?= 2181
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup links run test types lint bench bench-server bench-clients schedules budget docs oracle-3.9 differential kazoo-suite wheel clean attacks
+.PHONY: help setup links run test types lint bench bench-server bench-clients schedules budget docs oracle-3.9 differential kazoo-suite wheel clean attacks fuzz
 
 help:
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## /  make \1\t/' | expand -t 20
@@ -71,6 +71,10 @@ kazoo-suite: setup  ## kazoo's own test suite against the daemon
 	$(BIN)/pip install --quiet --disable-pip-version-check pyopenssl pyjks pure-sasl gevent eventlet objgraph
 	cd /tmp && PYTHONPATH=$(CURDIR)/tests $(CURDIR)/$(BIN)/python -m pytest -p kazoo_suite.adapter --pyargs kazoo.tests \
 	    -q -rs -p no:cacheprovider -p no:asyncio $(ARGS)
+
+fuzz: setup  ## 10,000,000 broken frames in process and 5 minutes over sockets, about 10 minutes (FRAMES=, MINUTES=, SEED=)
+	PYTHONPATH=tests $(BIN)/python -m fuzz $(if $(FRAMES),--frames $(FRAMES)) $(if $(MINUTES),--minutes $(MINUTES)) \
+	    $(if $(SEED),--seed $(SEED))
 
 wheel: setup  ## sdist and wheel in dist/
 	rm -rf build dist

@@ -1,0 +1,36 @@
+"""All fuzzers one after the other: ``make fuzz``, with FRAMES=, MINUTES= and SEED= if wanted."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from random import SystemRandom
+
+from fuzz import clientside, inprocess, sockets
+
+
+def main() -> int:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
+    parser.add_argument("--frames", type=int, default=10_000_000, help="to the server's core, in process")
+    parser.add_argument("--minutes", type=float, default=5.0, help="over sockets")
+    parser.add_argument("--seed", type=int, default=None, help="by default one of the system's")
+    arguments = parser.parse_args()
+    seed = SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed
+    replies = arguments.frames // 40
+    minutes = arguments.frames / inprocess.GUESS / 60 + replies / clientside.GUESS / 60 + arguments.minutes
+    print(f"seed {seed}; this takes about {minutes:.0f} minutes\n")
+    logging.disable(logging.WARNING)  # refused logins and exceeded quotas are expected by the thousand
+    print(f"{arguments.frames:,} frames to the server's core, in process", flush=True)
+    found = inprocess.fuzz(seed, arguments.frames, minutes=60.0)
+    print(f"\n{replies:,} frames to the client's session, in process", flush=True)
+    found += clientside.fuzz(seed, replies)
+    print(f"\n{arguments.minutes:g} minutes against a daemon, over sockets", flush=True)
+    found += sockets.fuzz(seed, arguments.minutes)
+    print(f"\nseed {seed}: {found} findings")
+    return found > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
