@@ -39,9 +39,6 @@ def test_no_frame_raises_or_leaves_an_index_wrong(run: inprocess.Run, epoch: int
     assert found is None
 
 
-@pytest.mark.xfail(
-    strict=False, reason="requests in one segment with what ends the connection do not touch the session"
-)
 @pytest.mark.parametrize("pieces", [1, 7])
 @pytest.mark.parametrize("epoch", [0, 3])
 def test_the_answers_do_not_depend_on_how_the_bytes_are_cut(run: inprocess.Run, epoch: int, pieces: int) -> None:
