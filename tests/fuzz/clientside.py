@@ -36,7 +36,7 @@ EPOCH: Final = 5_000
 """Frames from a server after which everything begins anew."""
 DEEP: Final = 1_500
 """Levels of the deepest path that a server makes up; Python allows about a thousand calls in each other."""
-GUESS: Final = 5_000
+GUESS: Final = 15_000
 """Frames per second, for the forecast; nothing depends on it."""
 _LISTS: Final = (OpCode.MULTI, OpCode.MULTI_READ)
 
