@@ -338,7 +338,7 @@ class Watches:
         requests = []
         at = 0
         while at < len(wanted):
-            lists: tuple[dict[str, None], ...] = ({}, {}, {}, {}, {})
+            lists: tuple[dict[str | None, None], ...] = ({}, {}, {}, {}, {})
             size = 0
             while at < len(wanted) and size < BATCH:
                 which, path = wanted[at]

@@ -13,6 +13,7 @@ annotation                on the wire
 ``str | None`` ...        the same, with null as None
 a record class            its fields in order
 ``list[T]``               int count, items; a count below -1 reads as no items; null as for ``str``
+``list[str | None]``      the same, with null as None among the items
 ``Annotated[T, Codec]``   whatever the two functions of the ``Codec`` say
 ========================  =======================================================================
 
@@ -324,8 +325,9 @@ class _Writer:
 
     def vector(self, name: str, item: Any, optional: bool) -> None:
         self.env[f"item_{name}"] = item
-        taker = _TAKERS.get(item) or f"item_{name}.take"
-        putter = f"{_PUTTERS[item]}(value)" if item in _PUTTERS else "value.encode()"
+        kind, nullable = _optional(item)
+        taker = _TAKERS.get((kind, None) if nullable else item) or f"item_{name}.take"
+        putter = f"{_PUTTERS[kind]}(value)" if kind in _PUTTERS else "value.encode()"
         null = f"    {name} = None" if optional else f"    raise MarshallingError(detail='the vector {name} is null')"
         self.reads += ["size = count_at(buf, at, stop)", "at += 4", "if size < 0:", null, "else:", f"    {name} = []"]
         self.reads.append("    for _ in range(size):")

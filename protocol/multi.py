@@ -6,9 +6,10 @@ Source: MultiOperationRecord, MultiResponse.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Final
 
-from zoolet.protocol.codec import Record
+from zoolet.protocol.codec import Record, str_or_null_at
 from zoolet.protocol.errors import MarshallingError
 from zoolet.protocol.opcodes import OPERATIONS, OpCode
 from zoolet.protocol.records import ErrorResponse, MultiHeader
@@ -38,24 +39,44 @@ def encode_operations(operations: list[tuple[OpCode, Record]]) -> bytes:
     return b"".join([MultiHeader(op, False, -1).encode() + body.encode() for op, body in operations]) + END
 
 
-def take_operations(buf: bytes, at: int, stop: int, allowed: frozenset[OpCode]) -> list[tuple[OpCode, Record]]:
-    """Read the operations of a multi or multiRead request.
+def take_operations(buf: bytes, at: int, stop: int, allowed: frozenset[OpCode]) -> Iterator[tuple[OpCode, Record]]:
+    """Yield the operations of a multi or multiRead request, each as it is read.
 
     Raises:
         MarshallingError: An operation is not allowed here or does not decode, or the end is missing.
     """
-    operations: list[tuple[OpCode, Record]] = []
     while True:
         if at + 9 > stop:
             raise MarshallingError(detail="the end of the operations is missing")
         kind, done, _ = _HEADER(buf, at)
         if done:
-            return operations
+            return
         if kind not in allowed:
             raise MarshallingError(detail=f"operation {kind} is not allowed here")
         op, request = _KINDS[kind]
         body, at = request.take(buf, at + 9, stop)
-        operations.append((op, body))
+        yield op, body
+
+
+def take_reads(buf: bytes, at: int, stop: int) -> Iterator[tuple[OpCode, str | None]]:
+    """Yield the operations of a multiRead request and their paths, of which some may be null.
+
+    Raises:
+        MarshallingError: An operation is not a read or does not decode, or the end is missing.
+    """
+    while True:
+        if at + 9 > stop:
+            raise MarshallingError(detail="the end of the operations is missing")
+        kind, done, _ = _HEADER(buf, at)
+        if done:
+            return
+        if kind not in READS:
+            raise MarshallingError(detail=f"operation {kind} is not allowed here")
+        path, at = str_or_null_at(buf, at + 9, stop)
+        if at >= stop:
+            raise MarshallingError(detail="the bytes end inside a read")
+        yield OpCode(kind), path
+        at += 1  # whether to set a watch, which none of them does
 
 
 def result(kind: int, body: bytes) -> bytes:

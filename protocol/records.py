@@ -192,7 +192,7 @@ class ReconfigRequest(Record):
 class CheckWatchesRequest(Record):
     """Ask whether a watch is set; ``type`` is a WatcherType."""
 
-    path: str
+    path: str | None
     type: Int
 
 
@@ -200,7 +200,7 @@ class CheckWatchesRequest(Record):
 class RemoveWatchesRequest(Record):
     """Remove watches; ``type`` is a WatcherType."""
 
-    path: str
+    path: str | None
     type: Int
 
 
@@ -217,9 +217,9 @@ class SetWatches(Record):
     """Set the watches of a lost connection again; what changed after ``relativeZxid`` fires at once."""
 
     relativeZxid: Long
-    dataWatches: list[str] | None
-    existWatches: list[str] | None
-    childWatches: list[str] | None
+    dataWatches: list[str | None] | None
+    existWatches: list[str | None] | None
+    childWatches: list[str | None] | None
 
 
 @record
@@ -227,11 +227,11 @@ class SetWatches2(Record):
     """SetWatches with the watches that stay."""
 
     relativeZxid: Long
-    dataWatches: list[str] | None
-    existWatches: list[str] | None
-    childWatches: list[str] | None
-    persistentWatches: list[str] | None
-    persistentRecursiveWatches: list[str] | None
+    dataWatches: list[str | None] | None
+    existWatches: list[str | None] | None
+    childWatches: list[str | None] | None
+    persistentWatches: list[str | None] | None
+    persistentRecursiveWatches: list[str | None] | None
 
 
 @record

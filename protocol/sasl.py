@@ -23,7 +23,7 @@ URI: Final = "zookeeper/zk-sasl-md5"
 MAX_TOKEN: Final = 4096
 """Bytes of a token; the longest that real clients send have some 300."""
 # Possessive throughout (++ and *+): a part that has matched is never tried again shorter, so a match takes linear time.
-_DIRECTIVE = re.compile(r'\s*+([A-Za-z-]++)\s*+=\s*+(?:"((?:\\.|[^"\\])*+)"|([^,"\s]*+))\s*+(?:,|$)')
+_DIRECTIVE = re.compile(r'[\s,]*+([A-Za-z-]++)\s*+=\s*+(?:"((?:\\.|[^"\\])*+)"|([^,"\s]*+))\s*+(?:,|$)')
 
 
 class SaslFailure(Exception):
@@ -34,16 +34,19 @@ def directives(token: bytes) -> dict[str, str]:
     """Read ``name="value",name=value``; names in lower case.
 
     Raises:
-        SaslFailure: The token is not of that form, or longer than 4,096 bytes.
+        SaslFailure: The token is not of that form, longer than 4,096 bytes, or says something twice.
     """
     if len(token) > MAX_TOKEN:
         raise SaslFailure(f"a token of {len(token)} bytes, and {MAX_TOKEN} is the limit")
     text = token.decode("utf-8", "replace")
-    said, at = {}, 0
+    said: dict[str, str] = {}
+    at = 0
     while at < len(text):
         match = _DIRECTIVE.match(text, at)
         if match is None:
-            raise SaslFailure("the response makes no sense")
+            raise SaslFailure("a token that is not a list of name=value")
+        if match[1].lower() in said:
+            raise SaslFailure(f"{match[1].lower()!r} is there twice")
         said[match[1].lower()] = re.sub(r"\\(.)", r"\1", match[2]) if match[2] is not None else match[3]
         at = match.end()
     return said
@@ -57,14 +60,15 @@ def proof(said: Mapping[str, str], user: str, password: str, verb: str) -> str:
     """Give the hex digits that prove that one knows a password.
 
     Args:
-        said: The directives of the client's response: realm, nonce, cnonce, nc, qop, digest-uri.
+        said: The directives of the client's response: realm, nonce, cnonce, nc, qop, digest-uri, authzid.
         user: Whose password it is.
         password: The password.
         verb: ``AUTHENTICATE:`` for the client's proof, ``:`` for the server's.
     """
     nonce, cnonce = said.get("nonce", ""), said.get("cnonce", "")
     inner = _md5(f"{user}:{said.get('realm', '')}:{password}".encode())
-    secret = _md5(inner + f":{nonce}:{cnonce}".encode()).hex()
+    authzid = f":{said['authzid']}" if said.get("authzid") else ""
+    secret = _md5(inner + f":{nonce}:{cnonce}{authzid}".encode()).hex()
     a2 = _md5(f"{verb}{said.get('digest-uri', '')}".encode()).hex()
     return _md5(f"{secret}:{nonce}:{said.get('nc', '')}:{cnonce}:{said.get('qop', 'auth')}:{a2}".encode()).hex()
 

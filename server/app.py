@@ -26,12 +26,22 @@ def assemble(config: Config, *, clock: Clock | None = None, collector: Collector
     clock = clock or RealClock()
     now, uptime = clock.read()
     engine = Engine(config.settings, now=now, uptime=uptime, random=SystemRandom(), log=_log.warning)
-    return Listener(
+
+    def configuration() -> dict[str, object]:
+        return {
+            "clientPort": listener.port,
+            "secureClientPort": listener.secure_port,
+            "maxClientCnxns": config.max_client_cnxns,
+            "clientPortListenBacklog": config.backlog,
+        }
+
+    listener = Listener(
         engine,
         clock,
-        words((*config.whitelist, "isro") if config.isro else config.whitelist),
+        words((*config.whitelist, "isro") if config.isro else config.whitelist, configuration),
         max_per_host=config.max_client_cnxns,
         max_connections=config.max_cnxns,
         backlog=config.backlog if config.backlog > 0 else 128,
         collector=collector,
     )
+    return listener

@@ -225,7 +225,10 @@ async def _daemon(config: Config) -> int:
         stop = asyncio.Event()
         _handle_signals(listener, config, stop)
         ready = []
-        for kind, host, port in (("on", config.host, config.port), ("for TLS on", config.secure_host, config.secure_port)):
+        for kind, host, port in (
+            ("on", config.host, config.port),
+            ("for TLS on", config.secure_host, config.secure_port),
+        ):
             if port is None:
                 continue
             try:

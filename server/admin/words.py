@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from ipaddress import IPv6Address
 from typing import Final
@@ -17,7 +17,7 @@ from zoolet.protocol.opcodes import OpCode
 from zoolet.server.core.caller import Caller
 from zoolet.server.core.connection import Word
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.watches import DATA
+from zoolet.server.core.watches import DATA, NULL_PATH
 
 KNOWN: Final = (
     "conf",
@@ -39,25 +39,30 @@ KNOWN: Final = (
     "wchp",
     "wchs",
 )
-"""Every word that ZooKeeper knows. One that is not allowed is refused by name; so are the four that are not offered,
-for they tell of what is not there: Java's configuration (conf), its trace mask (gtmk, stmk) and the digests of its log
-(hash)."""
+"""Every word that ZooKeeper knows. One that is not allowed is refused by name."""
 _PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
 TELNET_CLOSE: Final = b"\xff\xf4\xff\xfd"
 """What a telnet client sends when its user presses ^C: the connection is closed without a word."""
 
 
-def words(whitelist: Iterable[str]) -> dict[bytes, Word]:
-    """Give what answers each word.
+def words(
+    whitelist: Iterable[str], configuration: Callable[[], Mapping[str, object]] | None = None
+) -> dict[bytes, Word]:
+    """Return what answers each word.
 
     Args:
         whitelist: The words that are allowed; ``*`` stands for all, and ``srvr`` always is.
+        configuration: Returns what ``conf`` tells of the ports and limits, by ZooKeeper's keys.
     """
     allowed = {"srvr", *(word.strip() for word in whitelist)}
     table: dict[bytes, Word] = {TELNET_CLOSE: lambda engine, caller, rest: b""}
     for name in KNOWN:
         answer = ANSWERS.get(name)
         table[name.encode()] = _word(answer) if answer and allowed & {name, "*"} else _refusal(name)
+    if allowed & {"conf", "*"}:
+        table[b"conf"] = lambda engine, caller, rest: conf(engine, configuration() if configuration else {}).encode()
+    if allowed & {"stmk", "*"}:
+        table[b"stmk"] = set_trace_mask
     return table
 
 
@@ -162,6 +167,7 @@ def mntr(engine: Engine, caller: Caller) -> str:
         "global_sessions": len(engine.sessions.alive),
         "local_sessions": 0,
         "auth_failed_count": m.auth_failed,
+        "connection_drop_probability": "0.0",
         "zoolet_super_logins": m.super_logins,
         "zoolet_stalls": m.stalls,
         "zoolet_stalled_ms": m.stalled_ms,
@@ -186,6 +192,44 @@ def _full(caller: Caller, *, asking: bool) -> str:
         f"{line[:-1]},sid=0x{session.id:x},lop={op},est={caller.since},to={session.timeout_ms}{xid},"
         f"lzxid=0x{caller.last_zxid & (1 << 64) - 1:x},lresp=0,llat=0,minlat=0,avglat=0,maxlat=0)"
     )
+
+
+def conf(engine: Engine, told: Mapping[str, object]) -> str:
+    """Answer with the configuration, under ZooKeeper's keys and in its order."""
+    settings = engine.settings
+    facts: dict[str, object] = {
+        "clientPort": -1,
+        "secureClientPort": -1,
+        "dataDir": "",
+        "dataDirSize": 0,
+        "dataLogDir": "",
+        "dataLogSize": 0,
+        "tickTime": settings.tick_time,
+        "maxClientCnxns": 0,
+        "minSessionTimeout": settings.min_session_timeout,
+        "maxSessionTimeout": settings.max_session_timeout,
+        "clientPortListenBacklog": -1,
+        "serverId": 0,
+    }
+    return "".join(f"{name}={told.get(name, value)}\n" for name, value in facts.items())
+
+
+def gtmk(engine: Engine, caller: Caller) -> str:
+    """Answer with the trace mask, which means nothing here but is kept."""
+    return str(engine.trace_mask)
+
+
+def set_trace_mask(engine: Engine, caller: Caller, rest: bytes) -> bytes:
+    """Keep the eight bytes behind ``stmk`` as the trace mask, and answer with it."""
+    if len(rest) < 8:
+        return b""
+    engine.trace_mask = int.from_bytes(rest[:8], "big", signed=True)
+    return str(engine.trace_mask).encode()
+
+
+def hash_(engine: Engine, caller: Caller) -> str:
+    """Answer with the digests of the transaction log: there is none."""
+    return ""
 
 
 def crst(engine: Engine, caller: Caller) -> str:
@@ -267,19 +311,21 @@ def envi(engine: Engine, caller: Caller) -> str:
 
 
 def wchs(engine: Engine, caller: Caller) -> str:
-    """Answer with the number of data watches."""
+    """Answer with the number of data watches; a connection counts also when its own have fired."""
     by_path = engine.watches.by_path(DATA)
-    watching = {one for callers in by_path.values() for one in callers}
-    return (
-        f"{len(watching)} connections watching {len(by_path)} paths\nTotal watches:{sum(map(len, by_path.values()))}\n"
-    )
+    watching = sum(one.watched_data for one in engine.callers)
+    return f"{watching} connections watching {len(by_path)} paths\nTotal watches:{sum(map(len, by_path.values()))}\n"
+
+
+def _named(path: str) -> str:
+    return "null" if path == NULL_PATH else path
 
 
 def wchp(engine: Engine, caller: Caller) -> str:
     """Answer with the sessions that watch each path."""
     lines = []
     for path, callers in engine.watches.by_path(DATA).items():
-        lines += [path, *(f"\t0x{one.session.id if one.session else 0:x}" for one in callers)]
+        lines += [_named(path), *(f"\t0x{one.session.id if one.session else 0:x}" for one in callers)]
     return "".join(f"{line}\n" for line in lines) + "\n"
 
 
@@ -287,8 +333,8 @@ def wchc(engine: Engine, caller: Caller) -> str:
     """Answer with the paths that each session watches."""
     lines = []
     for one in engine.callers:
-        if one.session is not None and one.modes[DATA]:
-            lines += [f"0x{one.session.id:x}", *(f"\t{path}" for path in one.modes[DATA])]
+        if one.session is not None and one.watched_data:
+            lines += [f"0x{one.session.id:x}", *(f"\t{_named(path)}" for path in one.modes[DATA])]
     return "".join(f"{line}\n" for line in lines) + "\n"
 
 
@@ -338,5 +384,7 @@ ANSWERS: Final[dict[str, Callable[[Engine, Caller], str]]] = {
     "srvr": srvr,
     "stat": stat,
     "mntr": mntr,
+    "gtmk": gtmk,
+    "hash": hash_,
 }
-"""The words that are answered."""
+"""The words whose answers need nothing but the engine."""

@@ -9,6 +9,7 @@ collision of hashes changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
@@ -71,8 +72,5 @@ class AncestorIndex(Generic[V]):
 
 def _hashes(path: str) -> list[int]:
     """Return the hash of each ancestor of an absolute path, from the root down to the path itself."""
-    hashes = [key := _ROOT]
-    if path != "/":
-        for name in path[1:].split("/"):
-            hashes.append(key := hash((key, name)))
-    return hashes
+    names = path[1:].split("/") if path != "/" else ()
+    return list(accumulate(names, lambda key, name: hash((key, name)), initial=_ROOT))

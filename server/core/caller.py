@@ -48,6 +48,7 @@ class Caller:
         "session",
         "since",
         "watch_weight",
+        "watched_data",
     )
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0, flush: Callable[[], None] = _nobody) -> None:
@@ -62,8 +63,9 @@ class Caller:
         self.outbox: list[bytes] = []
         self.closing = False
         self.modes: tuple[dict[str, int], dict[str, int]] = ({}, {})  # watch modes by path: data store, child store
+        self.watched_data = False  # has had a data watch: what wchs counts
         self.watch_weight = 0  # how many watches those count as
-        self.deadline = 0  # of the handshake, in milliseconds of the engine's uptime
+        self.deadline = -1  # of the handshake, in milliseconds of the engine's uptime
         self.received = self.sent = 0  # packets
         self.since = 0  # session start, in milliseconds since the epoch
         self.last_op = self.last_xid = self.last_zxid = -1

@@ -35,10 +35,14 @@ class Compat:
     """Scheme ip takes IPv6 addresses."""
     delete_container_refused_with: int
     """What deleteContainer from a client is answered with; -6 also closes the connection."""
+    null_watch_path_unchecked: bool
+    """checkWatches on a null path does not decode; otherwise there is no such watch, or there is."""
+    removal_ends_watching: bool
+    """wchs and wchc leave out a connection whose last data watch was removed; one whose last has fired stays in."""
     predictable_passwords: bool
     """A session's password follows from its id. ZooKeeper does that in every release; here only 3.8 does."""
 
 
-V3_9: Final = Compat("3.9.3", True, True, True, True, False, True, True, False, True, -6, False)
-V3_8: Final = Compat("3.8.0", False, False, False, False, True, False, False, True, False, -8, True)
+V3_9: Final = Compat("3.9.4", True, True, True, True, False, True, True, False, True, -6, False, True, False)
+V3_8: Final = Compat("3.8.0", False, False, False, False, True, False, False, True, False, -8, True, False, True)
 BY_NAME: Final = {"3.9": V3_9, "3.8": V3_8}

@@ -31,6 +31,7 @@ from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.opcodes import OpCode
 from zoolet.server.core.caller import Caller
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.ops.multi import PartialResults
 from zoolet.server.core.ops.registry import Entry
 from zoolet.server.core.ops.sessions import authenticate, sasl_step
 from zoolet.server.core.sessions import Session
@@ -206,7 +207,7 @@ class Connection:
         if not engine.admits() or (engine.read_only and not request.read_only):
             self._hang_up()
             return
-        if request.last_zxid_seen > engine.zxid and not (request.session_id and engine.settings.forgetful):
+        if request.last_zxid_seen > engine.zxid and not self._is_of_an_earlier_tree(request):
             self._hang_up()
             return
         timeout = engine.settings.negotiate(request.timeout_ms)
@@ -227,7 +228,18 @@ class Connection:
         session.timeout_ms = timeout
         engine.serve(session, caller)
         self.state = State.OPEN
-        self._send(frame(ConnectResponse(timeout, session.id, engine.sessions.password(session.id), read_only).encode()))
+        self._send(
+            frame(ConnectResponse(timeout, session.id, engine.sessions.password(session.id), read_only).encode())
+        )
+
+    def _is_of_an_earlier_tree(self, request: ConnectRequest) -> bool:
+        """Return whether a client that is ahead of this server may only be told that its session is over.
+
+        ZooKeeper closes the connection of every client that is ahead, for another server of the ensemble may know more.
+        Here there is no other: the tree that the client saw is gone, and it would come back again and again.
+        """
+        session_id = request.session_id
+        return self.engine.settings.forgetful and session_id != 0 and session_id not in self.engine.sessions.alive
 
     def _send(self, data: bytes) -> None:
         self.caller.outbox.append(data)
@@ -236,13 +248,14 @@ class Connection:
 
     # --- all others ---
 
-    def _requests(self, buf: bytes, at: int, until: float, time: Callable[[], float]) -> int:
+    def _requests(self, buf: bytes, at: int, until: float, time: Callable[[], float]) -> int:  # noqa: C901 - see below
         """Answer the whole requests from *at* on; return where the first one starts that is left.
 
         The hot path of the server: everything a request needs is a local name, what can be done once a batch is, and
         the few operations with answers of their own are told apart by not being in the table.
         """
         engine, caller = self.engine, self.caller
+        session = caller.session
         barred = bool(engine.settings.require_auth) and self._barred()
         find = NOTHING.get if barred else engine.table.get
         emit = caller.outbox.append
@@ -282,7 +295,8 @@ class Connection:
             except ZooKeeperError as error:
                 if request is None and opcode in engine.zxid_on_decode_error:
                     engine.zxid += 1
-                emit(pack(16, xid, engine.zxid, error.code))
+                body = error.body if isinstance(error, PartialResults) else b""
+                emit(pack(16 + len(body), xid, engine.zxid, error.code) + body)
             else:
                 emit(pack(16 + len(body), xid, engine.zxid, 0))
                 emit(body)
@@ -295,19 +309,20 @@ class Connection:
                     break
                 check_time_at = at + CHECK_TIME_AFTER
         if done:
-            self._count(done, heard)
+            self._count(done, heard, session)
             caller.last_xid, caller.last_op = xid, opcode
         return at
 
-    def _count(self, done: int, heard: int) -> None:
-        """Do what is due once a batch: counters, and the session's deadline."""
+    def _count(self, done: int, heard: int, session: Session | None) -> None:
+        """Do what is due once a batch: counters, and the deadline of the session, also if the batch has ended the
+        connection.
+        """
         engine, caller = self.engine, self.caller
         caller.received += done
         caller.sent += done
         caller.last_zxid = engine.zxid
         engine.metrics.packets_received += done
         engine.metrics.packets_sent += done
-        session = caller.session
         if heard and session is not None and engine.uptime + session.timeout_ms >= session.deadline:
             engine.sessions.touch(session, engine.uptime)  # otherwise its deadline would be the same
 

@@ -86,6 +86,7 @@ class Engine:
         self.now = now
         self.uptime = self.started = uptime
         self._silent: Expiry[Caller] = Expiry(self.settings.sessionless_timeout)
+        self.trace_mask = 306  # what gtmk answers with
         self.partial_requests = 0  # bytes of requests that have not arrived as a whole, of all connections
         if self.settings.reconfig_enabled:
             only = {server_id: "localhost:2888:3888:participant;0.0.0.0:2181"}

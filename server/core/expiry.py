@@ -10,7 +10,7 @@ Source: ExpiryQueue.
 from __future__ import annotations
 
 import heapq
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 
 class Mortal(Protocol):
@@ -20,6 +20,8 @@ class Mortal(Protocol):
 
 
 M = TypeVar("M", bound=Mortal)
+NEVER: Final = -1
+"""The deadline of what does not expire."""
 
 
 class Expiry(Generic[M]):
@@ -53,7 +55,7 @@ class Expiry(Generic[M]):
         bucket = self._buckets.get(one.deadline)
         if bucket is not None:
             bucket.pop(one, None)
-        one.deadline = 0
+        one.deadline = NEVER
 
     def pop_due(self, uptime: int) -> M | None:
         """Remove and return the one with the oldest deadline, if that has come; of several, the one that was not heard
@@ -63,7 +65,7 @@ class Expiry(Generic[M]):
             bucket = self._buckets[self._hours[0]]
             for one in bucket:
                 del bucket[one]
-                one.deadline = 0
+                one.deadline = NEVER
                 return one
             del self._buckets[heapq.heappop(self._hours)]
         return None

@@ -44,6 +44,8 @@ class Amount:
     size: int = -1
     count_hard: int = -1
     size_hard: int = -1
+    others: tuple[tuple[str, int], ...] = ()
+    """All numbers but ``count`` and ``bytes``, sorted by key: a stats node keeps them."""
 
     @classmethod
     def parse(cls, data: bytes | None) -> Amount:
@@ -78,6 +80,7 @@ def _parse(data: bytes) -> Amount:
         numbers.get("bytes", -1),
         numbers.get("countHardLimit", -1),
         numbers.get("byteHardLimit", -1),
+        tuple(sorted((key, number) for key, number in numbers.items() if key not in ("count", "bytes"))),
     )
 
 
@@ -99,7 +102,7 @@ class Quota:
         self._warnings = warnings
         # The nodes that have a quota; False for one that lost it in the transaction under way.
         self._limited: AncestorIndex[bool] = AncestorIndex()
-        # Of the transaction under way: which nodes had a quota before it, and the amounts before it.
+        # Of the transaction under way: which nodes had a quota before it, and the texts before it.
         self._before: tuple[dict[str, bool], dict[str, bytes | None]] | None = None
         self.active = False
         self.enforced = settings.enforce_quota
@@ -126,14 +129,13 @@ class Quota:
         if above is None:
             return
         try:
-            limits = Amount.parse(self._tree.find(QUOTA + above + LIMITS).data)
+            limits = Amount.parse(self._text(above + LIMITS, amounts))
         except ValueError as error:
             raise MarshallingError(path, f"the quota of {above} does not parse: {error}") from None
-        stats = self._tree.get(QUOTA + above + STATS)
-        if stats is None:
+        if self._tree.get(QUOTA + above + STATS) is None:
             return
         try:
-            used = Amount.parse(amounts.get(QUOTA + above + STATS, stats.data))
+            used = Amount.parse(self._text(above + STATS, amounts))
         except ValueError:
             return
         for what, new, soft, hard, counted in (
@@ -144,8 +146,18 @@ class Quota:
                 raise QuotaExceededError(path, f"{new} {what} would be below {above}, and {hard} is its hard limit")
             if counted and hard <= -1 < soft < new:
                 self._warnings.warn(
-                    f"quota {what} {above}", "quota exceeded: %d %s below %s, and %d is its limit", new, what, above, soft
+                    f"quota {what} {above}",
+                    "quota exceeded: %d %s below %s, and %d is its limit",
+                    new,
+                    what,
+                    above,
+                    soft,
                 )
+
+    def _text(self, name: str, before: dict[str, bytes | None]) -> bytes | None:
+        """Return the data of a limits or stats node: what it was before the transaction, if that has changed it."""
+        path = QUOTA + name
+        return before[path] if path in before else self._tree.find(path).data
 
     # --- counting ---
 
@@ -163,11 +175,15 @@ class Quota:
         above, kind = _quota_of(path)
         if kind == LIMITS and above:
             self._set(above, False)
+            if self._before is not None:
+                self._before[1].setdefault(path, node.data)
         self._add(path, -1, -len(node.data or b""))
 
-    def changed(self, path: str, size: int) -> None:
-        """A node's data grew by so many bytes."""
-        self._add(path, 0, size)
+    def changed(self, path: str, before: bytes | None, data: bytes | None) -> None:
+        """A node's data was replaced."""
+        if self._before is not None and path.endswith(LIMITS):
+            self._before[1].setdefault(path, before)
+        self._add(path, 0, len(data or b"") - len(before or b""))
 
     def _set(self, above: str, limited: bool) -> None:
         """Record whether a node has a quota from now on."""
@@ -197,7 +213,7 @@ class Quota:
             used = Amount.parse(stats.data)
         except ValueError:
             return
-        self._write(QUOTA + above + STATS, stats, used.count + count, used.size + size)
+        self._write(QUOTA + above + STATS, stats, used.count + count, used.size + size, used.others)
 
     def _recount(self, above: str) -> None:
         count = size = 0
@@ -208,10 +224,12 @@ class Quota:
         path = QUOTA + above + STATS
         self._write(path, self._tree.find(path), count, size)
 
-    def _write(self, path: str, stats: Node, count: int, size: int) -> None:
+    def _write(self, path: str, stats: Node, count: int, size: int, others: tuple[tuple[str, int], ...] = ()) -> None:
+        """Write a stats node; the = behind the bytes ends the text for releases that know no further numbers."""
         if self._before is not None:
             self._before[1].setdefault(path, stats.data)
-        self._tree.amend(stats, b"count=%d,bytes=%d" % (count, size))
+        text = f"count={count},bytes={size}" + ("=" if others else "")
+        self._tree.amend(stats, (text + "".join(f";{key}={number}" for key, number in others)).encode())
 
     def reload(self) -> None:
         """Find out anew which nodes have a quota: the tree was changed behind this object's back."""

@@ -10,7 +10,18 @@ import hmac
 from collections.abc import Mapping
 from random import Random
 
-from zoolet.protocol.sasl import REALM, SaslFailure, directives, proof
+from zoolet.protocol.sasl import REALM, URI, SaslFailure, directives, proof
+
+_EXPECTED = {
+    "realm": ("", REALM),
+    "digest-uri": ("", URI),
+    "qop": ("auth", "auth"),
+    "charset": ("utf-8", "utf-8"),
+}
+"""What the directives of a response must say; before it, what a missing one counts as.
+
+Source: com.sun.security.sasl.digest.DigestMD5Server, and what a real server answers.
+"""
 
 
 def brief(name: str) -> str:
@@ -50,8 +61,14 @@ class DigestMd5:
         user = said.get("username", "")
         if user not in self._users:
             raise SaslFailure(f"unknown user {brief(user)}")
-        if said.get("nonce") != self._nonce or said.get("nc") != "00000001":
+        if said.get("nonce") != self._nonce:
             raise SaslFailure(f"user {brief(user)} answered another challenge")
+        for name, (default, expected_text) in _EXPECTED.items():
+            if said.get(name, default).lower() != expected_text:
+                raise SaslFailure(f"user {brief(user)} gave {brief(said.get(name, ''))} as {name}")
+        if "cnonce" not in said or not said.get("maxbuf", "0").isdecimal():
+            raise SaslFailure(f"user {brief(user)} gave no cnonce, or a maxbuf that is not a number")
+        said["nc"] = "00000001"  # the count is the server's own; what the client says of it is not looked at
         expected = proof(said, user, self._users[user], "AUTHENTICATE:")
         if not hmac.compare_digest(expected.encode(), said.get("response", "").encode()):
             raise SaslFailure(f"wrong password for user {brief(user)}")

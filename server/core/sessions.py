@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zoolet.server.core.caller import Caller
-from zoolet.server.core.expiry import Expiry
+from zoolet.server.core.expiry import NEVER, Expiry
 
 _SECRET: Final = 0xB3415C00
 _WORDS = struct.Struct("<4I").pack
@@ -62,7 +62,7 @@ class Session:
     id: int
     timeout_ms: int
     caller: Caller | None = None
-    deadline: int = field(default=0)
+    deadline: int = field(default=NEVER)
 
 
 class Sessions:
@@ -102,8 +102,9 @@ class Sessions:
         return session
 
     def touch(self, session: Session, uptime: int) -> None:
-        """Take note that something was heard of a session."""
-        self.expiry.touch(session, uptime, session.timeout_ms)
+        """Record that something was heard of a session; nothing happens if it has been closed."""
+        if session.id in self.alive:
+            self.expiry.touch(session, uptime, session.timeout_ms)
 
     def close(self, session: Session) -> None:
         """End a session."""

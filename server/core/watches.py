@@ -34,6 +34,8 @@ STANDARD: Final = 1
 PERSISTENT: Final = 2
 RECURSIVE: Final = 4
 ALL_MODES: Final = 7
+NULL_PATH: Final = "\ud800"
+"""Stands for null as the path of a watch, which is accepted and never fires; no bytes decode to it."""
 DATA: Final = 0
 CHILD: Final = 1
 
@@ -127,15 +129,15 @@ class Watches:
         if not before:
             self.active += 1
             self._stores[store].setdefault(path, {})[caller] = None
+            if store == DATA:
+                caller.watched_data = True
 
     def _admit(self, caller: Caller, path: str) -> None:
         more = weight(path)
         settings = self._settings
         if caller.watch_weight + more > settings.max_watches_per_connection:
             self._metrics.refuse("watches_per_connection")
-            raise ThrottledOpError(
-                path, f"a connection may have {settings.max_watches_per_connection} watches"
-            )
+            raise ThrottledOpError(path, f"a connection may have {settings.max_watches_per_connection} watches")
         if self._weight + more > settings.max_watches:
             self._metrics.refuse("watches")
             raise ThrottledOpError(path, f"the server keeps {settings.max_watches} watches")
@@ -187,6 +189,8 @@ class Watches:
             if caller.modes[store].get(path, 0) & mode:
                 self._drop(caller, store, path, mode)
                 removed = True
+        if self._compat.removal_ends_watching and not caller.modes[DATA]:
+            caller.watched_data = False
         return removed
 
     def forget(self, caller: Caller) -> None:

@@ -66,6 +66,8 @@ class Listener:
         self.words = words
         self.connection = connection or (lambda transport, caller: Connection(engine, caller, words))
         self.loop = asyncio.get_running_loop()
+        self.port = self.secure_port = -1
+        """The ports, once it listens; -1 for none."""
         self.open: dict[Transport, str] = {}
         """The open connections and the host of each."""
         self.turn = turn
@@ -109,7 +111,8 @@ class Listener:
         self._server = await self.loop.create_server(lambda: Transport(self), host, port, backlog=self._backlog)
         self.wake()
         bound: socket.socket = self._server.sockets[0]
-        return int(bound.getsockname()[1])
+        self.port = int(bound.getsockname()[1])
+        return self.port
 
     async def start_secure(self, host: str | None, port: int, context: ssl.SSLContext) -> int:
         """Listen for connections over TLS too.
@@ -131,7 +134,8 @@ class Listener:
             port = _port_of_all_addresses()
         self._secure = SecureAcceptor(self, context, self._backlog)
         self.wake()
-        return await self._secure.start(host, port)
+        self.secure_port = await self._secure.start(host, port)
+        return self.secure_port
 
     def use_certificates(self, context: ssl.SSLContext) -> None:
         """Use other certificates for the TLS connections that come from now on."""
@@ -408,7 +412,9 @@ class Listener:
         metrics.stalls += 1
         metrics.stalled_ms += milliseconds
         if seconds >= 1:
-            self.engine.warnings.warn("stall", "the server stood still for %.1f s; sessions get that much longer", seconds)
+            self.engine.warnings.warn(
+                "stall", "the server stood still for %.1f s; sessions get that much longer", seconds
+            )
 
     def wake(self) -> None:
         """Let time pass, unless there is nothing that it could change: a server that nobody uses sleeps."""

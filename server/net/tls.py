@@ -245,9 +245,7 @@ class SecureAcceptor:
 
     async def start(self, host: str | None, port: int) -> int:
         """Listen; arguments, result and errors as for :meth:`Listener.start_secure`."""
-        found = await self._listener.loop.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
+        found = await self._listener.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
             for family, kind, protocol, _, address in dict.fromkeys(found):
                 made = socket.socket(family, kind, protocol)

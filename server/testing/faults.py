@@ -85,7 +85,7 @@ def paths_in(opcode: int, body: bytes) -> tuple[str, ...]:
     """Give the paths that a request is about: none, one, or all those of a transaction."""
     if opcode in (OpCode.MULTI, OpCode.MULTI_READ):
         try:
-            operations = wire.take_operations(body, 0, len(body), wire.WRITES | wire.READS)
+            operations = list(wire.take_operations(body, 0, len(body), wire.WRITES | wire.READS))
         except MarshallingError:
             return ()
         return tuple(path for _, request in operations if (path := getattr(request, "path", None)) is not None)

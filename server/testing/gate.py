@@ -264,7 +264,7 @@ class GatedConnection(Connection):
         elif effect is Effect.FAIL:
             xid = RequestHeader.decode(frame, 4).xid
             self.engine.zxid += opcode in OPERATIONS and OPERATIONS[OpCode(opcode)].writes
-            self._count(1, 1)
+            self._count(1, 1, self.caller.session)
             reply = ReplyHeader(xid, self.engine.zxid, code).encode()
             outbox.append(len(reply).to_bytes(4, "big") + reply)
             error = code

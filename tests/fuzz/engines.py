@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain, count
+from math import inf
 from random import Random
 from typing import Any, Final
 
@@ -17,7 +19,7 @@ from zoolet.server.core.node import Children, Node
 from zoolet.server.core.quota import LIMITS
 from zoolet.server.core.settings import Settings
 from zoolet.server.core.tree import QUOTA
-from zoolet.server.core.watches import RECURSIVE
+from zoolet.server.core.watches import RECURSIVE, weight
 
 START: Final = 1_700_000_000_000
 """The time at which every engine starts, in milliseconds since the epoch."""
@@ -35,7 +37,7 @@ VARIANTS: Final[tuple[dict[str, Any], ...]] = (
     {"reconfig_enabled": True, "skip_acl": True},
     {"reconfig_enabled": True, "compat": V3_8, "forgetful": False},
     {"enforce_quota": True},
-    {"enforce_quota": True, "exact_deadlines": True, "min_session_timeout": 1},
+    {"enforce_quota": True, "exact_deadlines": True, "min_session_timeout": 0},
     {"max_frame": 600, "output_share": 300},
     {"output_share": 2000, "extended_types": False},
     {"throttle_tokens": 3, "throttle_fill_time": 50, "sessionless_timeout": 500},
@@ -56,8 +58,12 @@ def connection_to(engine: Engine, host: str) -> Connection:
 
 
 def receive(connection: Connection, data: bytes) -> bool:
-    """Send bytes to a server; say whether it has more to answer."""
-    return connection.receive(data)
+    """Send bytes to a server; return whether it has more to answer. Where it answers little at a time anyway, it has
+    little time, too.
+    """
+    clock = count()
+    hurried = connection.engine.settings.output_share <= 2000
+    return connection.receive(data, len(data) % 5 if hurried else inf, lambda: next(clock))
 
 
 # --- what is true at any time between two calls ---
@@ -91,7 +97,7 @@ def check(engine: Engine) -> None:
 def _check_tree(engine: Engine, nodes: dict[str, Node]) -> None:
     tree = engine.tree
     same("size", tree.size, len(nodes))
-    size, ephemerals, fleeting, count = len(nodes["/"].data or b"") - 1, {}, {}, 0
+    size, ephemerals, fleeting, children = len(nodes["/"].data or b"") - 1, {}, {}, 0
     for path, node in nodes.items():
         size += len(path) + (len(node.data or b"") if path != "/" else 0)
         if node.owner > 0:
@@ -100,8 +106,9 @@ def _check_tree(engine: Engine, nodes: dict[str, Node]) -> None:
         elif node.owner:
             fleeting[path] = node
         _check_memos(path, node)
-        count += len(node.children or ())
-    same("nodes that are somebody's children", count, len(nodes) - 1)
+        children += len(node.children or ())
+    same("nodes that are somebody's children", children, len(nodes) - 1)
+    _check_counts_below(engine, nodes)
     same("data_size", tree.data_size, size)
     same("ephemerals", {owner: set(paths) for owner, paths in tree.ephemerals.items()}, ephemerals)
     fail_unless(ephemerals.keys() <= engine.sessions.alive.keys(), "an ephemeral node of a session that is over")
@@ -113,6 +120,14 @@ def _check_tree(engine: Engine, nodes: dict[str, Node]) -> None:
     same("nodes with a quota", set(engine.quota._limited), limited - {""})
     same("whether there are quotas", engine.quota.active, bool(limited - {""}))
     fail_unless(engine.quota._before is None, "a transaction is still open in the quotas")
+
+
+def _check_counts_below(engine: Engine, nodes: dict[str, Node]) -> None:
+    if engine.tree._counts_below:
+        below = Counter(path[:at] or "/" for path in nodes if path != "/" for at in range(len(path)) if path[at] == "/")
+        for path, node in nodes.items():
+            if node.children is not None:
+                same(f"the count below {path}", node.children.below, below[path])
 
 
 def _check_memos(path: str, node: Node) -> None:
@@ -138,17 +153,23 @@ def _check_acls(engine: Engine, nodes: dict[str, Node]) -> None:
 
 def _check_watches(engine: Engine) -> None:
     watches = engine.watches
-    count, recursive = 0, [0, 0]
+    active, weights = 0, 0
+    recursive: tuple[dict[str, set[Caller]], dict[str, set[Caller]]] = ({}, {})
     stores: tuple[dict[str, set[Caller]], dict[str, set[Caller]]] = ({}, {})
     for caller in engine.callers:
         for store, modes in enumerate(caller.modes):
-            count += len(modes)
+            active += len(modes)
+            weights += sum(map(weight, modes))
             for path, mode in modes.items():
                 fail_unless(0 < mode < 8, "watch modes", path, mode)
-                recursive[store] += mode & RECURSIVE > 0
+                if mode & RECURSIVE:
+                    recursive[store].setdefault(path, set()).add(caller)
                 stores[store].setdefault(path, set()).add(caller)
-    same("active watches", watches.active, count)
-    same("recursive watches", watches._recursive, recursive)
+        same("the weight of a connection's watches", caller.watch_weight, sum(map(weight, chain(*caller.modes))))
+    same("active watches", watches.active, active)
+    same("the weight of all watches", watches._weight, weights)
+    for index, found in zip(watches._recursive, recursive, strict=True):
+        same("recursive watches", {path: set(index.get(path) or ()) for path in index}, found)
     for kept, found in zip(watches._stores, stores, strict=True):
         fail_unless({path: set(waiting) for path, waiting in kept.items()} == found, "a store of watches", kept, found)
     fail_unless(watches._held is None, "a transaction is still open in the watches")

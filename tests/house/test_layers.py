@@ -18,8 +18,8 @@ PACKAGES: Final = ("protocol", "server", "client")
 
 PURE: Final = frozenset(
     """
-    __future__ base64 bisect codecs collections contextlib dataclasses enum functools hashlib heapq hmac inspect ipaddress
-    linecache logging math re struct types typing
+    __future__ base64 bisect codecs collections contextlib dataclasses enum functools hashlib heapq hmac inspect
+    ipaddress itertools linecache logging math re struct types typing
     """.split()
 )
 """What the pure parts may use of the standard library."""

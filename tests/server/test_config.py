@@ -229,10 +229,16 @@ def test_a_key_sets_its_field(prefix: str, key: str, value: str, target: str, ex
 
 def test_every_key_has_a_field() -> None:
     config = Config()
-    plain = {name for name in Config.__slots__ if hasattr(config, name)} | {"schemes", "enforced"}
+    plain = {name for name in Config.__slots__ if hasattr(config, name)} | {
+        "schemes",
+        "enforced",
+        "jaas",
+        "jaas_section",
+    }
     core = {f"settings.{name}" for name in config.settings.__slots__}
+    tls = {f"tls.{name}" for name in config.tls.__slots__}
 
-    assert {key.target for key in KEYS.values()} <= plain | core
+    assert {key.target for key in KEYS.values()} <= plain | core | tls
 
 
 def test_unknown_keys_are_no_error() -> None:

@@ -31,14 +31,20 @@ Where = tuple[bytes, int, int]
 def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
     """Do all operations or none; either way the reply's header says 0 and the results tell.
 
-    Only a request that makes no sense as a whole fails as a whole; it has taken its zxid by then, in every release.
+    Only a request that is malformed as a whole fails as a whole; but for one case of 3.9 it has taken its zxid by then.
     """
     assert caller.session is not None
     session_id = caller.session.id
     engine.zxid += 1
     compat = engine.settings.compat
-    operations = wire.take_operations(*where, wire.WRITES)
-    _check_count(engine, len(operations))
+    operations: Operations = []
+    limit = engine.settings.max_multi_operations
+    for op, request in wire.take_operations(*where, wire.WRITES):
+        if len(operations) == limit:
+            raise _too_many(engine, limit)
+        if compat.multi_checks_flags_first and isinstance(request, r.CreateRequest):
+            _check_create_as_a_whole(engine, request)
+        operations.append((op, request))
     for place, (op, request) in enumerate(operations):
         if request.path is None:  # type: ignore[attr-defined] # each request that wire.WRITES allows has one
             raise MarshallingError(None, "a path must not be null")
@@ -68,17 +74,26 @@ def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
     return b"".join(results) + wire.END
 
 
-def _check_count(engine: Engine, count: int) -> None:
-    """Refuse a request that would keep everybody else waiting, for it cannot be interrupted.
+def _check_create_as_a_whole(engine: Engine, request: r.CreateRequest) -> None:
+    """Refuse the whole request if a create has unknown flags, or null for an ACL list; that takes no zxid.
 
     Raises:
-        ThrottledOpError: It has more than ``max_multi_operations`` operations.
+        MarshallingError: It has.
+
+    Source: MultiOperationRecord.deserialize, 3.9: the operation is made, and its flags and list are read, at once.
     """
-    limit = engine.settings.max_multi_operations
-    if count > limit:
-        engine.metrics.refuse("multi_operations")
-        engine.warnings.warn("multi", "refusing a multi of %d operations; zoolet.maxMultiOperations is %d", count, limit)
-        raise ThrottledOpError(None, f"a multi of {count} operations, and {limit} is the limit")
+    if not 0 <= request.flags <= 6:
+        raise MarshallingError(request.path, f"create flags {request.flags} are unknown")
+    if request.acl is None:
+        engine.zxid -= 1
+        raise MarshallingError(request.path, "an ACL list must not be null")
+
+
+def _too_many(engine: Engine, limit: int) -> ThrottledOpError:
+    """Count and log a request that would keep everybody else waiting, for it cannot be interrupted."""
+    engine.metrics.refuse("multi_operations")
+    engine.warnings.warn("multi", "refusing a multi of more than %d operations (zoolet.maxMultiOperations)", limit)
+    return ThrottledOpError(None, f"a multi of more than {limit} operations")
 
 
 _SIMPLE: Final = frozenset({OpCode.DELETE, OpCode.SET_DATA, OpCode.CHECK})
@@ -98,8 +113,8 @@ def _meant(compat: Compat, op: OpCode, request: Record) -> tuple[OpCode, Record]
         op, request = OpCode.CREATE, r.CreateRequest(request.path, request.data, request.acl, request.flags)
     elif not isinstance(request, r.CreateRequest):
         raise TypeError(op)
-    elif compat.multi_checks_flags_first and (request.flags in TTL_MODES or not 0 <= request.flags <= 6):
-        raise MarshallingError(request.path, f"create flags {request.flags} are unknown, or need a ttl")
+    elif compat.multi_checks_flags_first and request.flags in TTL_MODES:
+        raise MarshallingError(request.path, f"create flags {request.flags} need a ttl")
     elif not compat.multi_answers_create2:
         op = OpCode.CREATE
     return (OpCode.CREATE_CONTAINER if request.flags == CreateMode.CONTAINER else op), request
@@ -114,31 +129,47 @@ _RESULT: Final = {
 TABLE[OpCode.MULTI] = Entry(lambda buf, at, stop: (buf, at, stop), multi, True)
 
 
-def _decode_reads(buf: bytes, at: int, stop: int) -> Operations:
-    return wire.take_operations(buf, at, stop, wire.READS)
+class PartialResults(MarshallingError):
+    """A multiRead came upon a null path: the reply has the error, and the results up to there.
+
+    Args:
+        body: The results.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(None, "a path must not be null")
+        self.body = body
 
 
-@reads(OpCode.MULTI_READ, decode=_decode_reads, costly=True)
-def multi_read(engine: Engine, caller: Caller, operations: Operations) -> bytes:
+@reads(OpCode.MULTI_READ, decode=lambda buf, at, stop: list(wire.take_reads(buf, at, stop)), costly=True)
+def multi_read(engine: Engine, caller: Caller, operations: list[tuple[OpCode, str | None]]) -> bytes:
     """Do several reads; each succeeds or fails for itself, and none sets a watch.
 
     Raises:
-        ThrottledOpError: The results have more than ``max_multi_read`` bytes: a short request names a large node often.
+        PartialResults: A path is null.
+        ThrottledOpError: There are more than ``max_multi_operations``, or the results have more than ``max_multi_read``
+            bytes: a short request can name a large node often.
     """
-    _check_count(engine, len(operations))
-    results = []
-    left = engine.settings.max_multi_read
-    for op, request in operations:
-        assert isinstance(request, r.GetDataRequest | r.GetChildrenRequest)
-        request = type(request)(request.path, False)
+    settings = engine.settings
+    if len(operations) > settings.max_multi_operations:
+        raise _too_many(engine, settings.max_multi_operations)
+    results: list[bytes] = []
+    left = settings.max_multi_read
+    for op, path in operations:
+        if path is None:
+            raise PartialResults(b"".join(results) + wire.END)
+        request = r.GetDataRequest(path, False) if op == OpCode.GET_DATA else r.GetChildrenRequest(path, False)
         try:
             results.append(wire.result(op, TABLE[op].handle(engine, caller, request)))
         except ZooKeeperError as error:
             results.append(wire.error_result(error.code))
         left -= len(results[-1])
         if left < 0:
-            limit = engine.settings.max_multi_read
             engine.metrics.refuse("multi_read")
-            engine.warnings.warn("multi_read", "refusing a multiRead; zoolet.maxMultiReadBytes is %d", limit)
-            raise ThrottledOpError(None, f"the results of a multiRead may have {limit} bytes")
+            engine.warnings.warn(
+                "multi_read",
+                "refusing a multiRead: its results have more than %d bytes (zoolet.maxMultiReadBytes)",
+                settings.max_multi_read,
+            )
+            raise ThrottledOpError(None, f"the results of a multiRead may have {settings.max_multi_read} bytes")
     return b"".join(results) + wire.END

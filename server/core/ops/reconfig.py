@@ -70,11 +70,13 @@ def _changed(members: Members, joining: str | None, leaving: str | None) -> Memb
         if not re.fullmatch("[0-9]{1,18}", number):
             raise BadArgumentsError(CONFIG, f"not a server number: {number!r}")
         members.pop(int(number), None)
+    owners = {spec: number_ for number_, spec in members.items()}
     for line in _parts(joining):
         number_, spec = _member(line)
-        members.pop(number_, None)
-        if spec in members.values():
+        if owners.setdefault(spec, number_) != number_:
             raise BadArgumentsError(CONFIG, f"the addresses of {line!r} are another server's")
+        if (before := members.get(number_)) is not None and before != spec:
+            del owners[before]
         members[number_] = spec
     return members
 

@@ -111,7 +111,7 @@ def _write(prepare: Prepare, reply: Reply) -> Handle:
 def build_dispatch(*, read_only: bool = False) -> dict[int, Entry]:
     """Return a dispatch table for one engine.
 
-    A record's decoder is compiled when the first request comes that needs it, and then takes its own place in the table.
+    A record's decoder is compiled when the first request that needs it comes, and then takes its place in the table.
 
     Args:
         read_only: Refuse what writes, and sync.

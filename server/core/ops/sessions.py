@@ -97,9 +97,7 @@ def sasl_step(engine: Engine, caller: Caller, token: bytes) -> tuple[bytes | Non
         answer = caller.sasl.step(token)
     except SaslFailure as failure:
         caller.sasl = None  # another try needs another nonce
-        engine.warnings.warn(
-            f"sasl {caller.host}", "failed SASL login of %s:%d: %s", caller.host, caller.port, failure
-        )
+        engine.warnings.warn(f"sasl {caller.host}", "failed SASL login of %s:%d: %s", caller.host, caller.port, failure)
         if settings.allow_failed_sasl:
             return None, ErrorCode.OK
         return None, ErrorCode.SESSION_CLOSED_REQUIRE_AUTH if "sasl" in settings.require_auth else ErrorCode.AUTH_FAILED

@@ -5,7 +5,7 @@ Source: FinalRequestProcessor, cases setWatches to removeWatches; DataTree.setWa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from zoolet.protocol import records as r
@@ -15,7 +15,7 @@ from zoolet.protocol.errors import MarshallingError, NoWatcherError, ThrottledOp
 from zoolet.protocol.opcodes import OpCode
 from zoolet.server.core.node import Node
 from zoolet.server.core.ops.registry import reads
-from zoolet.server.core.watches import CHILD, DATA, PERSISTENT, RECURSIVE, STANDARD
+from zoolet.server.core.watches import CHILD, DATA, NULL_PATH, PERSISTENT, RECURSIVE, STANDARD
 
 if TYPE_CHECKING:
     from zoolet.server.core.caller import Caller
@@ -33,10 +33,14 @@ def add_watch(engine: Engine, caller: Caller, request: r.AddWatchRequest) -> byt
         mode = RECURSIVE
     else:
         raise MarshallingError(request.path, f"unknown watch mode {request.mode}")
-    if request.path is not None:  # a watch on null is accepted and never fires
-        for store in stores:
-            engine.watches.add(caller, store, request.path, mode)
+    path = _of(request.path)
+    for store in stores:
+        engine.watches.add(caller, store, path, mode)
     return pack_int(0)
+
+
+def _of(path: str | None) -> str:
+    return NULL_PATH if path is None else path
 
 
 @reads(OpCode.CHECK_WATCHES)
@@ -44,7 +48,9 @@ def check_watches(engine: Engine, caller: Caller, request: r.CheckWatchesRequest
     """Say whether the connection has such a watch on exactly this path."""
     if engine.watches.wanted(request.type) is None:
         raise MarshallingError(request.path, f"unknown watcher type {request.type}")
-    if not engine.watches.has(caller, request.path, request.type):
+    if request.path is None and engine.settings.compat.null_watch_path_unchecked:
+        raise MarshallingError(None, "a path must not be null")
+    if not engine.watches.has(caller, _of(request.path), request.type):
         raise NoWatcherError(request.path)
     return b""
 
@@ -54,7 +60,7 @@ def remove_watches(engine: Engine, caller: Caller, request: r.RemoveWatchesReque
     """Remove such watches of the connection on exactly this path; no event is sent."""
     if engine.watches.wanted(request.type) is None:
         raise MarshallingError(request.path, f"unknown watcher type {request.type}")
-    if not engine.watches.remove(caller, request.path, request.type):
+    if not engine.watches.remove(caller, _of(request.path), request.type):
         raise NoWatcherError(request.path)
     return b""
 
@@ -63,7 +69,8 @@ def remove_watches(engine: Engine, caller: Caller, request: r.RemoveWatchesReque
 def set_watches(engine: Engine, caller: Caller, request: r.SetWatches | r.SetWatches2) -> bytes:
     """Set the watches of an earlier connection again; tell at once what happened since ``relativeZxid``.
 
-    A null list makes the request undecodable, but the lists before it have been dealt with by then, as in ZooKeeper.
+    A null list, or a null in one, makes the request fail, but what stands before it has been dealt with by then; a null
+    among the watches that stay is passed over. All as in ZooKeeper.
 
     Clients do not look at the reply, so where there is no room for a watch the connection is closed: they notice that.
     """
@@ -87,19 +94,28 @@ def _set_again(engine: Engine, caller: Caller, request: r.SetWatches | r.SetWatc
     for path in _given(request.childWatches):
         _again(engine, caller, CHILD, path, lambda node: node.pzxid > since, EventType.NODE_CHILDREN_CHANGED)
     if isinstance(request, r.SetWatches2):
-        for path in _given(request.persistentWatches):
+        for path in _staying(request.persistentWatches):
             engine.watches.add(caller, CHILD, path, PERSISTENT)
             engine.watches.add(caller, DATA, path, PERSISTENT)
-        for path in _given(request.persistentRecursiveWatches):
+        for path in _staying(request.persistentRecursiveWatches):
             engine.watches.add(caller, DATA, path, RECURSIVE)
             if not engine.settings.compat.watch_modes_coexist:
                 engine.watches.add(caller, CHILD, path, RECURSIVE)
 
 
-def _given(paths: list[str] | None) -> list[str]:
+def _given(paths: list[str | None] | None) -> Iterator[str]:
     if paths is None:
         raise MarshallingError(None, "a list of watches is null")
-    return paths
+    for path in paths:
+        if path is None:
+            raise MarshallingError(None, "a path must not be null")
+        yield path
+
+
+def _staying(paths: list[str | None] | None) -> Iterator[str]:
+    if paths is None:
+        raise MarshallingError(None, "a list of watches is null")
+    return (path for path in paths if path is not None)
 
 
 def _again(

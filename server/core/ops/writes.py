@@ -107,7 +107,7 @@ def prepare_create_ttl(engine: Engine, caller: Caller, request: r.CreateTTLReque
     flags = request.flags
     if not 0 <= flags <= 6:
         raise BadArgumentsError(request.path, f"unknown create flags {flags}")
-    if not engine.settings.extended_types:
+    if flags in TTL_MODES and not engine.settings.extended_types:
         raise UnimplementedError(request.path, "TTL nodes are switched off (extendedTypesEnabled)")
     if flags not in TTL_MODES or not 1 <= request.ttl <= MAX_TTL:
         raise BadArgumentsError(
@@ -268,12 +268,12 @@ def apply_set_data(engine: Engine, txn: SetDataTxn, session_id: int) -> Node:
     """Replace the data and tell those who watch it."""
     path = txn.path
     quota = engine.quota
-    before = len(engine.tree.find(path).data or b"") if quota.active else 0
+    before = engine.tree.find(path).data if quota.active else None
     node = engine.tree.set_data(path, txn.data, txn.version, engine.zxid, engine.now)
     if engine.watches.active:
         engine.watches.changed(path, node.acl, engine.zxid)
     if quota.active:
-        quota.changed(path, len(node.data or b"") - before)
+        quota.changed(path, before, node.data)
     return node
 
 
