@@ -210,6 +210,7 @@ KEYS: Final[dict[str, Key]] = {
     "zoolet.maxIdentities": Key(_number(1), "settings.max_identities"),
     "zoolet.maxWatches": Key(_number(1), "settings.max_watches"),
     "zoolet.maxWatchesPerConnection": Key(_number(1), "settings.max_watches_per_connection"),
+    "zoolet.maxSetWatches": Key(_number(1), "settings.max_set_watches"),
     "zoolet.maxMultiOperations": Key(_number(1), "settings.max_multi_operations"),
     "zoolet.maxMultiReadBytes": Key(_number(1), "settings.max_multi_read"),
     "zoolet.maxUnreadBytes": Key(_number(1), "settings.max_unread"),

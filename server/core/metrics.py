@@ -12,6 +12,7 @@ LIMITS: Final = (
     "multi_operations",
     "multi_read",
     "partial_requests",
+    "set_watches",
     "unread",
     "unread_total",
     "watches",

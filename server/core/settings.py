@@ -27,7 +27,8 @@ class Settings:
         max_watches: Watches that all connections may have together; one on a path of more than 128 characters counts
             as several, see :func:`~zoolet.server.core.watches.weight`.
         max_watches_per_connection: The same for one connection.
-        max_multi_operations: Operations of one multi or multiRead.
+        max_multi_operations: Operations of one multi or multiRead, which nothing can interrupt.
+        max_set_watches: Watches of one setWatches request; Java's client sends 128 kB at a time, which is less.
         max_multi_read: Bytes of the results of one multiRead.
         compat: Whose bytes to answer with.
         forgetful: The tree was empty at the start, so a client that resumes a session from before it is told that it
@@ -59,13 +60,14 @@ class Settings:
     sessionless_timeout: int = 10_000
     output_share: int = 256 << 10
     max_unread: int = 64 << 20
-    max_unread_total: int = 128 << 20
+    max_unread_total: int = 96 << 20
     max_partial_total: int = 128 << 20
     max_acl_entries: int = 10_000
     max_identities: int = 128
     max_watches: int = 400_000
     max_watches_per_connection: int = 100_000
-    max_multi_operations: int = 10_000
+    max_multi_operations: int = 5_000
+    max_set_watches: int = 25_000
     max_multi_read: int = 16 << 20
     compat: Compat = V3_9
     forgetful: bool = True

@@ -1,8 +1,10 @@
 """Between a socket and a :class:`~zoolet.server.core.connection.Connection`.
 
 One thread serves everybody, so nobody may have it for long. A connection has five milliseconds a turn; what it asked
-for beyond that waits in the listener's queue, of which one connection gets a turn in each round of the event loop.
-Meanwhile it is not read from.
+for beyond that waits in the listener's queue, which gets five milliseconds in each round of the event loop. Meanwhile
+it is not read from. Once the server has been busy for ten milliseconds without a pause, only connections whose turns
+are short are served as they are read; the others go through the queue. So a client that asks for little is answered soon,
+however many ask for much.
 
 Back-pressure goes both ways. A client that does not read its replies is not read from. What the server sends unasked,
 events, has no such brake: a client for which more than ``max_unread`` bytes of events wait is disconnected; its session
@@ -18,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from zoolet.server.core.caller import Caller
@@ -32,6 +35,14 @@ TURN: Final = 0.005
 """Seconds for which one connection is served before the others get their turn."""
 SHORT_TURN: Final = 0.001
 """The same for a connection from which something arrives while others wait for their next turn."""
+CHEAP: Final = 0.0005
+"""Seconds that the turns of a connection take on average, up to which it never has to queue when it is read."""
+BUSY: Final = 0.01
+"""Seconds without a pause after which the others have to."""
+_PAUSE: Final = 0.0001
+"""Seconds without work that count as a pause: more than a round of the loop takes by itself."""
+_MUCH: Final = 1 << 16
+"""Bytes of output whose sending, which uvloop does at the end of a round, is worth counting."""
 _SAME_ROUND: Final = 0.0002
 """Seconds between two reads below which they count as one: uvloop reads up to 32 times in one round of the loop."""
 WORD_ONLY_SECONDS: Final = 1.0
@@ -65,6 +76,8 @@ class Transport(asyncio.Protocol):
         self._unread_events = 0  # bytes that were sent since the peer stopped reading
         self._choked = False  # the peer does not read
         self._stalled = False  # requests are left for a later turn
+        self._deferred: list[bytes] = []  # what was read while others were served
+        self._typical = 2 * CHEAP  # seconds that a turn takes, averaged over the last few
         self._spent = 0.0  # seconds of this round of the loop
         self._ended = 0.0  # when the last turn did
         self._linger: asyncio.TimerHandle | None = None
@@ -98,6 +111,12 @@ class Transport(asyncio.Protocol):
         """Answer what arrived, and send what others have got by it."""
         listener = self._listener
         started = time.perf_counter()
+        if started - listener.busy_until > _PAUSE:
+            listener.busy_since = started
+        elif started - listener.busy_since > BUSY and self._typical > CHEAP and listener.turn < inf:
+            self._deferred.append(data)
+            self._wait_for_turn()
+            return
         if started - self._ended > _SAME_ROUND:
             self._spent = 0.0
         self._serve(data, started, SHORT_TURN if listener.queued else listener.turn)
@@ -122,8 +141,9 @@ class Transport(asyncio.Protocol):
         connection.caller.flush()
         if engine.watches.dirty:
             self._listener.deliver()
-        self._ended = time.perf_counter()
+        self._ended = self._listener.busy_until = time.perf_counter()
         spent = self._ended - started
+        self._typical += min((spent - self._typical) / 4, CHEAP / 5)  # one slow turn may be the machine's fault
         metrics.answered(max(0, metrics.packets_received - before), spent * 1000)
         self._spent += spent
         if self._stalled or self._spent > self._listener.turn:
@@ -174,6 +194,8 @@ class Transport(asyncio.Protocol):
             if self._choked:  # what is sent now is not a reply, for nothing is read: it is events
                 self._unread_events += len(data)
             transport.write(data)
+            if len(data) > _MUCH:
+                self._listener.charge(len(data))
             if self._choked and not self._may_wait(transport, caller):
                 return
         if caller.closing:
@@ -252,9 +274,11 @@ class Transport(asyncio.Protocol):
         if transport is None or self._choked or transport.is_closing():
             return  # resume_writing queues it again
         self._spent = 0.0
-        if self._stalled:
+        if self._stalled or self._deferred:
+            data = b"".join(self._deferred)
+            self._deferred.clear()
             self._stalled = False
-            self._serve(b"", time.perf_counter(), self._listener.turn)
+            self._serve(data, time.perf_counter(), self._listener.turn)
             if self._stalled or self._choked or self._spent > self._listener.turn:
                 return  # it is in the queue again, or will be
         if self._transport is not None and not self._transport.is_closing():

@@ -39,12 +39,16 @@ def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
     compat = engine.settings.compat
     operations: Operations = []
     limit = engine.settings.max_multi_operations
-    for op, request in wire.take_operations(*where, wire.WRITES):
+    for op, request in wire.take_operations(*where, wire.WRITES | wire.READS):
         if len(operations) == limit:
             raise _too_many(engine, limit)
         if compat.multi_checks_flags_first and isinstance(request, r.CreateRequest):
             _check_create_as_a_whole(engine, request)
         operations.append((op, request))
+        if (op in wire.READS) != (operations[0][0] in wire.READS):
+            raise MarshallingError(None, "reads and writes in one multi")
+    if operations and operations[0][0] in wire.READS:
+        raise MarshallingError(None, "reads in a multi")
     for place, (op, request) in enumerate(operations):
         if request.path is None:  # type: ignore[attr-defined] # each request that wire.WRITES allows has one
             raise MarshallingError(None, "a path must not be null")
@@ -75,7 +79,8 @@ def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
 
 
 def _check_create_as_a_whole(engine: Engine, request: r.CreateRequest) -> None:
-    """Refuse the whole request if a create has unknown flags, or null for an ACL list; that takes no zxid.
+    """Refuse the whole request if a create has unknown flags, flags that need a ttl, or null for an ACL list; the last
+    takes no zxid.
 
     Raises:
         MarshallingError: It has.
@@ -87,6 +92,8 @@ def _check_create_as_a_whole(engine: Engine, request: r.CreateRequest) -> None:
     if request.acl is None:
         engine.zxid -= 1
         raise MarshallingError(request.path, "an ACL list must not be null")
+    if request.flags in TTL_MODES:
+        raise MarshallingError(request.path, f"create flags {request.flags} need a ttl")
 
 
 def _too_many(engine: Engine, limit: int) -> ThrottledOpError:
@@ -113,8 +120,6 @@ def _meant(compat: Compat, op: OpCode, request: Record) -> tuple[OpCode, Record]
         op, request = OpCode.CREATE, r.CreateRequest(request.path, request.data, request.acl, request.flags)
     elif not isinstance(request, r.CreateRequest):
         raise TypeError(op)
-    elif compat.multi_checks_flags_first and request.flags in TTL_MODES:
-        raise MarshallingError(request.path, f"create flags {request.flags} need a ttl")
     elif not compat.multi_answers_create2:
         op = OpCode.CREATE
     return (OpCode.CREATE_CONTAINER if request.flags == CreateMode.CONTAINER else op), request

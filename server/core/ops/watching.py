@@ -69,20 +69,25 @@ def remove_watches(engine: Engine, caller: Caller, request: r.RemoveWatchesReque
 def set_watches(engine: Engine, caller: Caller, request: r.SetWatches | r.SetWatches2) -> bytes:
     """Set the watches of an earlier connection again; tell at once what happened since ``relativeZxid``.
 
-    A null list, or a null in one, makes the request fail, but what stands before it has been dealt with by then; a null
-    among the watches that stay is passed over. All as in ZooKeeper.
+    A null list, or a null in one, makes the request fail, but what stands before it has been dealt with by then; among
+    the watches that stay a null is a watch that never fires. All as in ZooKeeper.
 
     Clients do not look at the reply, so where there is no room for a watch the connection is closed: they notice that.
     """
     try:
         _set_again(engine, caller, request)
-    except ThrottledOpError:
+    except ThrottledOpError as error:
+        engine.warnings.warn("set_watches", "closing %s:%d: %s (zoolet.max*Watches*)", caller.host, caller.port, error)
         engine.hang_up(caller)
         raise
     return b""
 
 
 def _set_again(engine: Engine, caller: Caller, request: r.SetWatches | r.SetWatches2) -> None:
+    lists = [getattr(request, name) for name in request.__match_args__[1:]]
+    if sum(map(len, filter(None, lists))) > engine.settings.max_set_watches:
+        engine.metrics.refuse("set_watches")
+        raise ThrottledOpError(None, f"more than {engine.settings.max_set_watches} watches in one request")
     since = request.relativeZxid
     for path in _given(request.dataWatches):
         _again(engine, caller, DATA, path, lambda node: node.mzxid > since, EventType.NODE_DATA_CHANGED)
@@ -115,7 +120,7 @@ def _given(paths: list[str | None] | None) -> Iterator[str]:
 def _staying(paths: list[str | None] | None) -> Iterator[str]:
     if paths is None:
         raise MarshallingError(None, "a list of watches is null")
-    return (path for path in paths if path is not None)
+    return map(_of, paths)
 
 
 def _again(
