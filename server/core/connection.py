@@ -32,7 +32,7 @@ from zoolet.protocol.opcodes import OpCode
 from zoolet.server.core.caller import Caller
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.ops.multi import PartialResults
-from zoolet.server.core.ops.registry import Entry
+from zoolet.server.core.ops.registry import Decode, Entry
 from zoolet.server.core.ops.sessions import authenticate, sasl_step
 from zoolet.server.core.sessions import Session
 
@@ -41,8 +41,10 @@ _REPLY = struct.Struct(">iiqi").pack
 PING: Final = int(OpCode.PING)  # plain numbers: comparing enums costs more than all else that a ping does
 PING_XID: Final = int(Xid.PING)
 
-CHECK_TIME_AFTER: Final = 2048
-"""Bytes of cheap requests after which the clock is read: some 60 of them, 0.1 ms."""
+CHECK_AFTER: Final = 8192
+"""Bytes of replies after which it is looked whether the connection's turn is over: some 40 reads. Cheap requests need
+no more: those that one read of the socket brings take a few milliseconds.
+"""
 
 NOTHING: Final[dict[int, Entry]] = {}
 """The dispatch table of a client that has to prove first who it is."""
@@ -248,7 +250,7 @@ class Connection:
 
     # --- all others ---
 
-    def _requests(self, buf: bytes, at: int, until: float, time: Callable[[], float]) -> int:  # noqa: C901 - see below
+    def _requests(self, buf: bytes, at: int, until: float, time: Callable[[], float]) -> int:
         """Answer the whole requests from *at* on; return where the first one starts that is left.
 
         The hot path of the server: everything a request needs is a local name, what can be done once a batch is, and
@@ -261,13 +263,18 @@ class Connection:
         emit = caller.outbox.append
         unpack, pack, size = _HEAD, _REPLY, len(buf)
         max_frame, share = engine.settings.max_frame, engine.settings.output_share
-        check_time_at = at + CHECK_TIME_AFTER
+        left = CHECK_AFTER
         done = heard = xid = opcode = 0
         while size - at >= 12:
             length, xid, opcode = unpack(buf, at)
             stop = at + 4 + length
-            if stop > size or not 8 <= length <= max_frame or share < 0:
+            if stop > size or not 8 <= length <= max_frame:
                 break
+            if left < 0:
+                share -= CHECK_AFTER - left
+                if share < 0 or time() > until or caller.closing:
+                    break
+                left = CHECK_AFTER
             entry = find(opcode)
             if entry is None:
                 at = stop
@@ -275,39 +282,30 @@ class Connection:
                 if opcode == PING and not barred:
                     heard += 1
                     emit(pack(16, PING_XID, engine.zxid, 0))
-                    if at > check_time_at:
-                        if time() > until:
-                            break
-                        check_time_at = at + CHECK_TIME_AFTER
                     continue
                 if not self._control(xid, opcode, buf, at - length + 8, stop):
                     break
                 barred = self._barred()  # it may have proved who it is just now
                 find = NOTHING.get if barred else engine.table.get
-                if time() > until:
-                    break
+                left = -1
                 continue
             decode, handle, costly = entry
-            request = None
             try:
-                request = decode(buf, at + 12, stop)
-                body = handle(engine, caller, request)
+                body = handle(engine, caller, decode(buf, at + 12, stop))
             except ZooKeeperError as error:
-                if request is None and opcode in engine.zxid_on_decode_error:
+                if opcode in engine.zxid_on_decode_error and not _decodes(decode, buf, at + 12, stop):
                     engine.zxid += 1
                 body = error.body if isinstance(error, PartialResults) else b""
                 emit(pack(16 + len(body), xid, engine.zxid, error.code) + body)
             else:
                 emit(pack(16 + len(body), xid, engine.zxid, 0))
                 emit(body)
-                share -= len(body)
+                left -= len(body)
+            if costly:
+                left -= CHECK_AFTER
             heard += 1
             done += 1
             at = stop
-            if costly or at > check_time_at:
-                if time() > until or caller.closing:
-                    break
-                check_time_at = at + CHECK_TIME_AFTER
         if done:
             self._count(done, heard, session)
             caller.last_xid, caller.last_op = xid, opcode
@@ -388,3 +386,12 @@ class Connection:
             engine.metrics.auth_failed += 1
             self._hang_up()
         return not error
+
+
+def _decodes(decode: Decode, buf: bytes, at: int, stop: int) -> bool:
+    """Return whether a request that has failed decodes: only then its handler has taken a zxid."""
+    try:
+        decode(buf, at, stop)
+    except MarshallingError:
+        return False
+    return True

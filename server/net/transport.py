@@ -3,8 +3,8 @@
 One thread serves everybody, so nobody may have it for long. A connection has five milliseconds a turn; what it asked
 for beyond that waits in the listener's queue, which gets five milliseconds in each round of the event loop. Meanwhile
 it is not read from. Once the server has been busy for ten milliseconds without a pause, only connections whose turns
-are short are served as they are read; the others go through the queue. So a client that asks for little is answered soon,
-however many ask for much.
+are short are served as they are read; the others go through the queue. So a client that asks for little is answered
+soon, however many ask for much.
 
 Back-pressure goes both ways. A client that does not read its replies is not read from. What the server sends unasked,
 events, has no such brake: a client for which more than ``max_unread`` bytes of events wait is disconnected; its session
@@ -42,7 +42,9 @@ BUSY: Final = 0.01
 _PAUSE: Final = 0.0001
 """Seconds without work that count as a pause: more than a round of the loop takes by itself."""
 _MUCH: Final = 1 << 16
-"""Bytes of output whose sending, which uvloop does at the end of a round, is worth counting."""
+"""Bytes of output whose sending, which uvloop does at the end of a round, is worth counting; bytes of input that may
+wait for a turn before no more is read.
+"""
 _SAME_ROUND: Final = 0.0002
 """Seconds between two reads below which they count as one: uvloop reads up to 32 times in one round of the loop."""
 WORD_ONLY_SECONDS: Final = 1.0
@@ -77,6 +79,8 @@ class Transport(asyncio.Protocol):
         self._choked = False  # the peer does not read
         self._stalled = False  # requests are left for a later turn
         self._deferred: list[bytes] = []  # what was read while others were served
+        self._deferred_size = 0
+        self._finished = False  # the peer sends no more
         self._typical = 2 * CHEAP  # seconds that a turn takes, averaged over the last few
         self._spent = 0.0  # seconds of this round of the loop
         self._ended = 0.0  # when the last turn did
@@ -111,15 +115,28 @@ class Transport(asyncio.Protocol):
         """Answer what arrived, and send what others have got by it."""
         listener = self._listener
         started = time.perf_counter()
+        if self._deferred:
+            self._defer(data)
+            return
         if started - listener.busy_until > _PAUSE:
             listener.busy_since = started
         elif started - listener.busy_since > BUSY and self._typical > CHEAP and listener.turn < inf:
-            self._deferred.append(data)
-            self._wait_for_turn()
+            self._defer(data)
             return
         if started - self._ended > _SAME_ROUND:
             self._spent = 0.0
         self._serve(data, started, SHORT_TURN if listener.queued else listener.turn)
+
+    def _defer(self, data: bytes) -> None:
+        """Keep what was read until it is this connection's turn; read on as long as that is little, for to stop and to
+        go on reading costs two system calls.
+        """
+        self._deferred.append(data)
+        self._deferred_size += len(data)
+        if self._deferred_size > _MUCH:
+            self._wait_for_turn()
+        else:
+            self._listener.queue(self)
 
     def _serve(self, data: bytes, started: float, seconds: float) -> None:
         connection = self.connection
@@ -150,8 +167,9 @@ class Transport(asyncio.Protocol):
             self._wait_for_turn()
 
     def eof_received(self) -> bool:
-        """Close: whatever the peer asked for has been answered by now."""
-        return False
+        """Close, once what the peer has asked for is answered; return whether that is still to be done."""
+        self._finished = True
+        return bool(self._deferred)
 
     def pause_writing(self) -> None:
         """Read no more from a peer that does not read."""
@@ -277,9 +295,12 @@ class Transport(asyncio.Protocol):
         if self._stalled or self._deferred:
             data = b"".join(self._deferred)
             self._deferred.clear()
+            self._deferred_size = 0
             self._stalled = False
             self._serve(data, time.perf_counter(), self._listener.turn)
             if self._stalled or self._choked or self._spent > self._listener.turn:
                 return  # it is in the queue again, or will be
-        if self._transport is not None and not self._transport.is_closing():
+        if self._finished:
+            self.close()
+        elif self._transport is not None and not self._transport.is_closing() and not self._transport.is_reading():
             self._transport.resume_reading()

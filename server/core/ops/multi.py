@@ -37,18 +37,7 @@ def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
     session_id = caller.session.id
     engine.zxid += 1
     compat = engine.settings.compat
-    operations: Operations = []
-    limit = engine.settings.max_multi_operations
-    for op, request in wire.take_operations(*where, wire.WRITES | wire.READS):
-        if len(operations) == limit:
-            raise _too_many(engine, limit)
-        if compat.multi_checks_flags_first and isinstance(request, r.CreateRequest):
-            _check_create_as_a_whole(engine, request)
-        operations.append((op, request))
-        if (op in wire.READS) != (operations[0][0] in wire.READS):
-            raise MarshallingError(None, "reads and writes in one multi")
-    if operations and operations[0][0] in wire.READS:
-        raise MarshallingError(None, "reads in a multi")
+    operations = _decode(engine, where)
     for place, (op, request) in enumerate(operations):
         if request.path is None:  # type: ignore[attr-defined] # each request that wire.WRITES allows has one
             raise MarshallingError(None, "a path must not be null")
@@ -76,6 +65,29 @@ def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
     else:
         engine.commit()
     return b"".join(results) + wire.END
+
+
+def _decode(engine: Engine, where: Where) -> Operations:
+    """Read the operations of a multi.
+
+    Raises:
+        MarshallingError: The request is malformed as a whole.
+        ThrottledOpError: There are more than ``max_multi_operations``.
+    """
+    operations: Operations = []
+    limit = engine.settings.max_multi_operations
+    whole = engine.settings.compat.multi_checks_flags_first
+    for op, request in wire.take_operations(*where, wire.WRITES | wire.READS):
+        if len(operations) == limit:
+            raise _too_many(engine, limit)
+        if whole and isinstance(request, r.CreateRequest):
+            _check_create_as_a_whole(engine, request)
+        operations.append((op, request))
+        if (op in wire.READS) != (operations[0][0] in wire.READS):
+            raise MarshallingError(None, "reads and writes in one multi")
+    if operations and operations[0][0] in wire.READS:
+        raise MarshallingError(None, "reads in a multi")
+    return operations
 
 
 def _check_create_as_a_whole(engine: Engine, request: r.CreateRequest) -> None:
