@@ -32,7 +32,7 @@ from zoolet.protocol.opcodes import OpCode
 from zoolet.server.core.caller import Caller
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.ops.multi import PartialResults
-from zoolet.server.core.ops.registry import Decode, Entry
+from zoolet.server.core.ops.registry import Answers, Decode
 from zoolet.server.core.ops.sessions import authenticate, sasl_step
 from zoolet.server.core.sessions import Session
 
@@ -46,7 +46,7 @@ CHECK_AFTER: Final = 8192
 no more: those that one read of the socket brings take a few milliseconds.
 """
 
-NOTHING: Final[dict[int, Entry]] = {}
+NOTHING: Final[Answers] = {}
 """The dispatch table of a client that has to prove first who it is."""
 
 Word = Callable[[Engine, Caller, bytes], bytes]

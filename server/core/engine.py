@@ -30,7 +30,7 @@ from zoolet.server.core.warnings import Warnings
 from zoolet.server.core.watches import Watches
 
 if TYPE_CHECKING:
-    from zoolet.server.core.ops.registry import Entry
+    from zoolet.server.core.ops.registry import Answers
 
 
 class Engine:
@@ -77,7 +77,7 @@ class Engine:
         secret = None if self.settings.compat.predictable_passwords else self.random.randbytes(32)
         self.sessions = Sessions(rounding, first_session_id(server_id, now), secret)
         self.callers: dict[Caller, None] = {}
-        self.table: dict[int, Entry] = build_dispatch()
+        self.table: Answers = build_dispatch()
         self.read_only = False
         self.zxid_on_decode_error = zxid_on_decode_error(self.settings.compat)
         self._next_reap = uptime + self.settings.container_check_interval
