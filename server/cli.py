@@ -108,6 +108,7 @@ class _JsonLines(logging.Formatter):
 
 
 def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it means something, it must not end the daemon
     handler = logging.StreamHandler(sys.stderr)
     text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(_JsonLines() if options.log_format == "json" else text)
@@ -115,7 +116,6 @@ def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
     said: dict[str, Setting] = parse_definitions(definitions, "command line")
     if options.host is not None:
         said["clientPortAddress"] = Setting(options.host, "command line")
-        said["secureClientPortAddress"] = Setting(options.host, "command line")
     for name, value in (
         ("secureClientPort", options.secure_port),
         ("ssl.keyStore.location", options.tls_cert),
@@ -124,8 +124,6 @@ def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
     ):
         if value is not None:
             said[name] = Setting(str(value), "command line")
-    if "secureClientPort" not in said and options.config is None:
-        said.pop("secureClientPortAddress", None)
     filed = read_file(options.config) if options.config else {}
     config = build(read_environment(os.environ), filed, said, compat=options.compat)
     if options.port is not None:
@@ -140,7 +138,9 @@ def _run(options: argparse.Namespace, definitions: list[str]) -> int:
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     said = {"maxClientCnxns": "0", "4lw.commands.whitelist": "*"}
     settings = {name: Setting(value, "zoolet run") for name, value in said.items()}
-    config = build(settings, parse_definitions(definitions, "command line"))
+    config = build(settings, parse_definitions(definitions, "command line"), strict=True)
+    if config.secure_port is not None:
+        raise ConfigError("run: secureClientPort is for zoolet serve; this server does not speak TLS")
     return run(_beside(config, words))
 
 

@@ -123,14 +123,6 @@ def _one_of(*choices: str) -> Callable[[str], str]:
     return convert
 
 
-def _secret_file(text: str) -> str:
-    """Read a password from a file, as ZooKeeper does: all of it, but for white space around it."""
-    try:
-        return Path(text).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"a file with a password, and it cannot be read ({error})") from None
-
-
 def _store_type(text: str) -> str:
     if text.upper() not in ("PEM", "JKS", "PKCS12"):
         raise ValueError("PEM, JKS or PKCS12")
@@ -170,12 +162,12 @@ KEYS: Final[dict[str, Key]] = {
     "secureClientPortAddress": Key(lambda text: text.strip("[]") or None, "secure_host"),
     "ssl.keyStore.location": Key(_store, "tls.key_store"),
     "ssl.keyStore.password": Key(_text, "tls.key_store_password"),
-    "ssl.keyStore.passwordPath": Key(_secret_file, "tls.key_store_password"),
+    "ssl.keyStore.passwordPath": Key(_text, "tls.key_store_password_path"),
     "ssl.keyStore.type": Key(_store_type, "tls.key_store_type"),
     "ssl.keyStore.key.location": Key(_text, "tls.key"),
     "ssl.trustStore.location": Key(_store, "tls.trust_store"),
     "ssl.trustStore.password": Key(_text, "tls.trust_store_password"),
-    "ssl.trustStore.passwordPath": Key(_secret_file, "tls.trust_store_password"),
+    "ssl.trustStore.passwordPath": Key(_text, "tls.trust_store_password_path"),
     "ssl.trustStore.type": Key(_store_type, "tls.trust_store_type"),
     "ssl.clientAuth": Key(_one_of("need", "want", "none"), "tls.client_auth"),
     "ssl.protocol": Key(_protocols, "tls.protocols"),
@@ -242,17 +234,25 @@ ACCEPTED: Final = re.compile(
     | snapSizeLimitInKb | preAllocSize | txnLogSizeLimitInKb | commitLogCount | snapshotSizeFactor | forceSync
     | fsync\..* | flushDelay | maxBatchSize | maxWriteQueuePollTime | snapshot\..* | serializeLastProcessedZxid\..*
     | datadir\.autocreate | db\.autocreate | digest\.enabled | globalOutstandingLimit | request_throttle.*
-    | request_stale.* | throttled_op_wait_time | largeRequest.* | connection_throttle_.* | nio\..* | netty\..*
+    | request_stale.* | throttled_op_wait_time | largeRequest.* | connection_throttle_.* | netty\..*
+    | nio\.(numSelectorThreads|numWorkerThreads|directBufferBytes|shutdownTimeout)
     | commitProcessor\..* | intBufferStartingSizeBytes | bitHashCacheSize | watcherClean.* | watchManagerName
     | maxInProcessingDeadWatchers | messageTracker\..* | maxResponseCacheSize | maxGetChildrenResponseCacheSize
     | closeSessionTxn\.enabled | clientTcpKeepAlive | tcpKeepAlive | audit\..* | pathStats\..* | leaderServes
     | leader\..* | learner\..* | observer\..* | follower\..* | fastleader\..* | cnxTimeout | electionPortBindRetry
-    | quorumCnxnTimeoutMs | forceSnapshotSync | log\..* | jmx\..* | sasl\..* | client\.secure | jute\..* | version
+    | quorumCnxnTimeoutMs | forceSnapshotSync | log\..* | jmx\..* | sasl\.client.* | client\.secure | version
+    | jute\.maxbuffer\.extrasize
     | maxTimeToWaitForEpoch | electionPort.* | server\.cnxn.* | test\..* | allowSaslFailedClients | clientCnxnSocket
-    | ssl\.crl | ssl\.ocsp | ssl\.authProvider | ssl\.clientHostnameVerification | requireKerberosConfig | DigestAuth.*
+    | ssl\.crl | ssl\.ocsp | ssl\.authProvider | ssl\.clientHostnameVerification | requireKerberosConfig
     """
 )
 """What else ZooKeeper knows and a single server in memory has no use for; each key as a whole."""
+OVERRULED: Final = {
+    "ssl.protocol": "ssl.enabledProtocols",
+    "ssl.keyStore.password": "ssl.keyStore.passwordPath",
+    "ssl.trustStore.password": "ssl.trustStore.passwordPath",
+}
+"""Keys that do not count where another one is set, as in ZooKeeper."""
 BUILT_IN_PROVIDERS: Final = frozenset(
     f"org.apache.zookeeper.server.auth.{name}AuthenticationProvider" for name in ("Digest", "IP", "SASL")
 )
@@ -330,6 +330,21 @@ def _alone(settings: Mapping[str, Setting]) -> None:
         raise ConfigError(f"{where}: this server is a single node, and {len(servers)} servers are configured: {names}")
 
 
+def _members(path: str) -> dict[str, Setting]:
+    """Read a dynamicConfigFile, which has the members of the ensemble and nothing else.
+
+    Raises:
+        ConfigError: It cannot be read, or has another key.
+    """
+    settings = read_file(path)
+    for name, (_, where) in settings.items():
+        if not re.fullmatch(r"server\.\d+|group\..*|weight\..*|version", name):
+            raise ConfigError(
+                f"{where}: {name} does not belong into a dynamicConfigFile, which has server.N lines only"
+            )
+    return settings
+
+
 def build(*sources: Mapping[str, Setting], compat: str = "3.9", strict: bool = False) -> Config:
     """Put a configuration together; later sources beat earlier ones.
 
@@ -348,12 +363,12 @@ def build(*sources: Mapping[str, Setting], compat: str = "3.9", strict: bool = F
             settings[name.removeprefix("zookeeper.")] = setting
             written[name.removeprefix("zookeeper.")] = name
     if dynamic := settings.get("dynamicConfigFile"):
-        settings |= read_file(dynamic.value)
+        settings |= _members(dynamic.value)
     _alone(settings)
     told = dict(_told(settings, written))
     core: dict[str, Any] = {"compat": BY_NAME[compat]}
     core |= {name.removeprefix("settings."): value for name, value in told.items() if name.startswith("settings.")}
-    if told.get("enforced"):
+    if told.get("enforced") and not core.get("require_auth"):  # sessionRequireClientSASLAuth overrules it
         if not told.get("schemes"):
             where = settings["enforce.auth.enabled"].where
             raise ConfigError(f"{where}: enforce.auth.enabled is true, and enforce.auth.schemes names no scheme")
@@ -388,10 +403,15 @@ def _sasl(settings: Mapping[str, Setting], told: Mapping[str, Any]) -> dict[str,
         said = settings["java.security.auth.login.config"]
         try:
             core["sasl_users"] = jaas.users(told["jaas"], told.get("jaas_section", "Server"))
+            if core["sasl_users"] is None and "jaas_section" in told:
+                raise ValueError(f"a JAAS file with a section {told['jaas_section']} (sasl.serverconfig)")
         except ValueError as error:
             raise ConfigError(
                 f"{said.where}: java.security.auth.login.config must be {error}, not {said.value!r}"
             ) from None
+    elif "jaas_section" in told:
+        where = settings["sasl.serverconfig"].where
+        raise ConfigError(f"{where}: sasl.serverconfig needs java.security.auth.login.config, a JAAS file")
     if supers := [value for name, (value, _) in settings.items() if re.fullmatch(r"superUser(\.\w+)?", name)]:
         core["super_users"] = frozenset(supers)
     return core
@@ -408,9 +428,8 @@ def _secure(config: Config, settings: Mapping[str, Setting], told: Mapping[str, 
     config.tls = TlsSettings(**tls)
     port = settings.get("secureClientPort")
     if port is None:
-        for name in ("ssl.keyStore.location", "ssl.clientAuth", "ssl.trustStore.location", "secureClientPortAddress"):
-            if name in settings:
-                where = settings[name].where
+        for name, (_, where) in settings.items():
+            if name in KEYS and KEYS[name].target.startswith(("tls.", "secure_")):
                 raise ConfigError(f"{where}: {name} needs secureClientPort (--secure-port): nothing would be encrypted")
         return
     if not config.tls.key_store:
@@ -422,7 +441,7 @@ def _secure(config: Config, settings: Mapping[str, Setting], told: Mapping[str, 
         config.tls.client_auth = "need"  # ZooKeeper's default
     if "secure_host" in told:
         config.secure_host = told["secure_host"]
-    elif port.where == "command line":
+    elif "command line" in (port.where, settings.get("clientPortAddress", port).where):  # --secure-port or --host
         config.secure_host = config.host
     else:
         config.secure_host = None
@@ -439,8 +458,9 @@ def _unknown(settings: Mapping[str, Setting], written: Mapping[str, str]) -> Ite
             continue
         if re.fullmatch(r"superUser\.\w+", name):
             continue
-        near = get_close_matches(name, [*KEYS, *NO_EFFECT, *REFUSED], 1, 0.75)
-        yield text, f"; did you mean {near[0]}?" if near else ""
+        known = {key.lower(): key for key in (*KEYS, *NO_EFFECT, *REFUSED)}
+        near = get_close_matches(name.lower(), known, 1, 0.75)
+        yield text, f"; did you mean {known[near[0]]}?" if near else ""
 
 
 def _refusal(name: str) -> tuple[Callable[[str], bool], str] | None:
@@ -451,6 +471,8 @@ def _refusal(name: str) -> tuple[Callable[[str], bool], str] | None:
 def _told(settings: Mapping[str, Setting], written: Mapping[str, str]) -> Iterator[tuple[str, object]]:
     for name, (value, where) in settings.items():
         refused, remedy = _refusal(name) or (None, "")
+        if OVERRULED.get(name) in settings:
+            continue
         if refused is not None and refused(value):
             raise ConfigError(f"{where}: {name}={value} cannot be obeyed: {remedy}")
         key = KEYS.get(name)

@@ -191,8 +191,9 @@ class Acls:
         stored: list[ACL] = []
         limit = self._settings.max_acl_entries
         mine = [identity for identity in caller.ids if identity.scheme in AUTHENTICATED]
+        size, mine_size = 0, sum(map(_size, mine))
         for entry in _without_duplicates(acl, path):
-            if len(stored) > limit:
+            if len(stored) > limit or size > self._settings.max_frame:
                 break
             scheme = entry.id.scheme
             if scheme is None:
@@ -201,12 +202,18 @@ class Acls:
                 if not mine:
                     raise InvalidACLError(path)
                 stored += [ACL(entry.perms, identity) for identity in mine]
+                size += mine_size
             elif self._valid(entry.id, path):
                 stored.append(entry)
+                size += _size(entry.id)
             else:
                 raise InvalidACLError(path)
-        if len(stored) > limit:
-            raise InvalidACLError(path, f"the ACL list would have more than {limit} entries (zoolet.maxAclEntries)")
+        if len(stored) > limit or size > self._settings.max_frame:
+            raise InvalidACLError(
+                path,
+                f"the ACL list would have more than {limit} entries (zoolet.maxAclEntries), or more than "
+                f"{self._settings.max_frame} bytes",
+            )
         fixed = tuple(stored)
         return OPEN_ACL_UNSAFE if fixed == OPEN_ACL_UNSAFE else fixed
 
@@ -214,7 +221,7 @@ class Acls:
         scheme, name = identity.scheme, identity.id
         if scheme == "sasl" and self._settings.sasl_users is not None:
             return name is not None and re.fullmatch(r"[^@]+(@[^@/]+)?", name) is not None
-        if scheme not in ("world", "digest", "ip"):
+        if scheme not in ("world", "digest", "ip") or (scheme == "digest" and not self._settings.digest_enabled):
             return False
         if name is None:
             raise MarshallingError(path, f"scheme {scheme} with a null id")
@@ -226,6 +233,11 @@ class Acls:
                 parts.pop()
             return len(parts) == 2
         return parse_network(name, self._settings.compat.ip6_acls) is not None
+
+
+def _size(identity: Id) -> int:
+    """Return the bytes of an entry on the wire, nearly."""
+    return 12 + len(identity.scheme or "") + len(identity.id or "")
 
 
 def _without_duplicates(acl: AclList, path: str | None) -> list[ACL]:

@@ -272,7 +272,7 @@ class Connection:
                 break
             if left < 0:
                 share -= CHECK_AFTER - left
-                if share < 0 or time() > until or caller.closing:
+                if share < 0 or time() > until:
                     break
                 left = CHECK_AFTER
             entry = find(opcode)
@@ -287,7 +287,8 @@ class Connection:
                     break
                 barred = self._barred()  # it may have proved who it is just now
                 find = NOTHING.get if barred else engine.table.get
-                left = -1
+                if time() > until:
+                    break
                 continue
             decode, handle, costly = entry
             try:
@@ -301,11 +302,11 @@ class Connection:
                 emit(pack(16 + len(body), xid, engine.zxid, 0))
                 emit(body)
                 left -= len(body)
-            if costly:
-                left -= CHECK_AFTER
             heard += 1
             done += 1
             at = stop
+            if costly and (time() > until or caller.closing):
+                break
         if done:
             self._count(done, heard, session)
             caller.last_xid, caller.last_op = xid, opcode
@@ -383,7 +384,6 @@ class Connection:
         body = r.SetSASLResponse(token).encode()
         caller.outbox.append(_REPLY(16 + len(body), xid, 0, error) + body)
         if error:
-            engine.metrics.auth_failed += 1
             self._hang_up()
         return not error
 

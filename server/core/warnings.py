@@ -10,7 +10,8 @@ from typing import Final
 
 PAUSE_MS: Final = 10_000
 """Milliseconds between two lines of the same kind."""
-_KINDS: Final = 1_000  # that are told apart; beyond it, all start anew
+_KINDS: Final = 1_000  # that are told apart within ten seconds
+_LONGEST: Final = 200
 
 
 class Warnings:
@@ -32,19 +33,31 @@ class Warnings:
         Args:
             kind: Lines of one kind are limited together.
             message: The line, in ``%`` style.
-            arguments: What is put into it.
+            arguments: What is put into it; a text of a peer's cannot make a line of its own, nor a long one.
         """
         if self._write is None:
             return
         now = self.monotonic_ms
+        if kind not in self._last and len(self._last) >= _KINDS:
+            self._last = {one: (at, n) for one, (at, n) in self._last.items() if now - at < PAUSE_MS}
+            if len(self._last) >= _KINDS:
+                kind = "others"  # which share a line from now on
         last, skipped = self._last.get(kind, (now - PAUSE_MS, 0))
         if now - last < PAUSE_MS:
             self._last[kind] = last, skipped + 1
             return
-        if len(self._last) >= _KINDS:
-            self._last.clear()
         self._last[kind] = now, 0
         if skipped:
             message += " (%d more like this were not logged)"
             arguments += (skipped,)
-        self._write(message, *arguments)
+        self._write(message, *map(_clean, arguments))
+
+
+def _clean(argument: object) -> object:
+    """Return a number as it is, and anything else as a text of at most 200 characters that can all be printed."""
+    if isinstance(argument, int | float):
+        return argument
+    text = str(argument)
+    if len(text) > _LONGEST:
+        text = text[:_LONGEST] + "..."
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

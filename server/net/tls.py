@@ -11,12 +11,13 @@ import os
 import secrets
 import socket
 import ssl
+import struct
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from zoolet.server.net.tls_settings import TlsSettings, store_type
-from zoolet.server.net.transport import Transport
+from zoolet.server.net.transport import LINGER, Transport
 
 if TYPE_CHECKING:
     from zoolet.server.net.listener import Listener
@@ -45,15 +46,26 @@ def context(settings: TlsSettings) -> ssl.SSLContext:
     made.maximum_version = max(_VERSIONS[name] for name in settings.protocols)
     _load_key_store(made, settings)
     if settings.trust_store is not None:
-        _load_trust_store(made, settings.trust_store, settings.trust_store_type, settings.trust_store_password)
+        password = _password(settings.trust_store_password, settings.trust_store_password_path)
+        _load_trust_store(made, settings.trust_store, settings.trust_store_type, password)
     made.verify_mode = _DEMANDS[settings.client_auth]
     if settings.cipher_suites:
         _restrict(made, settings)
     return made
 
 
+def _password(told: str | None, path: str | None) -> str | None:
+    """Return a password, from its file where there is one: all of it but for white space around it, as in ZooKeeper."""
+    if path is None:
+        return told
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TlsError(f"cannot read the password in {path}: {_why(error)}") from None
+
+
 def _load_key_store(made: ssl.SSLContext, settings: TlsSettings) -> None:
-    path, password = settings.key_store, settings.key_store_password
+    path, password = settings.key_store, _password(settings.key_store_password, settings.key_store_password_path)
     kind = store_type(path, settings.key_store_type)
     try:
         if kind == "PEM":
@@ -121,6 +133,7 @@ def _needs_extra(path: str, kind: str, error: ImportError) -> TlsError:
 def _open_jks(path: str, password: str | None) -> Any:
     try:
         import jks
+        from pyasn1.error import PyAsn1Error
     except ImportError as error:
         raise _needs_extra(path, "JKS", error) from None
     try:
@@ -128,7 +141,7 @@ def _open_jks(path: str, password: str | None) -> Any:
     except jks.util.BadKeystoreFormatException:
         # Since Java 9 keytool writes PKCS12, whatever the file is called.
         return None
-    except jks.util.KeystoreException as error:
+    except (jks.util.KeystoreException, PyAsn1Error, LookupError, struct.error) as error:
         raise TlsError(f"cannot use {path} for TLS: {error or type(error).__name__}") from None
 
 
@@ -141,6 +154,8 @@ def _read_jks_key(path: str, password: str | None) -> tuple[bytes, Any]:
     if len(store.private_keys) != 1:
         raise TlsError(f"cannot use {path} for TLS: it holds {len(store.private_keys)} keys, and must hold one")
     (entry,) = store.private_keys.values()
+    if not entry.is_decrypted():
+        raise TlsError(f"cannot use {path} for TLS: its key has another password than the store")
     chain = "".join(ssl.DER_cert_to_PEM_cert(der) for _, der in entry.cert_chain)
     return chain.encode(), serialization.load_der_private_key(entry.pkey_pkcs8, None)
 
@@ -216,6 +231,8 @@ def _restrict(made: ssl.SSLContext, settings: TlsSettings) -> None:
             made.set_ciphers(name)
         except ssl.SSLError:
             raise TlsError(f"ssl.ciphersuites: {suite} is unknown to {ssl.OPENSSL_VERSION}") from None
+        if name not in [one["name"] for one in made.get_ciphers()]:  # an expression, such as ALL
+            raise TlsError(f"ssl.ciphersuites: {suite} is not the name of one suite")
     made.set_ciphers(":".join(old))
 
 
@@ -291,7 +308,11 @@ class SecureAcceptor:
         made = Transport(self._listener, counted=host)
         try:
             await self._listener.loop.connect_accepted_socket(
-                lambda: made, accepted, ssl=self.context, ssl_handshake_timeout=HANDSHAKE_SECONDS
+                lambda: made,
+                accepted,
+                ssl=self.context,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=LINGER,
             )
         except OSError as error:  # which an SSLError is, too
             _log.debug("TLS handshake of %s failed: %s", host, error)

@@ -77,17 +77,25 @@ def _decode(engine: Engine, where: Where) -> Operations:
     operations: Operations = []
     limit = engine.settings.max_multi_operations
     whole = engine.settings.compat.multi_checks_flags_first
-    for op, request in wire.take_operations(*where, wire.WRITES | wire.READS):
+    reads: bool | None = None  # whether it is one of reads
+    for op, request in wire.take_operations(*where, _ANY):
+        kind = type(request)
+        if whole and kind is r.CreateRequest:
+            _check_create_as_a_whole(engine, request)  # type: ignore[arg-type] # it is one
+        if reads is None:
+            reads = kind in _READS
+        elif reads is not (kind in _READS):
+            raise MarshallingError(None, "reads and writes in one multi")
         if len(operations) == limit:
             raise _too_many(engine, limit)
-        if whole and isinstance(request, r.CreateRequest):
-            _check_create_as_a_whole(engine, request)
         operations.append((op, request))
-        if (op in wire.READS) != (operations[0][0] in wire.READS):
-            raise MarshallingError(None, "reads and writes in one multi")
-    if operations and operations[0][0] in wire.READS:
+    if reads:
         raise MarshallingError(None, "reads in a multi")
     return operations
+
+
+_ANY: Final = wire.WRITES | wire.READS
+_READS: Final[frozenset[type[Record]]] = frozenset({r.GetDataRequest, r.GetChildrenRequest})
 
 
 def _check_create_as_a_whole(engine: Engine, request: r.CreateRequest) -> None:

@@ -7,7 +7,7 @@ Source: DataTree.processTxn, cases createSession and closeSession; NIOServerCnxn
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from zoolet.protocol.acl import digest_id
 from zoolet.protocol.errors import ErrorCode
@@ -38,10 +38,14 @@ def apply_close_session(engine: Engine, txn: CloseSessionTxn, session_id: int) -
     engine.sessions.close(engine.sessions.alive[session_id])
 
 
+MAX_CREDENTIALS: Final = 4096
+"""Bytes of ``user:password``; the user is kept with the connection, and with every ACL that it makes with ``auth``."""
+
+
 def authenticate(engine: Engine, caller: Caller, packet: AuthPacket) -> bool:
     """Add the identity that an auth packet proves; return whether it proves one.
 
-    A connection may have ``max_identities``; one more counts as a failure.
+    A connection may have ``max_identities``; one more counts as a failure, and so do more than 4,096 bytes.
 
     Source: ZooKeeperServer.processPacket; the handleAuthentication of each provider.
     """
@@ -49,7 +53,12 @@ def authenticate(engine: Engine, caller: Caller, packet: AuthPacket) -> bool:
     if packet.scheme == "ip":
         caller.add_id("ip", caller.host)
         return True
-    if packet.scheme == "digest" and packet.auth is not None and settings.digest_enabled:
+    if (
+        packet.scheme == "digest"
+        and packet.auth is not None
+        and len(packet.auth) <= MAX_CREDENTIALS
+        and settings.digest_enabled
+    ):
         if len(caller.ids) >= settings.max_identities:
             engine.metrics.refuse("identities")
             engine.warnings.warn(
@@ -96,6 +105,7 @@ def sasl_step(engine: Engine, caller: Caller, token: bytes) -> tuple[bytes | Non
     try:
         answer = caller.sasl.step(token)
     except SaslFailure as failure:
+        engine.metrics.auth_failed += 1
         caller.sasl = None  # another try needs another nonce
         engine.warnings.warn(f"sasl {caller.host}", "failed SASL login of %s:%d: %s", caller.host, caller.port, failure)
         if settings.allow_failed_sasl:
