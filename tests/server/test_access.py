@@ -31,7 +31,6 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.core.sessions import password_of
 from zoolet.server.core.settings import Settings
 
-
 OWNER = b"owner:secret"
 PRIVATE: AclList = (ACL(Perm.ALL, Id("digest", digest_id(OWNER))),)
 USERS = {"bob": "secret", "eve": "easy"}

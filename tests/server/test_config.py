@@ -24,6 +24,7 @@ from zoolet.server.config import (
     read_environment,
     read_file,
 )
+from zoolet.server.testing import Server
 
 SPECIAL = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 WHITE = " \t\n\r\f"
@@ -561,3 +562,336 @@ def test_what_cannot_be_obeyed_is_refused_with_its_place(line: str) -> None:
 
     assert "zoo.cfg, line 2" in message
     assert line in message
+
+
+# --- what means security is obeyed or refused ---
+
+BUILT_IN = "org.apache.zookeeper.server.auth"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ssl.crl=true",
+        "ssl.crl=TRUE",
+        "zookeeper.ssl.crl=true",
+        "ssl.ocsp=true",
+        "ssl.clientHostnameVerification=true",
+        "ssl.context.supplier.class=com.example.Supplier",
+        "ssl.authProvider=com.example.Provider",
+        "client.portUnification=true",
+        "audit.enable=true",
+        "audit.impl.class=com.example.Audit",
+        f"authProvider.1={BUILT_IN}.X509AuthenticationProvider",
+        f"authProvider.x509={BUILT_IN}.X509AuthenticationProvider",
+        f"authProvider.2={BUILT_IN}.EnsembleAuthenticationProvider",
+        "authProvider.1=com.example.Mine",
+        "authProvider.1=",
+        "X509AuthenticationProvider.superUser=CN=root",
+        "ensembleAuthName=prod",
+        "requireKerberosConfig=true",
+    ],
+)
+def test_security_that_cannot_be_had_is_refused_with_key_place_and_remedy(line: str) -> None:
+    message = refusal(f"# comment\n{line}\n")
+
+    assert "zoo.cfg, line 2" in message
+    assert line.partition("=")[0].removeprefix("zookeeper.") in message
+    assert "cannot be obeyed: " in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ssl.crl=false",
+        "ssl.ocsp=false",
+        "client.portUnification=false",
+        "audit.enable=false",
+        f"authProvider.1={BUILT_IN}.SASLAuthenticationProvider",
+        f"authProvider.2={BUILT_IN}.DigestAuthenticationProvider",
+        f"zookeeper.authProvider.ip={BUILT_IN}.IPAuthenticationProvider",
+    ],
+)
+def test_security_that_is_there_or_not_asked_for_is_accepted(line: str) -> None:
+    assert configured(f"{line}\n").unknown == ()
+
+
+@pytest.mark.parametrize("argument", ["-Dzookeeper.ssl.crl=true", "-Dssl.crl=true", "-Dzookeeper.audit.enable=true"])
+def test_an_option_that_cannot_be_obeyed_is_refused_by_name(argument: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build({}, {}, parse_definitions([argument], "command line"))
+
+    assert f"command line: {argument}" in str(caught.value)
+
+
+def test_the_environment_is_refused_like_a_file() -> None:
+    with pytest.raises(ConfigError, match="environment variable JVMFLAGS"):
+        build(read_environment({"JVMFLAGS": "-Dzookeeper.ssl.ocsp=true"}))
+
+
+def test_the_digest_provider_can_be_switched_off() -> None:
+    assert not configured("DigestAuthenticationProvider.enabled=false\n").settings.digest_enabled
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("superUser=a\n", {"a"}),
+        ("superUser.1=a\n", {"a"}),
+        ("superUser=a\nsuperUser.1=b\nsuperUser.2=c\n", {"a", "b", "c"}),
+        ("zookeeper.superUser.1=a\nzookeeper.superUser=b\n", {"a", "b"}),
+    ],
+)
+def test_there_may_be_several_super_users(lines: str, expected: set[str]) -> None:
+    config = configured(lines)
+
+    assert (config.settings.super_users, config.unknown) == (expected, ())
+
+
+def jaas_file(tmp_path: Path, section: str = "Server") -> Path:
+    """Write a JAAS file."""
+    path = tmp_path / "jaas.conf"
+    path.write_text(f'{section} {{ {MODULE} user_bob="y"; }};\n')
+    return path
+
+
+def test_another_section_of_the_jaas_file_may_be_named(tmp_path: Path) -> None:
+    path = jaas_file(tmp_path, "Mine")
+
+    config = configured(f"sasl.serverconfig=Mine\njava.security.auth.login.config={path}\n")
+
+    assert config.settings.sasl_users == {"bob": "y"}
+
+
+def test_a_section_that_is_named_and_not_there_is_refused(tmp_path: Path) -> None:
+    path = jaas_file(tmp_path)
+
+    message = refusal(f"java.security.auth.login.config={path}\nsasl.serverconfig=Typo\n")
+
+    assert "Typo" in message
+
+
+def test_a_section_without_a_jaas_file_is_refused() -> None:
+    assert "sasl.serverconfig" in refusal("sasl.serverconfig=Mine\n")
+
+
+def test_a_demand_for_sasl_stays_whatever_else_is_enforced() -> None:
+    text = "sessionRequireClientSASLAuth=true\nenforce.auth.enabled=true\nenforce.auth.schemes=digest,ip\n"
+
+    assert configured(text).settings.require_auth == {"sasl"}
+
+
+# --- TLS ---
+
+STORE = "secureClientPort=0\nssl.keyStore.location=/k.pem\n"
+
+
+def test_a_secure_port_alone_opens_no_plain_port() -> None:
+    config = configured(STORE)
+
+    assert (config.port, config.secure_port) == (None, 0)
+
+
+def test_both_ports_may_be_asked_for() -> None:
+    config = configured(STORE + "clientPort=2182\n")
+
+    assert (config.port, config.secure_port) == (2182, 0)
+
+
+def test_a_secure_port_without_a_certificate_is_refused() -> None:
+    message = refusal("# comment\nsecureClientPort=2281\n")
+
+    assert "zoo.cfg, line 2" in message
+    assert "secureClientPort needs ssl.keyStore.location (--tls-cert)" in message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ssl.keyStore.location=/k.pem",
+        "ssl.trustStore.location=/t.pem",
+        "ssl.clientAuth=need",
+        "secureClientPortAddress=127.0.0.1",
+        "ssl.enabledProtocols=TLSv1.3",
+        "ssl.ciphersuites=TLS_AES_128_GCM_SHA256",
+    ],
+)
+def test_tls_without_a_secure_port_is_refused(line: str) -> None:
+    message = refusal(f"clientPort=2181\n{line}\n")
+
+    assert "zoo.cfg, line 2" in message
+    assert line.partition("=")[0] in message
+    assert "secureClientPort" in message
+
+
+@pytest.mark.parametrize("demand", ["need", "want", "NEED"])
+def test_certificates_of_clients_without_authorities_are_refused(demand: str) -> None:
+    message = refusal(STORE + f"ssl.clientAuth={demand}\n")
+
+    assert "zoo.cfg, line 3" in message
+    assert "ssl.trustStore.location (--tls-ca)" in message
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("", "none"),
+        ("ssl.trustStore.location=/t.pem\n", "need"),
+        ("ssl.trustStore.location=/t.pem\nssl.clientAuth=want\n", "want"),
+        ("ssl.trustStore.location=/t.pem\nssl.clientAuth=none\n", "none"),
+        ("ssl.clientAuth=none\n", "none"),
+        ("ssl.trustStore.location=/t.pem\nssl.clientAuth=Need\n", "need"),
+    ],
+)
+def test_who_has_to_show_a_certificate(lines: str, expected: str) -> None:
+    assert configured(STORE + lines).tls.client_auth == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("ssl.clientAuth=maybe", "need or want or none"),
+        ("ssl.clientAuth=", "need or want or none"),
+        ("ssl.protocol=TLSv1.1", "TLSv1.2, TLSv1.3 or both"),
+        ("ssl.protocol=SSLv3", "TLSv1.2, TLSv1.3 or both"),
+        ("ssl.enabledProtocols=TLSv1,TLSv1.2", "TLSv1.2, TLSv1.3 or both"),
+        ("ssl.enabledProtocols=", "TLSv1.2, TLSv1.3 or both"),
+        ("ssl.keyStore.type=BCFKS", "PEM, JKS or PKCS12"),
+        ("ssl.trustStore.type=WINDOWS", "PEM, JKS or PKCS12"),
+        ("ssl.keyStore.location=/k.bcfks", "BCFKS cannot be read"),
+        ("ssl.keyStore.passwordPath=/nowhere/pw", "a file with a password"),
+        ("ssl.trustStore.passwordPath=/nowhere/pw", "a file with a password"),
+        ("secureClientPort=65536", "a whole number from 0 to 65535"),
+        ("secureClientPort=yes", "a whole number from 0 to 65535"),
+    ],
+)
+def test_a_value_of_tls_that_makes_no_sense_is_refused(line: str, remedy: str) -> None:
+    message = refusal(STORE + line + "\n")
+
+    assert "zoo.cfg, line 3" in message
+    assert f"{line.partition('=')[0]} must be" in message
+    assert remedy in message
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("", {"TLSv1.2", "TLSv1.3"}),
+        ("ssl.protocol=TLSv1.2\n", {"TLSv1.2"}),
+        ("ssl.enabledProtocols=TLSv1.3\n", {"TLSv1.3"}),
+        ("ssl.enabledProtocols=TLSv1.2, TLSv1.3\n", {"TLSv1.2", "TLSv1.3"}),
+        ("ssl.protocol=TLSv1.2\nssl.enabledProtocols=TLSv1.3\n", {"TLSv1.3"}),
+        ("ssl.enabledProtocols=TLSv1.3\nssl.protocol=TLSv1.2\n", {"TLSv1.3"}),
+    ],
+)
+def test_which_versions_of_tls_are_spoken(lines: str, expected: set[str]) -> None:
+    # SSLContextAndOptions: the enabled protocols are those of the key; ssl.protocol only stands in where it is missing
+    assert configured(STORE + lines).tls.protocols == expected
+
+
+def test_a_password_file_beats_a_password_wherever_it_stands(tmp_path: Path) -> None:
+    # X509Util.getPasswordFromConfigPropertyOrFile
+    (tmp_path / "pw").write_text("from the file\n")
+    before = f"ssl.keyStore.passwordPath={tmp_path / 'pw'}\nssl.keyStore.password=inline\n"
+    behind = f"ssl.keyStore.password=inline\nssl.keyStore.passwordPath={tmp_path / 'pw'}\n"
+
+    assert configured(STORE + behind).tls.key_store_password == "from the file"
+    assert configured(STORE + before).tls.key_store_password == "from the file"
+
+
+def test_a_password_is_not_shown_in_a_refusal() -> None:
+    assert "hunter2" not in refusal("ssl.keyStore.password=hunter2\nsecureClientPort=1\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [("", None), ("secureClientPortAddress=127.0.0.5\n", "127.0.0.5"), ("secureClientPortAddress=[::1]\n", "::1")],
+)
+def test_where_tls_listens(lines: str, expected: str | None) -> None:
+    assert configured(STORE + lines).secure_host == expected
+
+
+# --- keys that nobody knows ---
+
+
+@pytest.mark.parametrize(
+    ("line", "nearest"),
+    [
+        ("sercureClientPort=1", "secureClientPort"),
+        ("maxClientCnxn=1", "maxClientCnxns"),
+        ("ssl.clientAth=need", "ssl.clientAuth"),
+        ("skipAcl=yes", "skipACL"),
+        ("zookeeper.enforce.auth.enable=true", "enforce.auth.enabled"),
+        ("DigestAuthenticationProvider.enable=false", "DigestAuthenticationProvider.enabled"),
+        ("DigestAuthenticationProvider.superDigst=a:b", "DigestAuthenticationProvider.superDigest"),
+        ("sasl.serverConfig=Mine", "sasl.serverconfig"),
+        ("sessionRequireClientSaslAuth=true", "sessionRequireClientSASLAuth"),
+        ("jute.maxBuffer=1", "jute.maxbuffer"),
+        ("nio.sessionlessCnxnTimeOut=1", "nio.sessionlessCnxnTimeout"),
+    ],
+)
+def test_an_unknown_key_is_noted_with_the_nearest_known_one(line: str, nearest: str) -> None:
+    assert configured(f"{line}\n").unknown == ((line.partition("=")[0], f"; did you mean {nearest}?"),)
+
+
+def test_an_unknown_key_like_no_other_is_noted_without_a_guess() -> None:
+    assert configured("colour=blue\n").unknown == (("colour", ""),)
+
+
+def test_an_unknown_key_is_refused_where_that_is_asked_for() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^zoo\.cfg, line 1: maxClientCnxn is unknown; did you mean maxClientCnxns\?$"
+    ):
+        build(parse_properties("maxClientCnxn=1\n", "zoo.cfg"), strict=True)
+
+
+def test_an_unknown_property_of_zookeepers_is_noted_and_one_of_javas_is_not() -> None:
+    config = build({}, {}, parse_definitions(["-Dzookeeper.skipAcl=yes", "-Djava.awt.headless=true"], "command line"))
+
+    assert [name for name, _ in config.unknown] == ["zookeeper.skipAcl"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir=/d\nclientPort=2181\n",
+        "autopurge.snapRetainCount=3\nautopurge.purgeInterval=1\nadmin.enableServer=false\nmaxClientCnxns=60\n",
+        "metricsProvider.className=x\nmetricsProvider.httpPort=7000\nstandaloneEnabled=true\n",
+        "quorumListenOnAllIPs=true\nforceSync=no\npreAllocSize=65536\nsnapCount=1\n4lw.commands.whitelist=*\n",
+    ],
+)
+def test_the_files_that_people_have_make_no_warnings(text: str) -> None:
+    assert configured(text).unknown == ()
+
+
+# --- what is embedded speaks no TLS, and knows all of its keys ---
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"secureClientPort": 0, "ssl.keyStore.location": "/k.pem"},
+        {"ssl.keyStore.location": "/k.pem"},
+        {"ssl.clientAuth": "need"},
+        {"ssl.keyStore.password": "x"},
+        {"ssl.enabledProtocols": "TLSv1.3"},
+        {"ssl.ciphersuites": "TLS_AES_128_GCM_SHA256"},
+    ],
+    ids=lambda config: next(iter(config)),
+)
+def test_an_embedded_server_refuses_what_it_is_told_of_tls(config: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"TLS|ssl|secureClientPort"):
+        Server(config=config)
+
+
+def test_an_embedded_server_refuses_a_key_that_nobody_knows() -> None:
+    with pytest.raises(ValueError, match="maxClientCnxn is unknown; did you mean maxClientCnxns"):
+        Server(config={"maxClientCnxn": 1})
+
+
+def test_an_embedded_server_refuses_a_file_with_a_key_that_nobody_knows(tmp_path: Path) -> None:
+    (tmp_path / "zoo.cfg").write_text("tickTime=2000\nskipAcl=yes\n")
+
+    with pytest.raises(ValueError, match=r"zoo\.cfg, line 2: skipAcl is unknown"):
+        Server(config=tmp_path / "zoo.cfg")
