@@ -1,0 +1,64 @@
+"""Certificates made for one test: an authority, and what it vouches for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+class Authority:
+    """An authority that nobody else knows.
+
+    Args:
+        folder: Where its files are written.
+        name: What it is called, and its file.
+    """
+
+    def __init__(self, folder: Path, name: str = "authority") -> None:
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _name(name)
+        certificate = self._sign(self._name, self._key.public_key(), authority=True)
+        self.path = folder / f"{name}.pem"
+        self.path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+    def issue(self, name: str, password: bytes | None = None) -> Path:
+        """Write a certificate for 127.0.0.1 and its key into one file; return its path.
+
+        Args:
+            name: Whose it is, and the file's name.
+            password: What the key is encrypted with; None for nothing.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        path = self._folder / f"{name}.pem"
+        locked = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
+        path.write_bytes(
+            self._sign(_name(name), key.public_key()).public_bytes(serialization.Encoding.PEM)
+            + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
+        )
+        return path
+
+    def _sign(self, name: x509.Name, key: ec.EllipticCurvePublicKey, *, authority: bool = False) -> x509.Certificate:
+        now = datetime.now(UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(self._name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=30))
+            .add_extension(x509.BasicConstraints(authority, None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+        )
+        return builder.sign(self._key, hashes.SHA256())
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
