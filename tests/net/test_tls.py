@@ -326,6 +326,19 @@ def test_security_that_cannot_be_had_is_said_in_one_line_and_exit_code_2(options
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("option", ["-Dzookeeper.secureClientPort=0", "-Dzookeeper.ssl.clientAuth=need"])
+def test_zoolet_run_does_not_pass_over_what_it_is_told_of_tls(option: str) -> None:
+    store = (
+        f"-Dzookeeper.ssl.keyStore.location={FILES / 'server.pem'}",
+        f"-Dzookeeper.ssl.keyStore.key.location={FILES / 'server-key.pem'}",
+    )
+    command = [sys.executable, "-m", "zoolet.server", "run", option, *store, "--", "echo", "served in plain text"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.slow
 def test_an_unknown_key_is_warned_of_with_the_nearest_known_one(tmp_path: Path) -> None:
     (tmp_path / "zoo.cfg").write_text("clientPort=0\nclientPortAddress=127.0.0.1\nmaxClientCnxn=1\n")
 

@@ -725,6 +725,27 @@ def test_a_long_directive_is_cut_in_the_log(token: bytes) -> None:
     assert len(log[0]) < 300
 
 
+def test_the_path_of_a_watch_does_not_write_lines_into_the_log() -> None:
+    log = Log()
+    peer = joined(Engine(Settings(max_watches_per_connection=1), log=log))
+    paths: list[str | None] = ["/a\n2026-01-01 00:00:00 INFO zoolet.server: all is well", "/b"]
+
+    peer.send(OpCode.SET_WATCHES2, r.SetWatches2(0, [], [], [], paths, []).encode(), xid=-8)
+
+    assert len(log) == 1
+    assert log[0].isprintable()
+
+
+def test_the_path_of_a_watch_is_cut_in_the_log() -> None:
+    log = Log()
+    peer = joined(Engine(Settings(max_watches_per_connection=1), log=log))
+
+    peer.send(OpCode.SET_WATCHES2, r.SetWatches2(0, [], [], [], ["/" + "a" * 100_000], []).encode(), xid=-8)
+
+    assert len(log) == 1
+    assert len(log[0]) < 300
+
+
 # --- ways around an ACL ---
 
 
@@ -989,6 +1010,19 @@ def test_a_digest_user_called_like_a_sasl_user_is_not_that_user() -> None:
 
     with pytest.raises(NoAuthError):
         thief.get("/a")
+
+
+def test_an_acl_list_of_long_identities_is_no_way_to_a_huge_answer(engine: Engine) -> None:
+    # each entry of scheme "auth" stands for all identities, so the list is much longer than what was sent
+    owner = joined(engine)
+    owner.auth("digest", b"1" + b"A" * 50_000)
+    owner.auth("digest", b"2" + b"A" * 50_000)
+    entries = [ACL(Perm.ALL | number << 5, Id("auth", "")) for number in range(200)]
+    owner.send(OpCode.CREATE, r.CreateRequest("/a", b"", (*entries, ACL(Perm.READ, ANYONE)), 0).encode())
+
+    (reply,) = joined(engine).send(OpCode.GET_ACL, r.GetACLRequest("/a").encode())
+
+    assert len(reply.body) < engine.settings.max_multi_read
 
 
 # --- watches tell nothing of what may not be read ---

@@ -682,6 +682,15 @@ def test_a_demand_for_sasl_stays_whatever_else_is_enforced() -> None:
     assert configured(text).settings.require_auth == {"sasl"}
 
 
+def test_a_dynamic_file_does_not_beat_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "dynamic").write_text("skipACL=yes\n")
+    filed = parse_properties(f"dynamicConfigFile={tmp_path / 'dynamic'}\n", "zoo.cfg")
+
+    config = build({}, filed, parse_definitions(["-Dzookeeper.skipACL=no"], "command line"))
+
+    assert not config.settings.skip_acl
+
+
 # --- TLS ---
 
 STORE = "secureClientPort=0\nssl.keyStore.location=/k.pem\n"
@@ -715,6 +724,7 @@ def test_a_secure_port_without_a_certificate_is_refused() -> None:
         "secureClientPortAddress=127.0.0.1",
         "ssl.enabledProtocols=TLSv1.3",
         "ssl.ciphersuites=TLS_AES_128_GCM_SHA256",
+        "ssl.keyStore.key.location=/k.pem",
     ],
 )
 def test_tls_without_a_secure_port_is_refused(line: str) -> None:
