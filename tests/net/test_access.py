@@ -131,12 +131,13 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
-def reset_at_once(port: int, data: bytes = b"") -> None:
-    """Connect, send and reset, all before the loop of the server can accept."""
+def reset_at_once(port: int, data: bytes = b"") -> int:
+    """Connect, send and reset, all before the loop of the server can accept; return how much was sent."""
     link = socket.create_connection(("127.0.0.1", port))
     link.sendall(data)
     link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     link.close()
+    return len(data)
 
 
 Start = Callable[..., Awaitable[Live]]
@@ -219,8 +220,8 @@ def test_on_the_loop_of_the_daemon_a_connection_that_is_reset_before_it_is_accep
     async def reset_and_look() -> list[int]:
         listener = assemble(Config())
         port = await listener.start("127.0.0.1", 0)
-        for _ in range(20):
-            reset_at_once(port, HELLO + CREATE)
+        resets = [reset_at_once(port, HELLO + CREATE) for _ in range(20)]
+        assert len(resets) == 20
         reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
         await session((reader, writer))
         await until(lambda: len(listener.open) == 1)

@@ -219,7 +219,7 @@ def common_name(port: int, authority: Path) -> str:
     connection, _ = shake(port, authority)
     with connection:
         subject = connection.getpeercert() or {}
-        return dict(pair[0] for pair in subject["subject"])["commonName"]  # type: ignore[index,misc]
+        return dict(pair[0] for pair in subject["subject"])["commonName"]  # type: ignore[misc]
 
 
 @pytest.fixture

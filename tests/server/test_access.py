@@ -671,6 +671,17 @@ def test_kinds_of_failed_logins_are_a_line_each() -> None:
     assert len(log) == 2
 
 
+def test_failed_logins_of_a_thousand_hosts_are_a_line_each_all_the_same() -> None:
+    log = Log()
+    engine = Engine(log=log)
+    hosts = [f"2001:db8::{number:x}" for number in range(1_100)] * 2
+
+    replies = [joined(engine, host).auth("nonsense", b"x") for host in hosts]
+
+    assert len(replies) == 2_200
+    assert len(log) <= 1_100
+
+
 HOSTILE = ["eve\n2026-01-01 INFO all is well", "eve\r\x1b[2Jx", "\u202egnp", "\x00", "\u2028x", "\x85x"]
 
 
@@ -744,6 +755,27 @@ def test_the_path_of_a_watch_is_cut_in_the_log() -> None:
 
     assert len(log) == 1
     assert len(log[0]) < 300
+
+
+def quota_line(name: str) -> str:
+    """Exceed the soft limit of a node; return what is logged of it."""
+    log = Log()
+    peer = joined(Engine(Settings(enforce_quota=True), log=log))
+    peer.create(f"/{name}")
+    peer.create(f"/zookeeper/quota/{name}")
+    peer.create(f"/zookeeper/quota/{name}/zookeeper_stats")
+    peer.create(f"/zookeeper/quota/{name}/zookeeper_limits", b"count=100,bytes=1")
+    peer.set(f"/{name}", b"12")
+    (line,) = log
+    return line
+
+
+def test_a_path_does_not_write_lines_into_the_log() -> None:
+    assert quota_line("a\u2028b\u202ec").isprintable()
+
+
+def test_a_long_path_is_cut_in_the_log() -> None:
+    assert len(quota_line("a" * 100_000)) < 500
 
 
 # --- ways around an ACL ---
