@@ -402,6 +402,27 @@ async def test_silence_after_the_handshake_is_ended_like_any_other(serve: Start)
     assert await rest(reader) == b""
 
 
+def open_and_send_nonsense(port: int) -> ssl.SSLSocket:
+    """Shake hands, and send what no frame begins with; nothing is ever read, so no close is ever answered."""
+    context = ssl.create_default_context(cafile=str(FILES / "ca.pem"))
+    plain = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
+    secure = context.wrap_socket(plain, server_hostname="127.0.0.1")
+    secure.sendall(b"\xff" * 8)
+    return secure
+
+
+@pytest.mark.slow
+async def test_a_tls_client_that_does_not_answer_a_close_is_dropped_as_soon_as_a_plain_one(serve: Start) -> None:
+    live = await serve()
+    connection = await asyncio.to_thread(open_and_send_nonsense, live.secure_port)
+    await until(lambda: not live.listener.engine.callers)
+
+    with connection:
+        await until(lambda: not live.listener.open)
+
+    assert not live.listener.open
+
+
 async def test_a_stop_ends_the_handshakes_under_way(serve: Start) -> None:
     live = await serve()
     silent = [await live.be_silent() for _ in range(3)]
