@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import socket
 import struct
+import subprocess
+import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
 import pytest
+from support.daemon import Daemon
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
@@ -22,7 +27,8 @@ from zoolet.server.app import assemble
 from zoolet.server.config import Config
 from zoolet.server.core.caller import Caller
 from zoolet.server.core.connection import Connection
-from zoolet.server.net.listener import Listener
+from zoolet.server.core.settings import Settings
+from zoolet.server.net.listener import SPARE_DESCRIPTORS, STOP_SECONDS, Listener
 from zoolet.server.net.transport import Transport
 
 DEADLINE_S: Final = 10.0  # only ever reached on failure
@@ -85,7 +91,7 @@ class Server:
         **config: Fields of the server's Config.
     """
 
-    def __init__(self, **config: int) -> None:
+    def __init__(self, **config: object) -> None:
         self.config = Config(host="127.0.0.1", max_client_cnxns=0)
         for name, value in config.items():
             setattr(self.config, name, value)
@@ -104,6 +110,20 @@ class Server:
         self.clients.append(client)
         return client
 
+    async def dial_without_reading(self, requests: bytes) -> Client:
+        """Connect with a socket that holds little, open a session, ask, and read no more."""
+        link = socket.socket()
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        link.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(link, ("127.0.0.1", self.port))
+        client = Client(*await asyncio.open_connection(sock=link, limit=1024))
+        self.clients.append(client)
+        await client.shake_hands()
+        before = len(self.listener._not_reading)
+        client.send(requests)
+        await until(lambda: len(self.listener._not_reading) > before)
+        return client
+
     async def settle(self) -> None:
         """Wait until the server has seen that all connections are gone."""
         await until(lambda: not self.listener.open)
@@ -117,7 +137,7 @@ async def serve() -> AsyncIterator[Start]:
     """A function that starts a server; takes fields of its Config."""
     servers: list[Server] = []
 
-    async def start(**config: int) -> Server:
+    async def start(**config: object) -> Server:
         server = Server(**config)
         await server.start()
         servers.append(server)
@@ -500,3 +520,284 @@ async def test_an_event_for_a_connection_that_is_gone_harms_nobody(serve: Start)
     stayer.send(request(1, OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode()))
 
     assert await stayer.xid() == 1
+
+
+# --- what clients do not read ---
+
+
+def get(xid: int, path: str) -> bytes:
+    """Write a getData."""
+    return request(xid, OpCode.GET_DATA, r.GetDataRequest(path, False).encode())
+
+
+def with_node(server: Server, path: str, size: int) -> None:
+    """Make a node behind the back of all clients."""
+    server.listener.engine.tree.create(path, bytes(size), 0, 0, 1, 0)
+
+
+async def test_one_client_alone_may_leave_a_reply_unread_however_large(serve: Start) -> None:
+    server = await serve(settings=Settings(max_unread_total=1_000))
+    with_node(server, "/big", 8_000_000)
+
+    await server.dial_without_reading(get(1, "/big"))
+
+    assert len(server.listener.open) == 1
+    assert server.listener.engine.metrics.refused["unread_total"] == 0
+
+
+async def test_of_those_that_do_not_read_the_one_with_most_is_disconnected(
+    serve: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await serve(settings=Settings(max_unread_total=1_000_000))
+    with_node(server, "/big", 10_000_000)
+    with_node(server, "/small", 8_000_000)
+    greedy = await server.dial_without_reading(get(1, "/big"))
+
+    modest = asyncio.create_task(server.dial_without_reading(get(1, "/small")))
+    await until(lambda: server.listener.engine.metrics.refused["unread_total"])
+    await until(lambda: len(server.listener.open) == 1)
+    modest.cancel()
+
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        await greedy.payload()
+    assert [line for line in caplog.messages if "zoolet.maxUnreadBytesTotal" in line]
+    assert server.listener.engine.metrics.refused["unread_total"] == 1
+
+
+async def test_what_was_read_after_all_is_counted_no_more(serve: Start) -> None:
+    server = await serve()
+    with_node(server, "/big", 8_000_000)
+    client = await server.dial_without_reading(get(1, "/big"))
+    counted = server.listener._unread
+
+    await client.payload()
+    await until(lambda: not server.listener._not_reading)
+
+    assert counted > 1_000_000
+    assert server.listener._unread == 0
+
+
+async def test_what_a_client_that_is_gone_did_not_read_is_counted_no_more(serve: Start) -> None:
+    server = await serve()
+    with_node(server, "/big", 8_000_000)
+    client = await server.dial_without_reading(get(1, "/big"))
+
+    await client.reset()
+    await server.settle()
+
+    assert (server.listener._unread, list(server.listener._not_reading)) == (0, [])
+
+
+@pytest.mark.slow
+async def test_a_reply_of_more_than_64_mib_reaches_a_client_that_reads(serve: Start) -> None:
+    server = await serve(settings=Settings(max_unread_total=1 << 20, max_unread=1 << 20))
+    tree = server.listener.engine.tree
+    for number in range(70):
+        tree.create(f"/{number:02}" + "n" * 1_000_000, b"", 0, 0, 1, 0)
+    client = await server.dial()
+    await client.shake_hands()
+
+    client.send(request(1, OpCode.GET_CHILDREN, r.GetChildrenRequest("/", False).encode()))
+    reply = await client.payload()
+
+    assert len(reply) > 64 << 20
+    assert len(r.GetChildrenResponse.decode(reply[16:]).children) == 71
+
+
+async def test_a_client_that_leaves_too_many_events_unread_is_counted(serve: Start) -> None:
+    server = await serve(settings=Settings(max_unread=100_000))
+    with_node(server, "/big", 8_000_000)
+    watch = request(1, OpCode.ADD_WATCH, r.AddWatchRequest("/", 1).encode())
+    await server.dial_without_reading(watch + get(2, "/big"))
+    writer = await server.dial()
+    await writer.shake_hands()
+
+    for xid in range(100):
+        path = f"/{xid:03}" + "n" * 5_000
+        writer.send(request(xid, OpCode.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, 0).encode()))
+        await writer.xid()
+    await until(lambda: len(server.listener.open) == 1)
+
+    assert server.listener.engine.metrics.refused["unread"] == 1
+    assert server.listener._unread == 0
+
+
+# --- a stop that clients do not help with ---
+
+
+async def test_a_stop_disconnects_those_that_do_not_read_when_its_time_is_up(
+    serve: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("zoolet.server.net.listener.STOP_SECONDS", 0.02)
+    server = await serve()
+    with_node(server, "/big", 8_000_000)
+    await server.dial_without_reading(get(1, "/big"))
+
+    async with asyncio.timeout(DEADLINE_S):
+        await server.listener.stop()
+
+    assert STOP_SECONDS == 5.0
+    assert not server.listener.open
+    assert "disconnecting 1 clients that do not read" in caplog.text
+
+
+async def test_a_stop_can_be_cut_short(serve: Start) -> None:
+    server = await serve()
+    with_node(server, "/big", 8_000_000)
+    await server.dial_without_reading(get(1, "/big"))
+
+    stopping = asyncio.create_task(server.listener.stop())
+    await asyncio.sleep(0)
+    server.listener.abort_all()
+    async with asyncio.timeout(1):
+        await stopping
+
+    assert not server.listener.open
+
+
+def stubborn(daemon: Daemon) -> socket.socket:
+    """Connect, and read nothing of 20 MB."""
+    link = socket.socket()
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    link.connect((daemon.host, daemon.port))
+    create = r.CreateRequest("/big", bytes(1_000_000), OPEN_ACL_UNSAFE, 0).encode()
+    link.sendall(HELLO + request(1, OpCode.CREATE, create))
+    assert len(link.recv(41, socket.MSG_WAITALL)) == 41
+    link.recv(4 + 16 + 4 + 4, socket.MSG_WAITALL)  # the reply to the create
+    link.sendall(b"".join(get(xid, "/big") for xid in range(20)))
+    link.recv(20, socket.MSG_WAITALL)  # the head of the first
+    return link
+
+
+@pytest.mark.slow
+def test_sigterm_ends_the_daemon_in_time_although_a_client_does_not_read() -> None:
+    with Daemon() as daemon, stubborn(daemon):
+        started = time.monotonic()
+        daemon.process.terminate()
+        code = daemon.process.wait(STOP_SECONDS + 1)
+        took = time.monotonic() - started
+
+    assert code == 0
+    assert took > 1  # it was given time to read
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_the_daemon_at_once(second: signal.Signals) -> None:
+    with Daemon() as daemon, stubborn(daemon):
+        daemon.process.terminate()
+        with pytest.raises(subprocess.TimeoutExpired):
+            daemon.process.wait(0.3)
+        daemon.process.send_signal(second)
+        code = daemon.process.wait(1)
+
+    assert code == 0
+
+
+# --- the last descriptors ---
+
+
+@pytest.fixture
+def last_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every connection gets one of the last descriptors."""
+    monkeypatch.setattr("zoolet.server.net.listener.Listener.is_last_descriptor", _is_last)
+
+
+def _is_last(listener: Listener, number: int) -> bool:
+    listener._last_descriptor = 0
+    listener.warn_of_descriptors()
+    return True
+
+
+@pytest.mark.usefixtures("last_descriptors")
+@pytest.mark.parametrize("word", [b"srvr", b"ruok"])
+async def test_a_word_is_answered_with_one_of_the_last_descriptors(serve: Start, word: bytes) -> None:
+    server = await serve(whitelist=["*"])
+    client = await server.dial()
+
+    client.send(word)
+
+    assert await client.rest() != b""
+
+
+@pytest.mark.usefixtures("last_descriptors")
+async def test_no_session_is_opened_with_one_of_the_last_descriptors(serve: Start) -> None:
+    server = await serve()
+    client = await server.dial()
+
+    client.send(HELLO)
+
+    assert await client.rest() == b""
+    assert not server.listener.engine.sessions.alive
+
+
+@pytest.mark.usefixtures("last_descriptors")
+async def test_one_who_says_nothing_keeps_no_last_descriptor(serve: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoolet.server.net.transport.WORD_ONLY_SECONDS", 0.01)
+    server = await serve()
+
+    client = await server.dial()
+    client.send(b"mn")
+
+    with suppress(ConnectionError):
+        assert await client.rest() == b""
+    await server.settle()
+
+
+@pytest.mark.usefixtures("last_descriptors")
+async def test_one_line_says_that_descriptors_run_out(serve: Start, caplog: pytest.LogCaptureFixture) -> None:
+    server = await serve()
+
+    clients = [await server.dial() for _ in range(10)]
+    await until(lambda: len(server.listener.open) == 10)
+
+    assert len([line for line in caplog.messages if "running out of file descriptors" in line]) == 1
+    assert len(clients) == 10
+
+
+@pytest.mark.parametrize(("below", "last"), [(-1, False), (0, True), (SPARE_DESCRIPTORS - 1, True)])
+async def test_the_last_eight_descriptors_are_the_last(serve: Start, below: int, last: bool) -> None:
+    server = await serve()
+
+    found = server.listener.is_last_descriptor(server.listener._last_descriptor + below)
+
+    assert found is last
+
+
+@pytest.mark.slow
+def test_a_daemon_without_descriptors_answers_mntr_and_says_so_once() -> None:
+    with tempfile.TemporaryFile() as log:
+        daemon = Daemon("-Dzookeeper.4lw.commands.whitelist=*", "-Dzookeeper.maxClientCnxns=0", stderr=log)
+        daemon.command = ["/bin/sh", "-c", 'ulimit -n 64; exec "$@"', "sh", *daemon.command]
+        with daemon:
+            links = [socket.create_connection((daemon.host, daemon.port), DEADLINE_S) for _ in range(80)]
+            held = [link for link in links if shaken_hands(link)]
+            answer = mntr_in_time(daemon)
+            for link in links:
+                link.close()
+        log.seek(0)
+        lines = [line for line in log.read().decode().splitlines() if "descriptor" in line]
+
+    assert 20 < len(held) <= 64 - SPARE_DESCRIPTORS
+    assert "zk_max_file_descriptor_count\t64" in answer
+    assert len(lines) == 1
+
+
+def shaken_hands(link: socket.socket) -> bool:
+    """Shake hands if the server lets one."""
+    link.settimeout(1.5)
+    with suppress(OSError):
+        link.sendall(HELLO)
+        return len(link.recv(41)) == 41
+    return False
+
+
+def mntr_in_time(daemon: Daemon) -> str:
+    """Ask until there is an answer: others may hold the last descriptors for a second each."""
+    until = time.monotonic() + DEADLINE_S
+    while time.monotonic() < until:
+        with suppress(OSError), socket.create_connection((daemon.host, daemon.port), 1) as link:
+            link.sendall(b"mntr")
+            if answer := b"".join(iter(lambda: link.recv(65536), b"")):
+                return answer.decode()
+    return ""
