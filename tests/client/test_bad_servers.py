@@ -11,16 +11,19 @@ import logging
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import pytest
 
 from zoolet.client import AuthFailedError, Client, ConnectionLossError, State
+from zoolet.client.session import Session
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import pack_int
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectResponse
 from zoolet.server import Server
+from zoolet.server.testing import delay
 
 Connect = Callable[..., Awaitable[Client]]
 Answer = Callable[[bytes], bytes]
@@ -390,6 +393,41 @@ async def test_a_resumed_session_survives_a_broken_handshake(relay: Relay, serve
 
     assert await zk.ephemerals() == ["/here"]
     assert zk.session_id == session_id
+
+
+# --- a server that grants next to no time ---
+
+
+def of_a_millisecond(payload: bytes) -> bytes:
+    """The server's answer to the handshake, with a session timeout of 1 ms."""
+    answer = ConnectResponse.decode(payload)
+    return frame(ConnectResponse(1, answer.session_id, answer.password or b"", answer.read_only).encode())
+
+
+async def test_a_timeout_of_a_millisecond_leaves_later_connections_the_time_they_need(
+    relay: Relay, server: Server
+) -> None:
+    relay.number, relay.breaks = HANDSHAKE, of_a_millisecond
+    zk = Client(relay.hosts, timeout=5.0)
+
+    with server.fault("connect", times=2, action=delay(0.1)):
+        async with zk:
+            await zk.exists("/")
+
+            assert relay.connections == 2  # the first was over after a millisecond; the next had time to answer
+            assert zk.session_timeout == 5.0
+
+
+def test_a_session_after_one_of_a_millisecond_asks_for_what_was_wanted() -> None:
+    session = Session(10_000, Random(1))
+    session.begin(0.0)
+    session.receive(frame(ConnectResponse(1, 9, bytes(16), False).encode()), 0.0)
+    granted = session.timeout_ms
+
+    session.lost("it was", 1.0)
+    session.expired("it was")
+
+    assert (granted, session.timeout_ms) == (1, 10_000)
 
 
 # --- logins ---

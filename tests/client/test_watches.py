@@ -931,3 +931,31 @@ async def test_apache_s_server_too_tells_what_happened_during_an_absence(apache:
         assert told(at_once(once.next())) == (CHILDREN, top)
     for path in (top, f"{top}/data", f"{top}/new", f"{top}/parent"):
         assert not await zk.check_watches(path, WatcherType.ANY)
+
+
+@pytest.mark.slow
+async def test_a_tree_of_1600_levels_that_vanishes_is_told_of_whole_and_children_first(
+    server: Server, connect: Connect
+) -> None:
+    zk = await connect(server.hosts)
+    levels = ["/a" * depth for depth in range(1, 1_602)]
+    server.populate(dict.fromkeys(levels, b""))
+
+    async with zk.watch("/a", recursive=True) as events:
+        await rest(zk, events)
+        await away(zk, server, lambda: [do(server, "delete", path) for path in reversed(levels)])
+
+        assert await rest(zk, events) == [(DELETED, path) for path in reversed(levels)]
+
+
+@pytest.mark.slow
+async def test_a_deep_tree_that_vanishes_beside_others_is_all_that_is_told_of(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    levels = ["/top" + "/a" * depth for depth in range(1, 1_602)]
+    server.populate(dict.fromkeys(["/top/stays", *levels], b""))
+
+    async with zk.watch("/top", recursive=True) as events:
+        await rest(zk, events)
+        await away(zk, server, lambda: [do(server, "delete", path) for path in reversed(levels)])
+
+        assert await rest(zk, events) == [(DELETED, path) for path in reversed(levels)]

@@ -192,6 +192,16 @@ def test_a_line_is_not_passed_on_a_moment_too_early(log: Log) -> None:
     assert log.lines == ["it"]
 
 
+def test_a_line_from_before_the_first_tick_is_one_within_the_last_ten_seconds(log: Log) -> None:
+    engine = Engine(uptime=5_000_000, log=log)
+    engine.warnings.warn("a", "it")
+
+    engine.at(500, 5_000_500)
+    engine.warnings.warn("a", "it")
+
+    assert log.lines == ["it"]
+
+
 def test_kinds_beyond_a_thousand_take_no_memory(log: Log) -> None:
     warnings = Warnings(log)
 
