@@ -26,7 +26,7 @@ LASTING: Final = 1.0
 """Seconds after which a connection that breaks is worth an attempt at once, again and again."""
 SHORTEST_ATTEMPT: Final = 0.2
 """Seconds that a server has at least to accept a connection and to answer, however short the session timeout is that
-an earlier one has granted.
+an earlier one has granted; unless the client itself has asked for a shorter one.
 """
 CLOSING: Final = 2.0
 """Seconds that closing may take at the most."""
@@ -245,7 +245,8 @@ class Connection:
     async def _serve(self, address: Address) -> bool:
         """Be connected to one server for as long as it lasts; say whether it ever was ready, or said what matters."""
         session = self.session
-        patience = max(SHORTEST_ATTEMPT, session.timeout_ms / 1500 / len(self._hosts.addresses))
+        shortest = min(SHORTEST_ATTEMPT, session.wanted_ms / 1500)
+        patience = max(shortest, session.timeout_ms / 1500 / len(self._hosts.addresses))
         before = session.id
         link: Link | None = None
         try:

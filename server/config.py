@@ -123,6 +123,15 @@ def _one_of(*choices: str) -> Callable[[str], str]:
     return convert
 
 
+def _readable(text: str) -> str:
+    """Check that a file with a password can be read; it is read again whenever the certificates are."""
+    try:
+        Path(text).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"a file with a password, and it cannot be read ({error})") from None
+    return text
+
+
 def _store_type(text: str) -> str:
     if text.upper() not in ("PEM", "JKS", "PKCS12"):
         raise ValueError("PEM, JKS or PKCS12")
@@ -162,12 +171,12 @@ KEYS: Final[dict[str, Key]] = {
     "secureClientPortAddress": Key(lambda text: text.strip("[]") or None, "secure_host"),
     "ssl.keyStore.location": Key(_store, "tls.key_store"),
     "ssl.keyStore.password": Key(_text, "tls.key_store_password"),
-    "ssl.keyStore.passwordPath": Key(_text, "tls.key_store_password_path"),
+    "ssl.keyStore.passwordPath": Key(_readable, "tls.key_store_password_path"),
     "ssl.keyStore.type": Key(_store_type, "tls.key_store_type"),
     "ssl.keyStore.key.location": Key(_text, "tls.key"),
     "ssl.trustStore.location": Key(_store, "tls.trust_store"),
     "ssl.trustStore.password": Key(_text, "tls.trust_store_password"),
-    "ssl.trustStore.passwordPath": Key(_text, "tls.trust_store_password_path"),
+    "ssl.trustStore.passwordPath": Key(_readable, "tls.trust_store_password_path"),
     "ssl.trustStore.type": Key(_store_type, "tls.trust_store_type"),
     "ssl.clientAuth": Key(_one_of("need", "want", "none"), "tls.client_auth"),
     "ssl.protocol": Key(_protocols, "tls.protocols"),
@@ -339,9 +348,7 @@ def _members(path: str) -> dict[str, Setting]:
     settings = read_file(path)
     for name, (_, where) in settings.items():
         if not re.fullmatch(r"server\.\d+|group\..*|weight\..*|version", name):
-            raise ConfigError(
-                f"{where}: {name} does not belong into a dynamicConfigFile, which has server.N lines only"
-            )
+            raise ConfigError(f"{where}: {name} is not a server.N line; a dynamicConfigFile has nothing else")
     return settings
 
 

@@ -20,6 +20,7 @@ from zoolet.protocol.acl import ACL, ANYONE, OPEN_ACL_UNSAFE, AclList, Id
 from zoolet.protocol.enums import Perm
 from zoolet.protocol.errors import InvalidACLError, MarshallingError, NoAuthError
 from zoolet.server.core.caller import Caller
+from zoolet.server.core.metrics import Metrics
 from zoolet.server.core.settings import Settings
 
 OPEN: Final = 0
@@ -88,10 +89,12 @@ class Acls:
 
     Args:
         settings: ``skip_acl``, ``max_acl_entries`` and ``compat`` are looked at.
+        metrics: Counts what is refused.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._settings = settings
+        self._metrics = metrics
         self._lists: dict[int, AclList] = {OPEN: OPEN_ACL_UNSAFE}
         self._grants: dict[int, Grants] = {}
         self._keys: dict[AclList, int] = {OPEN_ACL_UNSAFE: OPEN}
@@ -209,6 +212,7 @@ class Acls:
             else:
                 raise InvalidACLError(path)
         if len(stored) > limit or size > self._settings.max_frame:
+            self._metrics.refuse("acl_entries")
             raise InvalidACLError(
                 path,
                 f"the ACL list would have more than {limit} entries (zoolet.maxAclEntries), or more than "

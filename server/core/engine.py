@@ -67,12 +67,12 @@ class Engine:
     ) -> None:
         self.settings = settings or Settings()
         self.random = random or Random(now)
-        self.acls = Acls(self.settings)
-        self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))
         self.metrics = Metrics()
-        self.warnings = Warnings(log)
+        self.acls = Acls(self.settings, self.metrics)
+        self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))
+        self.warnings = Warnings(log, uptime)
         self.quota = Quota(self.tree, self.settings, self.warnings)
-        self.watches = Watches(self.acls, self.settings, self.metrics)
+        self.watches = Watches(self.acls, self.settings, self.metrics, self.warnings)
         rounding = 0 if self.settings.exact_deadlines else self.settings.tick_time
         secret = None if self.settings.compat.predictable_passwords else self.random.randbytes(32)
         self.sessions = Sessions(rounding, first_session_id(server_id, now), secret)

@@ -132,8 +132,6 @@ class Quota:
             limits = Amount.parse(self._text(above + LIMITS, amounts))
         except ValueError as error:
             raise MarshallingError(path, f"the quota of {above} does not parse: {error}") from None
-        if self._tree.get(QUOTA + above + STATS) is None:
-            return
         try:
             used = Amount.parse(self._text(above + STATS, amounts))
         except ValueError:
@@ -157,13 +155,18 @@ class Quota:
     def _text(self, name: str, before: dict[str, bytes | None]) -> bytes | None:
         """Return the data of a limits or stats node: what it was before the transaction, if that has changed it."""
         path = QUOTA + name
-        return before[path] if path in before else self._tree.find(path).data
+        if path in before:
+            return before[path]
+        node = self._tree.get(path)
+        return node.data if node is not None else None
 
     # --- counting ---
 
     def created(self, path: str, node: Node) -> None:
         """A node was made, somewhere."""
         above, kind = _quota_of(path)
+        if kind and self._before is not None:
+            self._before[1].setdefault(path, None)  # there was none
         if kind == LIMITS and above:
             self._set(above, True)
         elif kind == STATS and above:
@@ -175,13 +178,13 @@ class Quota:
         above, kind = _quota_of(path)
         if kind == LIMITS and above:
             self._set(above, False)
-            if self._before is not None:
-                self._before[1].setdefault(path, node.data)
+        if kind and self._before is not None:
+            self._before[1].setdefault(path, node.data)
         self._add(path, -1, -len(node.data or b""))
 
     def changed(self, path: str, before: bytes | None, data: bytes | None) -> None:
         """A node's data was replaced."""
-        if self._before is not None and path.endswith(LIMITS):
+        if self._before is not None and path.endswith((LIMITS, STATS)):
             self._before[1].setdefault(path, before)
         self._add(path, 0, len(data or b"") - len(before or b""))
 

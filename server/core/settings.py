@@ -22,8 +22,8 @@ class Settings:
         max_unread: Events that may wait for one client to read them before it is disconnected.
         max_unread_total: The same for the replies and events of all clients that do not read.
         max_partial_total: Bytes of unfinished requests that may be kept for all connections together.
-        max_acl_entries: Entries of one ACL list, once ``auth`` is replaced by the identities it stands for; together they
-            may have ``max_frame`` bytes.
+        max_acl_entries: Entries of one ACL list, once ``auth`` is replaced by the identities it stands for; they may
+            have ``max_frame`` bytes together.
         max_identities: Identities that one connection may have.
         max_watches: Watches that all connections may have together; one on a path of more than 128 characters counts
             as several, see :func:`~zoolet.server.core.watches.weight`.

@@ -19,12 +19,13 @@ class Warnings:
 
     Args:
         write: Receives a message in ``%`` style, and its arguments; by default nobody does.
+        monotonic_ms: The engine's time.
     """
 
-    def __init__(self, write: Callable[..., None] | None = None) -> None:
+    def __init__(self, write: Callable[..., None] | None = None, monotonic_ms: int = 0) -> None:
         self._write = write
         self._last: dict[str, tuple[int, int]] = {}  # by kind: when a line was passed on, and how many were not since
-        self.monotonic_ms = 0
+        self.monotonic_ms = monotonic_ms
         """The engine keeps this at its own time."""
 
     def warn(self, kind: str, message: str, *arguments: object) -> None:
@@ -38,9 +39,9 @@ class Warnings:
         if self._write is None:
             return
         now = self.monotonic_ms
-        if kind not in self._last and len(self._last) >= _KINDS:
+        if kind not in self._last and len(self._last) >= _KINDS - 1:
             self._last = {one: (at, n) for one, (at, n) in self._last.items() if now - at < PAUSE_MS}
-            if len(self._last) >= _KINDS:
+            if len(self._last) >= _KINDS - 1:
                 kind = "others"  # which share a line from now on
         last, skipped = self._last.get(kind, (now - PAUSE_MS, 0))
         if now - last < PAUSE_MS:

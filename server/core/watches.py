@@ -29,6 +29,7 @@ from zoolet.server.core.ancestors import AncestorIndex
 from zoolet.server.core.caller import Caller
 from zoolet.server.core.metrics import Metrics
 from zoolet.server.core.settings import Settings
+from zoolet.server.core.warnings import Warnings
 
 STANDARD: Final = 1
 PERSISTENT: Final = 2
@@ -83,6 +84,7 @@ class Watches:
         settings: ``compat`` says whether modes coexist and what zxid events carry; ``max_watches`` and
             ``max_watches_per_connection`` are the limits.
         metrics: Counts what is refused.
+        warnings: Receives a line about it.
 
     Attributes:
         active: How many watches there are: one for each connection, store and path. With none, nothing need be fired.
@@ -92,11 +94,12 @@ class Watches:
             frame; one that it keeps is not sent. Tests lose events so.
     """
 
-    def __init__(self, acls: Acls, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, acls: Acls, settings: Settings, metrics: Metrics, warnings: Warnings) -> None:
         self._acls = acls
         self._settings = settings
         self._compat = settings.compat
         self._metrics = metrics
+        self._warnings = warnings
         self._stores: tuple[dict[str, dict[Caller, None]], dict[str, dict[Caller, None]]] = ({}, {})
         # The recursive watches of each store once more, to find those above a path; empty spares the search.
         self._recursive: tuple[AncestorIndex[dict[Caller, None]], AncestorIndex[dict[Caller, None]]] = (
@@ -121,7 +124,7 @@ class Watches:
         modes = caller.modes[store]
         before = modes.get(path, 0)
         if not before:
-            self._admit(caller, path)
+            self.admit(caller, path, 1)
         after = before | mode if self._compat.watch_modes_coexist else mode
         if (before ^ after) & RECURSIVE:
             self._set_recursive(caller, store, path, bool(after & RECURSIVE))
@@ -129,20 +132,31 @@ class Watches:
         if not before:
             self.active += 1
             self._stores[store].setdefault(path, {})[caller] = None
+            more = weight(path)
+            caller.watch_weight += more
+            self._weight += more
             if store == DATA:
                 caller.watched_data = True
 
-    def _admit(self, caller: Caller, path: str) -> None:
-        more = weight(path)
+    def admit(self, caller: Caller, path: str, count: int) -> None:
+        """Make sure that there is room for so many more watches on a path.
+
+        Raises:
+            ThrottledOpError: There is not.
+        """
         settings = self._settings
+        more = weight(path) * count
         if caller.watch_weight + more > settings.max_watches_per_connection:
-            self._metrics.refuse("watches_per_connection")
-            raise ThrottledOpError(path, f"a connection may have {settings.max_watches_per_connection} watches")
-        if self._weight + more > settings.max_watches:
-            self._metrics.refuse("watches")
-            raise ThrottledOpError(path, f"the server keeps {settings.max_watches} watches")
-        caller.watch_weight += more
-        self._weight += more
+            limit, name, key = settings.max_watches_per_connection, "watches_per_connection", "maxWatchesPerConnection"
+        elif self._weight + more > settings.max_watches:
+            limit, name, key = settings.max_watches, "watches", "maxWatches"
+        else:
+            return
+        self._metrics.refuse(name)
+        self._warnings.warn(
+            name, "refusing a watch of %s:%d: %d is the limit (zoolet.%s)", caller.host, caller.port, limit, key
+        )
+        raise ThrottledOpError(path, f"no room for another watch: {limit} is the limit (zoolet.{key})")
 
     def _set_recursive(self, caller: Caller, store: int, path: str, on: bool) -> None:
         index = self._recursive[store]

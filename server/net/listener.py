@@ -311,10 +311,12 @@ class Listener:
         waiting, self.queued = self.queued, {}  # whoever is not done yet queues behind them
         self._round_ends = time.perf_counter() + self.turn
         try:
-            while waiting and time.perf_counter() <= self._round_ends:
+            while waiting:
                 transport = next(iter(waiting))
                 del waiting[transport]
                 transport.take_turn()
+                if time.perf_counter() > self._round_ends:
+                    break
         finally:
             if waiting:
                 if not self.queued:  # else queue() has seen to it

@@ -181,8 +181,13 @@ def _read_pkcs12_key(path: str, password: str | None) -> tuple[bytes, Any]:
 
     if store.key is None or store.cert is None:
         raise TlsError(f"cannot use {path} for TLS: it holds no key with a certificate")
-    chain = [store.cert, *store.additional_certs]
-    return b"".join(one.certificate.public_bytes(serialization.Encoding.PEM) for one in chain), store.key
+    chain, others = [store.cert.certificate], [one.certificate for one in store.additional_certs]
+    while above := [one for one in others if one.subject == chain[-1].issuer]:
+        chain.append(above[0])
+        others.remove(above[0])
+    if others:  # the library gives one key, whichever it is
+        raise TlsError(f"cannot use {path} for TLS: it seems to hold {1 + len(others)} keys, and must hold one")
+    return b"".join(one.public_bytes(serialization.Encoding.PEM) for one in chain), store.key
 
 
 def _read_pkcs12_trust(path: str, password: str | None) -> list[bytes]:

@@ -88,9 +88,14 @@ def _make(engine: Engine, path: str, node: Znode) -> None:
             engine.zxid += 1
             engine.tree.set_data(path, data, found.version + 1, engine.zxid, engine.now)
         return
+    missing = []  # a list, not calls: a tree may be deeper than Python's stack
     above = path[: path.rindex("/")]
-    if above and engine.tree.get(above) is None:
-        _make(engine, above, Znode())
+    while above and engine.tree.get(above) is None:
+        missing.append(above)
+        above = above[: above.rindex("/")]
+    for ancestor in reversed(missing):
+        _make(engine, ancestor, Znode())
+    above = path[: path.rindex("/")]
     count = engine.tree.find(above).creates + 1
     txn: Record
     if node.container:

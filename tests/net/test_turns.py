@@ -29,7 +29,7 @@ from zoolet.protocol.opcodes import OpCode
 from zoolet.server import Server
 from zoolet.server.admin.words import words
 from zoolet.server.core.caller import Caller
-from zoolet.server.core.connection import CHECK_TIME_AFTER, Connection
+from zoolet.server.core.connection import CHECK_AFTER, Connection
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.clock import RealClock
 from zoolet.server.net.listener import Listener
@@ -37,7 +37,10 @@ from zoolet.server.net.listener import Listener
 DEADLINE_S: Final = 5.0  # only ever reached on failure
 HELLO: Final = frame(ConnectRequest(timeout_ms=30_000).encode())
 TINY: Final = 1e-5
-"""A turn that is over about as soon as it has begun: one costly request, or two kilobytes of cheap ones."""
+"""A turn that is over about as soon as it has begun: one costly request, or eight kilobytes of replies."""
+
+STAT_SIZE: Final = 68
+"""Bytes of a reply to exists."""
 
 
 # --- requests ---
@@ -152,19 +155,25 @@ def test_what_is_left_of_costly_requests_is_answered_in_later_turns_one_each(con
     assert turns == [(True, [2]), (False, [3]), (False, [])]
 
 
-@pytest.mark.parametrize("name", CHEAP)
-def test_of_cheap_requests_two_kilobytes_are_answered_between_looks_at_the_clock(
-    connection: Connection, name: str
-) -> None:
-    op, body = CHEAP[name]
-    one = request(-2, op, body)
+def test_eight_kilobytes_of_replies_are_given_between_looks_at_the_clock(connection: Connection) -> None:
     clock = Time()
 
-    left = connection.receive(one * 1_000, UNTIL, clock)
+    left = connection.receive(exists(1) * 1_000, UNTIL, clock)
 
     assert left
     assert clock.reads == 1
-    assert len(xids(connection)) == CHECK_TIME_AFTER // len(one) + 1
+    assert len(xids(connection)) == CHECK_AFTER // STAT_SIZE + 1
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_cheap_requests_are_answered_without_a_look_at_the_clock_each(connection: Connection, name: str) -> None:
+    op, body = CHEAP[name]
+    clock = Time(*[0.0] * 1_000)
+
+    connection.receive(request(-2, op, body) * 1_000, UNTIL, clock)
+
+    assert clock.reads <= 50
+    assert len(xids(connection)) == 1_000
 
 
 def test_cheap_requests_go_on_for_as_long_as_it_is_not_late(connection: Connection) -> None:
@@ -174,7 +183,7 @@ def test_cheap_requests_go_on_for_as_long_as_it_is_not_late(connection: Connecti
     connection.receive(one * 1_000, UNTIL, clock)
 
     assert clock.reads == 4
-    assert len(xids(connection)) == 4 * (CHECK_TIME_AFTER // len(one) + 1)
+    assert len(xids(connection)) == 4 * (CHECK_AFTER // STAT_SIZE + 1)
 
 
 def test_a_turn_that_ends_at_this_very_moment_has_not_ended(connection: Connection) -> None:
@@ -592,7 +601,8 @@ async def test_an_internal_error_in_a_turn_costs_that_connection_alone(
     def fail(*_: object) -> bytes:
         raise RuntimeError("a defect")
 
-    monkeypatch.setitem(listener.engine.table, op, listener.engine.table[op]._replace(handle=fail))
+    decode, _, costly = listener.engine.table[op]
+    monkeypatch.setitem(listener.engine.table, op, (decode, fail, costly))
 
     broken.send(exists(1) + request(2, op, r.GetACLRequest("/").encode()) + exists(3))
     answer = await broken.rest()

@@ -1047,8 +1047,8 @@ def test_a_digest_user_called_like_a_sasl_user_is_not_that_user() -> None:
 def test_an_acl_list_of_long_identities_is_no_way_to_a_huge_answer(engine: Engine) -> None:
     # each entry of scheme "auth" stands for all identities, so the list is much longer than what was sent
     owner = joined(engine)
-    owner.auth("digest", b"1" + b"A" * 50_000)
-    owner.auth("digest", b"2" + b"A" * 50_000)
+    owner.auth("digest", b"1" + b"A" * 4_000)
+    owner.auth("digest", b"2" + b"A" * 4_000)
     entries = [ACL(Perm.ALL | number << 5, Id("auth", "")) for number in range(200)]
     owner.send(OpCode.CREATE, r.CreateRequest("/a", b"", (*entries, ACL(Perm.READ, ANYONE)), 0).encode())
 

@@ -21,6 +21,7 @@ from zoolet.protocol.opcodes import OpCode
 from zoolet.server.core.acls import Acls, _without_duplicates
 from zoolet.server.core.caller import Caller
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.metrics import Metrics
 from zoolet.server.core.settings import Settings
 
 moderate = settings(max_examples=60, deadline=None)
@@ -177,7 +178,7 @@ def test_a_long_list_costs_as_much_as_it_is_long() -> None:
 def test_a_list_allows_what_one_of_its_entries_allows_one_of_the_identities(
     acl: AclList, host: str, proved: list[Id], wanted: int
 ) -> None:
-    acls = Acls(Settings())
+    acls = Acls(Settings(), Metrics())
     caller = caller_with(proved, host)
 
     key = acls.intern(acl)
@@ -190,7 +191,7 @@ def test_a_list_allows_what_one_of_its_entries_allows_one_of_the_identities(
 def test_a_list_of_nobodys_permissions_allows_nothing_to_anybody_but_the_super_user(
     acl: AclList, host: str, proved: list[Id]
 ) -> None:
-    acls = Acls(Settings())
+    acls = Acls(Settings(), Metrics())
     caller = caller_with(proved, host)
 
     key = acls.intern(tuple(ACL(0, entry.id) for entry in acl))
@@ -199,7 +200,7 @@ def test_a_list_of_nobodys_permissions_allows_nothing_to_anybody_but_the_super_u
 
 
 def test_a_check_does_not_depend_on_how_long_the_list_is() -> None:
-    acls = Acls(Settings())
+    acls = Acls(Settings(), Metrics())
     key = acls.intern(tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(50_000)))
     caller = caller_with([Id("digest", f"v{number}:x") for number in range(100)], "127.0.0.1")
 
@@ -212,7 +213,7 @@ def test_a_check_does_not_depend_on_how_long_the_list_is() -> None:
 
 
 def test_networks_are_found_however_many_a_list_names() -> None:
-    acls = Acls(Settings())
+    acls = Acls(Settings(), Metrics())
     key = acls.intern(tuple(ACL(READ, Id("ip", f"10.{a}.{b}.0/24")) for a in range(100) for b in range(100)))
 
     inside, outside = Caller("10.99.99.7"), Caller("10.100.0.7")
@@ -221,7 +222,7 @@ def test_networks_are_found_however_many_a_list_names() -> None:
 
 
 def test_an_entry_that_is_no_network_harms_no_other() -> None:
-    acls = Acls(Settings())
+    acls = Acls(Settings(), Metrics())
 
     key = acls.intern((ACL(READ, Id("ip", "nonsense")), ACL(READ, Id("ip", None)), ACL(READ, Id("ip", "127.0.0.0/8"))))
 

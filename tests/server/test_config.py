@@ -683,13 +683,11 @@ def test_a_demand_for_sasl_stays_whatever_else_is_enforced() -> None:
     assert configured(text).settings.require_auth == {"sasl"}
 
 
-def test_a_dynamic_file_does_not_beat_the_command_line(tmp_path: Path) -> None:
+def test_a_dynamic_file_has_members_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "dynamic").write_text("skipACL=yes\n")
-    filed = parse_properties(f"dynamicConfigFile={tmp_path / 'dynamic'}\n", "zoo.cfg")
 
-    config = build({}, filed, parse_definitions(["-Dzookeeper.skipACL=no"], "command line"))
-
-    assert not config.settings.skip_acl
+    with pytest.raises(ConfigError, match=r"dynamic, line 1: skipACL is not a server\.N line"):
+        configured(f"dynamicConfigFile={tmp_path / 'dynamic'}\n")
 
 
 # --- TLS ---
@@ -807,8 +805,9 @@ def test_a_password_file_beats_a_password_wherever_it_stands(tmp_path: Path) -> 
     before = f"ssl.keyStore.passwordPath={tmp_path / 'pw'}\nssl.keyStore.password=inline\n"
     behind = f"ssl.keyStore.password=inline\nssl.keyStore.passwordPath={tmp_path / 'pw'}\n"
 
-    assert configured(STORE + behind).tls.key_store_password == "from the file"
-    assert configured(STORE + before).tls.key_store_password == "from the file"
+    assert configured(STORE + behind).tls.key_store_password is None
+    assert configured(STORE + before).tls.key_store_password is None
+    assert configured(STORE + before).tls.key_store_password_path == str(tmp_path / "pw")
 
 
 def test_a_password_is_not_shown_in_a_refusal() -> None:

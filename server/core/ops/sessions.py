@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, Final
 
-from zoolet.protocol.acl import digest_id
+from zoolet.protocol.acl import Id, digest_id
 from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.records import AuthPacket
 from zoolet.protocol.sasl import SaslFailure
@@ -59,13 +59,13 @@ def authenticate(engine: Engine, caller: Caller, packet: AuthPacket) -> bool:
         and len(packet.auth) <= MAX_CREDENTIALS
         and settings.digest_enabled
     ):
-        if len(caller.ids) >= settings.max_identities:
+        name = digest_id(packet.auth, settings.digest_algorithm)
+        if len(caller.ids) >= settings.max_identities and Id("digest", name) not in caller.ids:
             engine.metrics.refuse("identities")
             engine.warnings.warn(
                 "identities", "%s:%d has %d identities already", caller.host, caller.port, len(caller.ids)
             )
             return False
-        name = digest_id(packet.auth, settings.digest_algorithm)
         if settings.super_digest is not None and hmac.compare_digest(name.encode(), settings.super_digest.encode()):
             super_login(engine, caller, "digest")
         caller.add_id("digest", name)

@@ -34,6 +34,7 @@ def add_watch(engine: Engine, caller: Caller, request: r.AddWatchRequest) -> byt
     else:
         raise MarshallingError(request.path, f"unknown watch mode {request.mode}")
     path = _of(request.path)
+    engine.watches.admit(caller, path, sum(path not in caller.modes[store] for store in stores))
     for store in stores:
         engine.watches.add(caller, store, path, mode)
     return pack_int(0)
@@ -76,8 +77,7 @@ def set_watches(engine: Engine, caller: Caller, request: r.SetWatches | r.SetWat
     """
     try:
         _set_again(engine, caller, request)
-    except ThrottledOpError as error:
-        engine.warnings.warn("set_watches", "closing %s:%d: %s (zoolet.max*Watches*)", caller.host, caller.port, error)
+    except ThrottledOpError:
         engine.hang_up(caller)
         raise
     return b""
@@ -86,8 +86,16 @@ def set_watches(engine: Engine, caller: Caller, request: r.SetWatches | r.SetWat
 def _set_again(engine: Engine, caller: Caller, request: r.SetWatches | r.SetWatches2) -> None:
     lists = [getattr(request, name) for name in request.__match_args__[1:]]
     if sum(map(len, filter(None, lists))) > engine.settings.max_set_watches:
+        limit = engine.settings.max_set_watches
         engine.metrics.refuse("set_watches")
-        raise ThrottledOpError(None, f"more than {engine.settings.max_set_watches} watches in one request")
+        engine.warnings.warn(
+            "set_watches",
+            "closing %s:%d: more than %d watches in one setWatches (zoolet.maxSetWatches)",
+            caller.host,
+            caller.port,
+            limit,
+        )
+        raise ThrottledOpError(None, f"more than {limit} watches in one request")
     since = request.relativeZxid
     for path in _given(request.dataWatches):
         _again(engine, caller, DATA, path, lambda node: node.mzxid > since, EventType.NODE_DATA_CHANGED)
