@@ -20,10 +20,12 @@ class Lockstep:
 
     Args:
         release: Which real server is compared with.
+        enforce_quota: Refuse writes that exceed a hard limit.
     """
 
-    def __init__(self, release: str) -> None:
+    def __init__(self, release: str, *, enforce_quota: bool = False) -> None:
         self.release = release
+        self.enforce_quota = enforce_quota
         self.oracle: Oracle | None = None
         self.pair: Pair | None = None
         self._before = 0
@@ -45,9 +47,10 @@ class Lockstep:
                 properties={
                     "zookeeper.DigestAuthenticationProvider.superDigest": digest_id(SUPER.encode()),
                     "znode.container.checkIntervalMs": "3600000",
+                    "zookeeper.enforceQuota": str(self.enforce_quota).lower(),
                 },
             ).__enter__()
-            self.pair = Pair(self.oracle, CONNECTIONS)
+            self.pair = Pair(self.oracle, CONNECTIONS, enforce_quota=self.enforce_quota)
         return self.pair
 
     def stop(self) -> None:

@@ -1,17 +1,38 @@
 """Steps for a :class:`~differential.pair.Pair`, as hypothesis strategies: mostly sensible, often odd, sometimes
 malformed.
 
+A script has one of three topics: anything, watches of all kinds on a few paths, or quotas. Null paths are everywhere,
+but for those that the real 3.8.0 cannot stand: a watch on one that stays, and one in a multi.
+
 Left out is what stops the real server or what it leaves open (spec 05, appendices B and D); the pitfall tests cover
-those.
+those. A stats node of a quota, for one, is only ever written with a text that parses, and no quota is ephemeral: the
+order in which a session's ephemeral nodes go is open, and so would be what the quota counts.
 """
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
+from typing import Final
+
 from differential.lockstep import CONNECTIONS
 from differential.pair import SUPER, Connect, Drop, Raw, Request, Step
+from differential.script import (
+    Operation,
+    add_watch,
+    by,
+    check_watches,
+    children,
+    create,
+    exists,
+    read,
+    remove_watches,
+    set_watches,
+    together,
+    write,
+)
 from hypothesis import strategies as st
 
-from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, AclList, Id, digest_id
 from zoolet.protocol.codec import NULL, Record, put_str
@@ -133,7 +154,9 @@ checks = st.builds(r.CheckVersionRequest, paths, versions)
 gets = st.builds(r.GetDataRequest, paths, bools)
 lists = st.builds(r.GetChildrenRequest, paths, bools)
 bmp_paths = paths.filter(lambda path: "😀" not in path)  # events answer in plain UTF-8 here, in CESU-8 there
-some_paths = st.one_of(st.lists(bmp_paths, max_size=3), st.lists(bmp_paths, max_size=3), st.none())
+path_lists = [st.lists(bmp_paths, max_size=3)] * 6
+some_paths = st.one_of(*path_lists, st.none())
+nullable_paths = st.one_of(*path_lists, st.none(), st.lists(st.one_of(bmp_paths, bmp_paths, st.none()), max_size=3))
 zxids = st.integers(-1, 60)
 
 
@@ -169,8 +192,6 @@ OPERATIONS: dict[int, st.SearchStrategy[Record]] = {
     OpCode.ADD_WATCH: st.builds(r.AddWatchRequest, paths, st.sampled_from([0, 0, 1, 1, 2, -1])),
     OpCode.CHECK_WATCHES: st.builds(r.CheckWatchesRequest, paths, st.integers(0, 7)),
     OpCode.REMOVE_WATCHES: st.builds(r.RemoveWatchesRequest, paths, st.integers(0, 7)),
-    OpCode.SET_WATCHES: st.builds(r.SetWatches, zxids, some_paths, some_paths, some_paths),
-    OpCode.SET_WATCHES2: st.builds(r.SetWatches2, zxids, some_paths, some_paths, some_paths, some_paths, some_paths),
     OpCode.RECONFIG: st.builds(r.ReconfigRequest, st.none(), st.just("1"), st.none(), st.just(-1)),
 }
 COMMON = [
@@ -192,38 +213,204 @@ MULTI_WRITES = {
     OpCode.CHECK: checks,
 }
 MULTI_READS = {OpCode.GET_DATA: gets, OpCode.GET_CHILDREN: lists}
+WITHOUT_PATH: Final = frozenset({OpCode.PING, OpCode.WHO_AM_I, OpCode.RECONFIG})
+
+
+def with_null_path(body: bytes) -> bytes:
+    """Replace the path that a request starts with by null."""
+    return body if body[:4] == NULL else NULL + body[4 + int.from_bytes(body[:4], "big") :]
+
+
+def stands_null_paths(release: str, op: int) -> bool:
+    """Return whether a release answers a null path in such a request and goes on."""
+    return op not in WITHOUT_PATH and not (release == "3.8" and op == OpCode.ADD_WATCH)
 
 
 @st.composite
-def multis(draw: st.DrawFn) -> tuple[int, bytes]:
-    """A transaction, or a multiRead; now and then with an operation that does not belong."""
+def operations_of_multi(draw: st.DrawFn, release: str, op: OpCode) -> Operation:
+    """One operation of a multi or a multiRead; now and then one that does not belong, or with a null path."""
+    own, others = (MULTI_WRITES, MULTI_READS) if op == OpCode.MULTI else (MULTI_READS, MULTI_WRITES)
+    odd = draw(st.integers(0, 39))
+    if odd == 0:
+        return OpCode.SET_ACL, draw(OPERATIONS[OpCode.SET_ACL]).encode()
+    kinds = others if odd == 1 else own
+    kind = draw(st.sampled_from(sorted(kinds)))
+    body = draw(kinds[kind]).encode()
+    if odd in (2, 3) and (release != "3.8" or kinds is MULTI_READS is own):
+        body = with_null_path(body)
+    return OpCode(kind), body
+
+
+@st.composite
+def multis(draw: st.DrawFn, release: str) -> Operation:
+    """A transaction, or a multiRead."""
     op = draw(st.sampled_from([OpCode.MULTI, OpCode.MULTI, OpCode.MULTI, OpCode.MULTI_READ]))
-    kinds = {OpCode.MULTI: MULTI_WRITES, OpCode.MULTI_READ: MULTI_READS}[op]
-    chosen = draw(st.lists(st.sampled_from(sorted(kinds)), max_size=4))
-    operations: list[tuple[OpCode, Record]] = [(OpCode(kind), draw(kinds[kind])) for kind in chosen]
-    if draw(st.integers(0, 19)) == 0:
-        operations.append((OpCode.SET_ACL, draw(OPERATIONS[OpCode.SET_ACL])))
-    return op, wire.encode_operations(operations)
+    return together(*draw(st.lists(operations_of_multi(release, op), max_size=4)), op=op)
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> Request:
-    """One request on one connection."""
-    kind = draw(st.integers(0, 9))
-    if kind == 0:
-        op, body = draw(multis())
-    else:
-        op = draw(st.sampled_from(COMMON if kind < 6 else sorted(OPERATIONS)))
-        body = draw(OPERATIONS[op]).encode()
-        damage = draw(st.integers(0, 30))
-        if damage == 0 and body:
-            body = body[: draw(st.integers(0, len(body) - 1))]
-        elif damage == 1:
-            body += b"extra"
-        elif damage == 2 and op in COMMON:
-            body = NULL + body[4 + int.from_bytes(body[:4], "big") :] if body[:4] != NULL else body
-    return Request(draw(who), op, body, draw(st.sampled_from([1, 2, 3, 0, 5, -5, 2**31 - 1])))
+def set_watches_requests(draw: st.DrawFn, release: str) -> Operation:
+    """A setWatches or setWatches2, with null lists and null elements."""
+    staying = some_paths if release == "3.8" else nullable_paths
+    few = [nullable_paths] * 3 + draw(st.sampled_from([[], [staying] * 2]))
+    return set_watches(draw(zxids), *map(draw, few))
 
+
+def sent(draw: st.DrawFn, operation: Operation) -> Request:
+    """Choose a connection and an xid for an operation."""
+    return Request(draw(who), *operation, draw(st.sampled_from([1, 2, 3, 0, 5, -5, 2**31 - 1])))
+
+
+@st.composite
+def requests(draw: st.DrawFn, release: str) -> Request:
+    """One request on one connection."""
+    kind = draw(st.integers(0, 19))
+    if kind < 2:
+        return sent(draw, draw(multis(release)))
+    if kind == 2:
+        return sent(draw, draw(set_watches_requests(release)))
+    op = draw(st.sampled_from(COMMON if kind < 12 else sorted(OPERATIONS)))
+    body = draw(OPERATIONS[op]).encode()
+    damage = draw(st.integers(0, 30))
+    if damage == 0 and body:
+        body = body[: draw(st.integers(0, len(body) - 1))]
+    elif damage == 1:
+        body += b"extra"
+    elif damage == 2 and stands_null_paths(release, op):
+        body = with_null_path(body)
+    return sent(draw, (OpCode(op), body))
+
+
+# --- watches of all kinds on a few paths ---
+
+watched = st.sampled_from(["/", "/a", "/a", "/a/x", "/a/x", "/a/x/p", "/b"])
+watch_kinds = st.sampled_from([1, 2, 3, 4, 5])
+changed_data = st.sampled_from([b"", b"x"])
+
+
+@st.composite
+def watch_requests(draw: st.DrawFn, release: str) -> Request:
+    """Set, look for or remove a watch, or change something that is watched."""
+    path = draw(watched)
+    maybe_null = draw(st.sampled_from([path] * 9 + [None])) if release != "3.8" else path
+    watching = [
+        exists(path, True),
+        read(path, True),
+        children(path, True),
+        add_watch(maybe_null, 0),
+        add_watch(maybe_null, 1),
+        draw(set_watches_requests(release)),
+        check_watches(draw(st.sampled_from([path, path, None])), draw(watch_kinds)),
+        remove_watches(draw(st.sampled_from([path, path, None])), draw(watch_kinds)),
+    ]
+    changing = [
+        create(path, draw(changed_data), draw(st.sampled_from([0, 0, 1]))),
+        write(path, draw(changed_data)),
+        (OpCode.DELETE, r.DeleteRequest(path, -1).encode()),
+        together(create("/a"), create("/a/x"), create("/a/x/p")),
+        together(create("/b"), write("/b", b"1"), (OpCode.DELETE, r.DeleteRequest("/b", -1).encode())),
+    ]
+    return sent(draw, draw(st.sampled_from(watching + changing)))
+
+
+# --- quotas ---
+
+QUOTAS = ["/zookeeper/quota" + above for above in ("/a", "/a", "/a/x", "/a/x/p", "/b", "/zookeeper")]
+quota_paths = st.sampled_from(QUOTAS)
+limit_texts = st.sampled_from(
+    [
+        b"count=3,bytes=30",
+        b"count=1,bytes=1",
+        b"count=-1,bytes=-1",
+        b"count=-1,bytes=-1=;byteHardLimit=20;countHardLimit=3",
+        b"countHardLimit=2",
+        b"byteHardLimit=0,countHardLimit=0",
+        b"byteHardLimit=8;;,countHardLimit=+5",
+        b"count=2=;countHardLimit=-2",
+        b"bytes=9223372036854775807",
+        b"countHardLimit=4,countHardLimit=2",
+        b"count",
+        b"count= 1",
+        b"count=1.5",
+        b"\xff\xfe",
+        b"",
+        None,
+    ]
+)
+stats_texts = st.sampled_from(
+    [
+        b"count=3,bytes=8",
+        b"count=0,bytes=0",
+        b"bytes=3",
+        b"",
+        b"count=-7;bytes=-9",
+        b"a=1,_=2,count=+1",
+        b"count=1,bytes=2=;byteHardLimit=-1;countHardLimit=-1",
+        b"count=00000000000000000012,bytes=-0",
+        b"count=9000000000000000000",
+    ]
+)
+nodes_below = st.sampled_from(["/a", "/a/x", "/a/x/p", "/a/y", "/b", "/b/z", "/zookeeper/x"])
+some_data = st.sampled_from([b"", b"1", b"22", b"z" * 12, None])
+
+
+@st.composite
+def quota_operations(draw: st.DrawFn) -> Operation:
+    """Create, change or delete a node that belongs to a quota or that one counts."""
+    quota, below, version = draw(quota_paths), draw(nodes_below), draw(st.sampled_from([-1, -1, -1, 0, 5]))
+    limits, stats = quota + "/zookeeper_limits", quota + "/zookeeper_stats"
+    kind = draw(st.sampled_from([OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER]))
+    choices = [
+        create(quota),
+        create(limits, draw(limit_texts), op=kind),
+        create(limits, draw(limit_texts)),
+        create(stats, draw(st.one_of(stats_texts, limit_texts))),
+        create(stats, b"", 2),
+        write(limits, draw(limit_texts), version),
+        write(stats, draw(stats_texts), version),
+        (OpCode.DELETE, r.DeleteRequest(draw(st.sampled_from([limits, stats, quota])), version).encode()),
+        *[create(below, draw(some_data), draw(st.sampled_from([0, 0, 1, 2])), op=kind)] * 4,
+        *[write(below, draw(some_data), version)] * 3,
+        *[(OpCode.DELETE, r.DeleteRequest(below, -1).encode())] * 2,
+    ]
+    return draw(st.sampled_from(choices))
+
+
+@st.composite
+def quota_requests(draw: st.DrawFn) -> Request:
+    """One or several operations, or a look at the stats."""
+    kind = draw(st.integers(0, 9))
+    if kind < 5:
+        return sent(draw, draw(quota_operations()))
+    if kind < 7:
+        return sent(draw, together(*draw(st.lists(quota_operations(), min_size=1, max_size=4))))
+    return sent(draw, read(draw(quota_paths) + "/zookeeper_stats"))
+
+
+START: Final[list[Step]] = [
+    by(0, together(create("/a"), create("/a/x"), create("/a/x/p"))),
+    by(0, together(create("/b"), create("/b/z"))),
+    by(0, create("/e", b"", 1)),
+]
+WATCH_START: Final[list[Step]] = [
+    START[0],
+    by(0, together(create("/b"), create("/a/y", b"", 1))),
+    *[by(which, add_watch(path, mode)) for which in (0, 1) for path in ("/a", "/a/x") for mode in (0, 1)],
+    *[by(which, read("/a", True)) for which in (0, 1)],
+    *[by(which, children("/a", True)) for which in (0, 2)],
+    by(1, exists("/a/x/p/q", True)),
+]
+QUOTA_START: Final[list[Step]] = [
+    by(0, together(create("/a", b"1"), create("/a/x", b"22"), create("/zookeeper/quota/a"))),
+    by(0, together(create("/zookeeper/quota/a/x"), create("/zookeeper/quota/a/x/zookeeper_limits", b"count=2"))),
+    by(0, create("/zookeeper/quota/a/zookeeper_limits", b"bytes=4")),
+    by(0, create("/zookeeper/quota/a/zookeeper_stats")),
+    by(0, create("/zookeeper/quota/a/x/zookeeper_stats")),
+]
+"""What a script may start with: nodes, watches, a quota in a quota."""
+
+
+# --- scripts ---
 
 auths = st.builds(
     lambda w, scheme, data: Request(w, OpCode.AUTH, r.AuthPacket(0, scheme, data).encode(), -4),
@@ -244,10 +431,12 @@ closes = st.builds(lambda w: Request(w, OpCode.CLOSE_SESSION, b""), who)
 unknown = st.builds(lambda w, op: Request(w, op, put_str("/a")), who, st.sampled_from([0, 10, 23, 50, 99, 108, -3]))
 raws = st.builds(Raw, who, st.sampled_from([b"", b"\0\0", b"\0\0\0\1\0\0\0"]))
 
-steps: st.SearchStrategy[list[Step]] = st.lists(
-    st.integers(0, 99).flatmap(
+
+def anything(usual: st.SearchStrategy[Step]) -> st.SearchStrategy[Step]:
+    """One step: a usual one, or something about a session or a connection."""
+    return st.integers(0, 99).flatmap(
         lambda n: (
-            requests()
+            usual
             if n < 88
             else auths
             if n < 92
@@ -261,7 +450,23 @@ steps: st.SearchStrategy[list[Step]] = st.lists(
             if n < 99
             else raws
         )
-    ),
-    min_size=SHORTEST,
-    max_size=60,
-)
+    )
+
+
+def scripts(usual: st.SearchStrategy[Step], start: Sequence[Step] = ()) -> st.SearchStrategy[list[Step]]:
+    """Scripts of such steps, behind some of those that one may start with."""
+    chosen = st.lists(st.booleans(), min_size=len(start), max_size=len(start))
+    head = chosen.map(lambda which: [step for step, taken in zip(start, which, strict=True) if taken])
+    return st.builds(operator.add, head, st.lists(usual, min_size=SHORTEST, max_size=60))
+
+
+def quota_steps(release: str) -> st.SearchStrategy[list[Step]]:
+    """Scripts about quotas."""
+    return scripts(anything(st.one_of(*[quota_requests()] * 4, requests(release))), QUOTA_START)
+
+
+def steps(release: str) -> st.SearchStrategy[list[Step]]:
+    """Scripts on any topic, for a release."""
+    mixed = scripts(anything(requests(release)), START)
+    watches = scripts(anything(st.one_of(*[watch_requests(release)] * 6, requests(release))), WATCH_START)
+    return st.one_of(mixed, mixed, watches, quota_steps(release))

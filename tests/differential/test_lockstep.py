@@ -14,9 +14,10 @@ from collections.abc import Iterator
 import pytest
 from differential.lockstep import Lockstep
 from differential.pair import Step
-from differential.strategies import SHORTEST, steps
+from differential.strategies import SHORTEST, quota_steps, steps
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as with_seed
+from hypothesis.strategies import SearchStrategy
 from support.oracle import RELEASES
 
 STEPS = {"3.8": 4000, "3.9": 2000}
@@ -35,7 +36,15 @@ def lockstep(request: pytest.FixtureRequest) -> Iterator[Lockstep]:
     made.stop()
 
 
-def run(lockstep: Lockstep, seed: int, enough: int) -> None:
+@pytest.fixture(scope="module", params=RELEASES)
+def enforcing(request: pytest.FixtureRequest) -> Iterator[Lockstep]:
+    """A pair that refuses what exceeds a quota."""
+    made = Lockstep(request.param, enforce_quota=True)
+    yield made
+    made.stop()
+
+
+def run(lockstep: Lockstep, scripts: SearchStrategy[list[Step]], seed: int, enough: int) -> None:
     lockstep.stop()
     before = lockstep.done
     said = before
@@ -46,7 +55,7 @@ def run(lockstep: Lockstep, seed: int, enough: int) -> None:
         suppress_health_check=list(HealthCheck), print_blob=False, report_multiple_bugs=False,
     )  # fmt: skip
     @with_seed(seed)
-    @given(steps)
+    @given(scripts)
     def examples(script: list[Step]) -> None:
         nonlocal said
         if lockstep.done - before >= enough:
@@ -64,4 +73,9 @@ def run(lockstep: Lockstep, seed: int, enough: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_steps_show_no_difference(lockstep: Lockstep, seed: int) -> None:
-    run(lockstep, seed, STEPS[lockstep.release])
+    run(lockstep, steps(lockstep.release), seed, STEPS[lockstep.release])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_steps_under_enforced_quotas_show_no_difference(enforcing: Lockstep, seed: int) -> None:
+    run(enforcing, quota_steps(enforcing.release), seed, STEPS[enforcing.release] // 4)
