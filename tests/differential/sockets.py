@@ -60,10 +60,13 @@ class Client:
 
     def do(self, operation: Operation, xid: int = 1) -> object:
         """Send a request and return its reply, or None if the connection is closed instead."""
-        op, body = operation
+        payload = self.exchange(*operation, xid)
+        return None if payload is None else self._written(operation[0], payload)
+
+    def exchange(self, op: OpCode, body: bytes, xid: int = 1) -> bytes | None:
+        """Send a request and return the payload of its reply, or None if the connection is closed instead."""
         self.link.send(r.RequestHeader(xid, op).encode() + body)
-        payload = self._reply()
-        return None if payload is None else self._written(op, payload)
+        return self._reply()
 
     def _reply(self) -> bytes | None:
         """Read up to a reply; keep the events before it. None is the end of the connection."""

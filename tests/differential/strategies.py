@@ -190,7 +190,11 @@ OPERATIONS: dict[int, st.SearchStrategy[Record]] = {
     OpCode.GET_ALL_CHILDREN_NUMBER: st.builds(r.GetAllChildrenNumberRequest, paths),
     OpCode.WHO_AM_I: st.just(r.EmptyRequest()),
     OpCode.ADD_WATCH: st.builds(r.AddWatchRequest, paths, st.sampled_from([0, 0, 1, 1, 2, -1])),
-    OpCode.CHECK_WATCHES: st.builds(r.CheckWatchesRequest, paths, st.integers(0, 7)),
+    OpCode.CHECK_WATCHES: st.builds(
+        r.CheckWatchesRequest,
+        paths.filter(bool),
+        st.integers(0, 7),  # release 3.8 never finds one on an empty path
+    ),
     OpCode.REMOVE_WATCHES: st.builds(r.RemoveWatchesRequest, paths, st.integers(0, 7)),
     OpCode.RECONFIG: st.builds(r.ReconfigRequest, st.none(), st.just("1"), st.none(), st.just(-1)),
 }
@@ -245,7 +249,10 @@ def operations_of_multi(draw: st.DrawFn, release: str, op: OpCode) -> Operation:
 def multis(draw: st.DrawFn, release: str) -> Operation:
     """A transaction, or a multiRead."""
     op = draw(st.sampled_from([OpCode.MULTI, OpCode.MULTI, OpCode.MULTI, OpCode.MULTI_READ]))
-    return together(*draw(st.lists(operations_of_multi(release, op), max_size=4)), op=op)
+    operations = draw(st.lists(operations_of_multi(release, op), max_size=4))
+    if op == OpCode.MULTI_READ and operations and operations[0][0] in MULTI_WRITES:
+        operations.insert(0, read("/"))  # what is answered to writes alone is not the same
+    return together(*operations, op=op)
 
 
 @st.composite
@@ -315,7 +322,7 @@ def watch_requests(draw: st.DrawFn, release: str) -> Request:
 
 # --- quotas ---
 
-QUOTAS = ["/zookeeper/quota" + above for above in ("/a", "/a", "/a/x", "/a/x/p", "/b", "/zookeeper")]
+QUOTAS = ["/zookeeper/quota" + above for above in ("/a", "/a", "/a/x", "/a/x/p", "/b")]
 quota_paths = st.sampled_from(QUOTAS)
 limit_texts = st.sampled_from(
     [
@@ -350,7 +357,7 @@ stats_texts = st.sampled_from(
         b"count=9000000000000000000",
     ]
 )
-nodes_below = st.sampled_from(["/a", "/a/x", "/a/x/p", "/a/y", "/b", "/b/z", "/zookeeper/x"])
+nodes_below = st.sampled_from(["/a", "/a/x", "/a/x/p", "/a/y", "/b", "/b/z"])
 some_data = st.sampled_from([b"", b"1", b"22", b"z" * 12, None])
 
 
