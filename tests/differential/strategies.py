@@ -210,7 +210,8 @@ COMMON = [
 MULTI_WRITES = {
     OpCode.CREATE: creates,
     OpCode.CREATE2: creates,
-    OpCode.CREATE_CONTAINER: creates,
+    # 3.9 takes a container with the flag of an ephemeral node for one, until the end of the transaction
+    OpCode.CREATE_CONTAINER: st.builds(r.CreateRequest, paths, datas, acls, flags.filter(lambda n: n not in (1, 3))),
     OpCode.CREATE_TTL: ttl_create,
     OpCode.DELETE: deletes,
     OpCode.SET_DATA: sets,
@@ -353,7 +354,7 @@ stats_texts = st.sampled_from(
         b"count=-7;bytes=-9",
         b"a=1,_=2,count=+1",
         b"count=1,bytes=2=;byteHardLimit=-1;countHardLimit=-1",
-        b"count=00000000000000000012,bytes=-0",
+        b"count=0000000000000000012,bytes=-0",
         b"count=9000000000000000000",
     ]
 )
@@ -367,6 +368,7 @@ def quota_operations(draw: st.DrawFn) -> Operation:
     quota, below, version = draw(quota_paths), draw(nodes_below), draw(st.sampled_from([-1, -1, -1, 0, 5]))
     limits, stats = quota + "/zookeeper_limits", quota + "/zookeeper_stats"
     kind = draw(st.sampled_from([OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER]))
+    mode = draw(st.sampled_from([0, 0, 2] if kind == OpCode.CREATE_CONTAINER else [0, 0, 1, 2]))
     choices = [
         create(quota),
         create(limits, draw(limit_texts), op=kind),
@@ -376,7 +378,7 @@ def quota_operations(draw: st.DrawFn) -> Operation:
         write(limits, draw(limit_texts), version),
         write(stats, draw(stats_texts), version),
         (OpCode.DELETE, r.DeleteRequest(draw(st.sampled_from([limits, stats, quota])), version).encode()),
-        *[create(below, draw(some_data), draw(st.sampled_from([0, 0, 1, 2])), op=kind)] * 4,
+        *[create(below, draw(some_data), mode, op=kind)] * 4,
         *[write(below, draw(some_data), version)] * 3,
         *[(OpCode.DELETE, r.DeleteRequest(below, -1).encode())] * 2,
     ]
