@@ -25,6 +25,12 @@ MAX_TOKEN: Final = 4096
 # Possessive throughout (++ and *+): a part that has matched is never tried again shorter, so a match takes linear time.
 _DIRECTIVE = re.compile(r'[\s,]*+([A-Za-z-]++)\s*+=\s*+(?:"((?:\\.|[^"\\])*+)"|([^,"\s]*+))\s*+(?:,|$)')
 
+_BARE = re.compile(r"[\s,]*+[A-Za-z-]++\s*+")  # at the end, a name without a value is let pass
+UNIQUE: Final = frozenset(
+    {"username", "realm", "nonce", "cnonce", "qop", "digest-uri", "response", "maxbuf", "charset", "cipher", "authzid"}
+)
+"""The directives that may be there only once; ``nc`` is not looked at. Source: DigestMD5Base.parseDirectives."""
+
 
 class SaslFailure(Exception):
     """The other side did not prove who it is; the message is for a log."""
@@ -43,9 +49,11 @@ def directives(token: bytes) -> dict[str, str]:
     at = 0
     while at < len(text):
         match = _DIRECTIVE.match(text, at)
-        if match is None:
+        if match is None and _BARE.fullmatch(text, at):
+            break
+        if match is None or (match[3] == "" and not text[at : match.end()].endswith(",")):
             raise SaslFailure("a token that is not a list of name=value")
-        if match[1].lower() in said:
+        if match[1].lower() in said and match[1].lower() in UNIQUE:
             raise SaslFailure(f"{match[1].lower()!r} is there twice")
         said[match[1].lower()] = re.sub(r"\\(.)", r"\1", match[2]) if match[2] is not None else match[3]
         at = match.end()
@@ -67,7 +75,7 @@ def proof(said: Mapping[str, str], user: str, password: str, verb: str) -> str:
     """
     nonce, cnonce = said.get("nonce", ""), said.get("cnonce", "")
     inner = _md5(f"{user}:{said.get('realm', '')}:{password}".encode())
-    authzid = f":{said['authzid']}" if said.get("authzid") else ""
+    authzid = f":{said['authzid']}" if "authzid" in said else ""
     secret = _md5(inner + f":{nonce}:{cnonce}{authzid}".encode()).hex()
     a2 = _md5(f"{verb}{said.get('digest-uri', '')}".encode()).hex()
     return _md5(f"{secret}:{nonce}:{said.get('nc', '')}:{cnonce}:{said.get('qop', 'auth')}:{a2}".encode()).hex()

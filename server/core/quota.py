@@ -68,13 +68,14 @@ def _parse(data: bytes) -> Amount:
     if not data:
         return Amount()
     numbers: dict[str, int] = {}
-    for pair in re.split("[,;]+", data.decode("utf-8", "replace")):
-        key, *rest = pair.rstrip("=").split("=")
+    for pair in _split("[,;]+", data.decode("utf-8", "replace")):
+        key, *rest = _split("=", pair) or [""]
         if not rest:
             raise ValueError(f"no number in {pair!r}")
-        if not re.fullmatch("[+-]?[0-9]{1,19}", rest[0]):
-            raise ValueError(f"not a number: {rest[0]!r}")
-        numbers[key] = int(rest[0])
+        number = rest[0] or "-1"
+        if not re.fullmatch(r"[+-]?\d+", number) or _wrapped(int(number)) != int(number):
+            raise ValueError(f"not a number of 64 bits: {number!r}")
+        numbers[key] = int(number)
     return Amount(
         numbers.get("count", -1),
         numbers.get("bytes", -1),
@@ -82,6 +83,19 @@ def _parse(data: bytes) -> Amount:
         numbers.get("byteHardLimit", -1),
         tuple(sorted((key, number) for key, number in numbers.items() if key not in ("count", "bytes"))),
     )
+
+
+def _split(separator: str, text: str) -> list[str]:
+    """Split as Java's String.split does: empty parts at the end are left out."""
+    parts = re.split(separator, text)
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def _wrapped(number: int) -> int:
+    """Return a number as 64 bits hold it."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 class Quota:
@@ -137,8 +151,8 @@ class Quota:
         except ValueError:
             return
         for what, new, soft, hard, counted in (
-            ("nodes", used.count + count, limits.count, limits.count_hard, count != 0),
-            ("bytes", used.size + size, limits.size, limits.size_hard, size != 0),
+            ("nodes", _wrapped(used.count + count), limits.count, limits.count_hard, count != 0),
+            ("bytes", _wrapped(used.size + size), limits.size, limits.size_hard, size != 0),
         ):
             if counted and hard > -1 and new > hard:
                 raise QuotaExceededError(path, f"{new} {what} would be below {above}, and {hard} is its hard limit")
@@ -164,6 +178,7 @@ class Quota:
 
     def created(self, path: str, node: Node) -> None:
         """A node was made, somewhere."""
+        size = len(node.data or b"")  # a stats node may count itself, with the data that it was created with
         above, kind = _quota_of(path)
         if kind and self._before is not None:
             self._before[1].setdefault(path, None)  # there was none
@@ -171,7 +186,7 @@ class Quota:
             self._set(above, True)
         elif kind == STATS and above:
             self._recount(above)
-        self._add(path, 1, len(node.data or b""))
+        self._add(path, 1, size)
 
     def deleted(self, path: str, node: Node) -> None:
         """A node is gone."""
@@ -216,7 +231,7 @@ class Quota:
             used = Amount.parse(stats.data)
         except ValueError:
             return
-        self._write(QUOTA + above + STATS, stats, used.count + count, used.size + size, used.others)
+        self._write(QUOTA + above + STATS, stats, _wrapped(used.count + count), _wrapped(used.size + size), used.others)
 
     def _recount(self, above: str) -> None:
         count = size = 0

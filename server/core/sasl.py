@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
 from collections.abc import Mapping
 from random import Random
 
@@ -64,9 +65,10 @@ class DigestMd5:
         if said.get("nonce") != self._nonce:
             raise SaslFailure(f"user {brief(user)} answered another challenge")
         for name, (default, expected_text) in _EXPECTED.items():
-            if said.get(name, default).lower() != expected_text:
+            text = said.get(name, default)
+            if (text.lower() if name == "digest-uri" else text) != expected_text:
                 raise SaslFailure(f"user {brief(user)} gave {brief(said.get(name, ''))} as {name}")
-        if "cnonce" not in said or not said.get("maxbuf", "0").isdecimal():
+        if "cnonce" not in said or not re.fullmatch("[+-]?[0-9]{1,10}", said.get("maxbuf", "0")):
             raise SaslFailure(f"user {brief(user)} gave no cnonce, or a maxbuf that is not a number")
         said["nc"] = "00000001"  # the count is the server's own; what the client says of it is not looked at
         expected = proof(said, user, self._users[user], "AUTHENTICATE:")

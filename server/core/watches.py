@@ -190,8 +190,10 @@ class Watches:
 
         Source: WatchManager.containsWatcher and PathParentIterator, 3.8.0.
         """
+        if path == "":
+            return False  # the iterator has nothing to look at
         missing = [store for store in stores if all(one.closing for one in self._stores[store].get(path, ()))]
-        relative = path != "" and path[0] != "/"
+        relative = path[0] != "/"
         if relative and ("/" not in path or any(self._recursive[store] for store in missing)):
             raise MarshallingError(path, "a relative path has no parent to look for recursive watches at")
         return len(missing) < len(stores)

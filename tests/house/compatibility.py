@@ -43,6 +43,10 @@ DEVIATIONS = """\
 | a request that would keep all others waiting, or take all memory: see [security](security.md) | done | ThrottledOp, or a close | one client must not stop all |
 | a session's password | follows from its id | follows from its id and a secret key; `--compat 3.8`: from the id | the id is no secret |
 | a server that stood still for longer than a session timeout | ends every session | reads what came meanwhile first | clients have done nothing wrong |
+| allowSaslFailedClients: another SASL exchange on a connection whose login failed | null tokens, for ever | a new exchange with a new nonce | a client may correct itself |
+| a container that a multi of 3.9 makes with the flag of an ephemeral node, as a parent | NoChildrenForEphemerals in the same multi | may have children | so it may outside a multi, in both |
+| the Stat in the reply to a create2 or setData of a quota's own stats node | before the counts are written | after | nobody looks at it |
+| `/zookeeper/quotaX/zookeeper_limits` | a quota on `/X` | a plain node | a slip of ZooKeeper's |
 | a text of more than 256 bytes in a quota node | parsed | not a quota | it would be parsed at every write |
 | sequence numbers past 2147483647 | NodeExists, for ever | go on with negative numbers | real servers stop; clients know negative numbers |
 """

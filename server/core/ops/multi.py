@@ -9,7 +9,7 @@ Source: PrepRequestProcessor.pRequest2Txn, case multi; MultiOperationRecord.dese
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
@@ -155,29 +155,51 @@ TABLE[OpCode.MULTI] = Entry(lambda buf, at, stop: (buf, at, stop), multi, True)
 
 
 class PartialResults(MarshallingError):
-    """A multiRead came upon a null path: the reply has the error, and the results up to there.
+    """A multiRead came upon a null path or a write: the reply has the error, and the results up to there.
 
     Args:
         body: The results.
     """
 
     def __init__(self, body: bytes) -> None:
-        super().__init__(None, "a path must not be null")
+        super().__init__(None, "a multiRead reads, and no path may be null")
         self.body = body
 
 
-@reads(OpCode.MULTI_READ, decode=lambda buf, at, stop: list(wire.take_reads(buf, at, stop)), costly=True)
-def multi_read(engine: Engine, caller: Caller, operations: list[tuple[OpCode, str | None]]) -> bytes:
+def _decode_reads(buf: bytes, at: int, stop: int) -> list[tuple[OpCode, str | None]] | Operations:
+    """Read the operations of a multiRead: reads with their paths, or writes alone, which fail only when it is done."""
+    if stop - at >= 9 and buf[at : at + 3] == b"\0\0\0" and buf[at + 3] in wire.WRITES and not buf[at + 4]:
+        return list(wire.take_operations(buf, at, stop, wire.WRITES))
+    return list(wire.take_reads(buf, at, stop))
+
+
+def _refuse_writes(engine: Engine, operations: list[tuple[OpCode, Record]]) -> PartialResults:
+    """Return the error for a multiRead of writes alone.
+
+    Raises:
+        MarshallingError: The release that is imitated does not decode one of them.
+    """
+    for _, request in operations:
+        if engine.settings.compat.multi_checks_flags_first and isinstance(request, r.CreateRequest):
+            if not 0 <= request.flags <= 6 or request.acl is None or request.flags in TTL_MODES:
+                raise MarshallingError(request.path, "create flags or an ACL list that are not allowed in a multi")
+    return PartialResults(wire.END)
+
+
+@reads(OpCode.MULTI_READ, decode=_decode_reads, costly=True)
+def multi_read(engine: Engine, caller: Caller, operations: list[tuple[OpCode, Any]]) -> bytes:
     """Do several reads; each succeeds or fails for itself, and none sets a watch.
 
     Raises:
-        PartialResults: A path is null.
+        PartialResults: A path is null, or all operations are writes.
         ThrottledOpError: There are more than ``max_multi_operations``, or the results have more than ``max_multi_read``
             bytes: a short request can name a large node often.
     """
     settings = engine.settings
     if len(operations) > settings.max_multi_operations:
         raise _too_many(engine, settings.max_multi_operations)
+    if operations and operations[0][0] in wire.WRITES:
+        raise _refuse_writes(engine, operations)
     results: list[bytes] = []
     left = settings.max_multi_read
     for op, path in operations:
