@@ -130,7 +130,8 @@ class Link:
                 fail_unless(zxid in (0, -1) or zxid >= self.zxid, "a zxid that goes back", zxid, self.zxid)
                 self.zxid = max(zxid, self.zxid)
                 fail_unless(err in _CODES, "an error code that does not exist", err)
-                fail_unless(not err or length == 16 or op == OpCode.SASL, "an error with a body", op, err)
+                has_body = op in (OpCode.SASL, OpCode.MULTI_READ)
+                fail_unless(not err or length == 16 or has_body, "an error with a body", op, err)
                 counts[err] = counts.get(err, 0) + 1
                 if not err:
                     _decode(op, data, at + 20, stop)
