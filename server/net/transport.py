@@ -301,6 +301,6 @@ class Transport(asyncio.Protocol):
             if self._stalled or self._choked or self._spent > self._listener.turn:
                 return  # it is in the queue again, or will be
         if self._finished:
-            self.close()
+            transport.close()
         elif self._transport is not None and not self._transport.is_closing() and not self._transport.is_reading():
             self._transport.resume_reading()

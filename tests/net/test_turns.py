@@ -498,6 +498,22 @@ async def test_a_client_that_closes_its_side_gets_all_its_answers(dial: Dial) ->
     assert [int_at(payload)[0] for payload in Frames(limit=None).feed(answer)] == list(range(300))
 
 
+async def test_a_client_that_closes_its_side_is_sent_no_events_any_more(
+    dial: Dial, caplog: pytest.LogCaptureFixture
+) -> None:
+    watcher, other, *crowd = [await dial() for _ in range(12)]
+    for client in crowd:  # the watcher's end is seen before its turn comes
+        client.send(create(0, "/a") + b"".join(set_data(xid, "/a") for xid in range(1, 20)))
+    watcher.send(request(0, OpCode.ADD_WATCH, r.AddWatchRequest("/b", 0).encode()) * 2)
+    watcher.writer.write_eof()
+    await watcher.order(2)
+
+    other.send(create(1, "/b") + set_data(2, "/b"))
+    await other.order(2)
+
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_a_client_that_closes_its_side_and_reads_late_gets_all_its_answers(
     listener: Listener, dial: Dial
 ) -> None:
