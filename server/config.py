@@ -74,6 +74,13 @@ def _number(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
     return convert
 
 
+def _decoded(text: str) -> int:
+    """Read a number as Integer.getInteger does: 0x and # stand before hexadecimal digits."""
+    if match := re.fullmatch(r"(?:0[xX]|#)([0-9a-fA-F]{1,8})", text):
+        text = str(int(match[1], 16))
+    return _number(0)(text)
+
+
 def _true(text: str) -> bool:
     """Read a boolean system property: only ``true``, in any case, is true."""
     return text.lower() == "true"
@@ -145,6 +152,8 @@ def _store(text: str) -> str:
 
 
 def _protocols(text: str) -> frozenset[str]:
+    if text == "TLS":  # Java's name for whatever there is
+        return frozenset({"TLSv1.2", "TLSv1.3"})
     if not (names := frozenset(_words(text))) or names - {"TLSv1.2", "TLSv1.3"}:
         raise ValueError("TLSv1.2, TLSv1.3 or both; older ones are not offered")
     return names
@@ -161,7 +170,7 @@ KEYS: Final[dict[str, Key]] = {
     "clientPort": Key(_number(0, 65535), "port"),
     "clientPortAddress": Key(lambda text: text.strip("[]") or None, "host"),
     "clientPortListenBacklog": Key(_number(-1), "backlog"),
-    "maxClientCnxns": Key(_number(0), "max_client_cnxns"),
+    "maxClientCnxns": Key(lambda text: max(0, _number(-(2**31))(text)), "max_client_cnxns"),
     "maxCnxns": Key(_number(0), "max_cnxns"),
     "4lw.commands.whitelist": Key(_words, "whitelist"),
     "tickTime": Key(_number(1), "settings.tick_time"),
@@ -182,7 +191,7 @@ KEYS: Final[dict[str, Key]] = {
     "ssl.protocol": Key(_protocols, "tls.protocols"),
     "ssl.enabledProtocols": Key(_protocols, "tls.protocols"),
     "ssl.ciphersuites": Key(_words, "tls.cipher_suites"),
-    "jute.maxbuffer": Key(_number(0), "settings.max_frame"),
+    "jute.maxbuffer": Key(_decoded, "settings.max_frame"),
     "nio.sessionlessCnxnTimeout": Key(_number(1), "settings.sessionless_timeout"),
     "reconfigEnabled": Key(_flag, "settings.reconfig_enabled"),
     "java.security.auth.login.config": Key(_text, "jaas"),
@@ -229,6 +238,8 @@ NO_EFFECT: Final = frozenset(
         "admin.enableServer",
         "admin.serverPort",
         "snapCount",
+        "requireClientAuthScheme",
+        "jaasLoginRenew",
     }
 )
 """Keys that people set and that mean something in ZooKeeper, but nothing in a server in memory, or nothing yet."""
@@ -238,7 +249,8 @@ ACCEPTED: Final = re.compile(
     server\.\d+ | dynamicConfigFile | standaloneEnabled | initLimit | syncLimit | connectToLearnerMasterLimit
     | quorumListenOnAllIPs | syncEnabled | quorum\..* | observerMasterPort | multiAddress\..* | sslQuorum.*
     | portUnification | ssl\.quorum\..* | ssl\.hostnameVerification | ssl\.handshakeDetectionTimeoutMillis
-    | client\.certReload | fips-mode | metricsProvider\..* | jvm\.pause\..* | admin\..* | emulate353TTLNodes
+    | fips-mode | root\.logger | console\.threshold | tracelog\..* | requestTraceFile | ssl\.sslProvider
+    | ssl\.tcnative.* | metricsProvider\..* | jvm\.pause\..* | admin\..* | emulate353TTLNodes
     | enableEagerACLCheck | IPAuthenticationProvider\.usexforwardedfor | kerberos\..* | kinit | serverCnxnFactory
     | snapSizeLimitInKb | preAllocSize | txnLogSizeLimitInKb | commitLogCount | snapshotSizeFactor | forceSync
     | fsync\..* | flushDelay | maxBatchSize | maxWriteQueuePollTime | snapshot\..* | serializeLastProcessedZxid\..*
@@ -251,8 +263,7 @@ ACCEPTED: Final = re.compile(
     | leader\..* | learner\..* | observer\..* | follower\..* | fastleader\..* | cnxTimeout | electionPortBindRetry
     | quorumCnxnTimeoutMs | forceSnapshotSync | log\..* | jmx\..* | sasl\.client.* | client\.secure | version
     | jute\.maxbuffer\.extrasize
-    | maxTimeToWaitForEpoch | electionPort.* | server\.cnxn.* | test\..* | allowSaslFailedClients | clientCnxnSocket
-    | ssl\.crl | ssl\.ocsp | ssl\.authProvider | ssl\.clientHostnameVerification | requireKerberosConfig
+    | maxTimeToWaitForEpoch | electionPort.* | server\.cnxn.* | test\..* | clientCnxnSocket
     """
 )
 """What else ZooKeeper knows and a single server in memory has no use for; each key as a whole."""
@@ -271,7 +282,8 @@ REFUSED: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
         lambda text: text not in BUILT_IN_PROVIDERS,
         "only the providers for digest, ip and SASL are built in",
     ),
-    "audit": (lambda text: text.lower() != "false", "this server writes no audit log"),
+    "audit.enable": (lambda text: text.lower() == "true", "this server writes no audit log"),
+    "client.certReload": (lambda text: text.lower() == "true", "SIGHUP reads the certificates again; leave it out"),
     "ssl.crl": (lambda text: text.lower() == "true", "revoked certificates are not looked up; leave it out"),
     "ssl.ocsp": (lambda text: text.lower() == "true", "revoked certificates are not looked up; leave it out"),
     "ssl.clientHostnameVerification": (lambda text: text.lower() == "true", "the names of clients are not verified"),
@@ -282,7 +294,7 @@ REFUSED: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
     "ensembleAuthName": (lambda text: True, "this server does not have the ensemble provider"),
     "requireKerberosConfig": (lambda text: text.lower() == "true", "Kerberos is not supported"),
     "electionAlg": (lambda text: text != "3", "3 is the only one there is"),
-    "peerType": (lambda text: text != "participant", "this server is a single node; leave it out"),
+    "peerType": (lambda text: text.lower() != "participant", "this server is a single node; leave it out"),
     "group": (lambda text: True, "this server is a single node and has no groups; leave it out"),
     "weight": (lambda text: True, "this server is a single node and has no weights; leave it out"),
     "oraclePath": (lambda text: True, "this server is a single node and asks no oracle; leave it out"),
@@ -318,25 +330,33 @@ def read_file(path: str) -> dict[str, Setting]:
     return parse_properties(text, path)
 
 
-_SERVER: Final = re.compile(r"(?:\[[^\]]+\]|[^:;|\[\]]+):\d+:\d+(?::(?P<role>\w+))?(?:[;|].*)?")
+_SERVER: Final = re.compile(
+    r"(?:\[[^\]]+\]|[^:;|\[\]]+):\d+:\d+(?::(?P<role>\w+))?"
+    r"(?:;(?:(?P<host>\[[^\]]+\]|[^:;|\[\]]*):)?(?P<port>\d+))?(?:[;|].*)?"
+)
 
 
-def _alone(settings: Mapping[str, Setting]) -> None:
-    """Do nothing if at most one server is named, and that one makes sense.
+def _alone(settings: Mapping[str, Setting]) -> tuple[str | None, int] | None:
+    """Return the client address and port that the line of the only server has behind its semicolon: the official image
+    names its port there and nowhere else.
 
     Raises:
         ConfigError: There are several, or an observer: answering for an ensemble would split it without a word.
     """
     servers = {name: one for name, one in settings.items() if re.fullmatch(r"server\.\d+", name)}
+    client = None
     for name, (value, where) in servers.items():
         match = _SERVER.fullmatch(value)
-        if match is None or match["role"] not in (None, "participant", "observer"):
+        if match is None or (match["role"] or "participant").lower() not in ("participant", "observer"):
             raise ConfigError(f"{where}: {name} must be host:port:port[:participant][;[host:]port], not {value!r}")
-        if match["role"] == "observer":
+        if (match["role"] or "").lower() == "observer":
             raise ConfigError(f"{where}: {name} is an observer, and this server is a single node")
+        if match["port"]:
+            client = ((match["host"] or "").strip("[]") or None), int(match["port"])
     if len(servers) > 1:
         names, (_, where) = ", ".join(sorted(servers)), next(iter(servers.values()))
         raise ConfigError(f"{where}: this server is a single node, and {len(servers)} servers are configured: {names}")
+    return client
 
 
 def _members(path: str) -> dict[str, Setting]:
@@ -371,7 +391,7 @@ def build(*sources: Mapping[str, Setting], compat: str = "3.9", strict: bool = F
             written[name.removeprefix("zookeeper.")] = name
     if dynamic := settings.get("dynamicConfigFile"):
         settings |= _members(dynamic.value)
-    _alone(settings)
+    client = _alone(settings)
     told = dict(_told(settings, written))
     core: dict[str, Any] = {"compat": BY_NAME[compat]}
     core |= {name.removeprefix("settings."): value for name, value in told.items() if name.startswith("settings.")}
@@ -394,6 +414,8 @@ def build(*sources: Mapping[str, Setting], compat: str = "3.9", strict: bool = F
         raise ConfigError(f"{where}: {name} is unknown{nearest}")
     if "clientPort" in settings:
         config.host = None  # as ZooKeeper: a port without an address means all addresses
+    elif client is not None:
+        config.host, config.port = client
     elif "secureClientPort" in settings:
         config.port = None
     for name in ("host", "port", "max_client_cnxns", "max_cnxns", "backlog", "whitelist", "isro", "secure_port"):
@@ -435,7 +457,9 @@ def _secure(config: Config, settings: Mapping[str, Setting], told: Mapping[str, 
     config.tls = TlsSettings(**tls)
     port = settings.get("secureClientPort")
     if port is None:
-        for name, (_, where) in settings.items():
+        for name, (value, where) in settings.items():
+            if where.startswith("environment variable") or value == "none":
+                continue  # JVMFLAGS are the clients' too
             if name in KEYS and KEYS[name].target.startswith(("tls.", "secure_")):
                 raise ConfigError(f"{where}: {name} needs secureClientPort (--secure-port): nothing would be encrypted")
         return

@@ -46,6 +46,11 @@ CHECK_AFTER: Final = 8192
 no more: those that one read of the socket brings take a few milliseconds.
 """
 
+ALWAYS_KEPT: Final = 1 << 16
+"""Bytes of an unfinished request that any connection may keep, however much the others do."""
+COST_OF_AN_ERROR: Final = 256
+"""What a request that fails counts instead of its reply, in bytes: it takes longer than one that succeeds."""
+
 NOTHING: Final[Answers] = {}
 """The dispatch table of a client that has to prove first who it is."""
 
@@ -130,9 +135,10 @@ class Connection:
         self.state = State.CLOSED
 
     def _keep_part(self, data: bytes) -> None:
-        """Keep a part of a request that is not whole, unless all connections together keep too much already."""
+        """Keep a part of a request that is not whole, unless this connection keeps much, and all together too much."""
         engine = self.engine
-        if engine.partial_requests + len(data) > engine.settings.max_partial_total:
+        much = self._kept + len(data) > ALWAYS_KEPT
+        if much and engine.partial_requests + len(data) > engine.settings.max_partial_total:
             engine.metrics.refuse("partial_requests")
             engine.warnings.warn(
                 "partial",
@@ -166,7 +172,7 @@ class Connection:
         if rest:
             self._keep_part(buf[at:])
         self._missing = 4 + max(length, 0) - rest
-        return self._missing <= 0
+        return self._missing <= 0 and not self.caller.closing
 
     def _hang_up(self) -> None:
         self.state = State.CLOSED
@@ -296,6 +302,7 @@ class Connection:
             except ZooKeeperError as error:
                 if opcode in engine.zxid_on_decode_error and not _decodes(decode, buf, at + 12, stop):
                     engine.zxid += 1
+                left -= COST_OF_AN_ERROR
                 body = error.body if isinstance(error, PartialResults) else b""
                 emit(pack(16 + len(body), xid, engine.zxid, error.code) + body)
             else:

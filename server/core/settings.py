@@ -23,10 +23,10 @@ class Settings:
         max_unread_total: The same for the replies and events of all clients that do not read.
         max_partial_total: Bytes of unfinished requests that may be kept for all connections together.
         max_acl_entries: Entries of one ACL list, once ``auth`` is replaced by the identities it stands for; they may
-            have ``max_frame`` bytes together.
+            have ``jute.maxbuffer`` bytes together.
         max_identities: Identities that one connection may have.
         max_watches: Watches that all connections may have together; one on a path of more than 128 characters counts
-            as several, see :func:`~zoolet.server.core.watches.weight`.
+            as several, one for each 128.
         max_watches_per_connection: The same for one connection.
         max_multi_operations: Operations of one multi or multiRead, which nothing can interrupt.
         max_set_watches: Watches of one setWatches request; Java's client sends 128 kB at a time, which is less.

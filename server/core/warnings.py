@@ -39,6 +39,7 @@ class Warnings:
         if self._write is None:
             return
         now = self.monotonic_ms
+        kind = kind[:_LONGEST]
         if kind not in self._last and len(self._last) >= _KINDS - 1:
             self._last = {one: (at, n) for one, (at, n) in self._last.items() if now - at < PAUSE_MS}
             if len(self._last) >= _KINDS - 1:

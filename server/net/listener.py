@@ -78,6 +78,7 @@ class Listener:
         """Connections that wait for their next turn, in order."""
         self.busy_since = self.busy_until = 0.0
         """When the server began to answer without a pause, and when it last did, in seconds of ``perf_counter``."""
+        self._turns_scheduled = False
         self._round_ends = 0.0  # when those that wait have had their time
         self._unread = 0  # bytes that wait for peers that do not read; may be too high, never too low
         self._not_reading: dict[Transport, None] = {}
@@ -297,9 +298,13 @@ class Listener:
 
     def queue(self, transport: Transport) -> None:
         """Let a connection wait for its next turn; those that wait share one turn in each round of the loop."""
-        if not self.queued:
-            self.loop.call_soon(self._next_turn)
         self.queued[transport] = None
+        self._schedule_turns()
+
+    def _schedule_turns(self) -> None:
+        if not self._turns_scheduled:
+            self._turns_scheduled = True
+            self.loop.call_soon(self._next_turn)
 
     def charge(self, size: int) -> None:
         """Count the time that it will take to send so many bytes, which happens when no turn is under way."""
@@ -308,6 +313,7 @@ class Listener:
         self._round_ends -= seconds
 
     def _next_turn(self) -> None:
+        self._turns_scheduled = False
         waiting, self.queued = self.queued, {}  # whoever is not done yet queues behind them
         self._round_ends = time.perf_counter() + self.turn
         try:
@@ -319,9 +325,8 @@ class Listener:
                     break
         finally:
             if waiting:
-                if not self.queued:  # else queue() has seen to it
-                    self.loop.call_soon(self._next_turn)
                 self.queued = waiting | self.queued
+                self._schedule_turns()
 
     # --- what clients do not read ---
 

@@ -6,6 +6,7 @@ Java key stores (JKS, PKCS12) are read by the libraries of the extra ``tls``.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import secrets
@@ -73,12 +74,10 @@ def _load_key_store(made: ssl.SSLContext, settings: TlsSettings) -> None:
             made.load_cert_chain(path, settings.key, password=lambda: password or "")
             return
         chain, key = _read_jks_key(path, password) if kind == "JKS" else _read_pkcs12_key(path, password)
-    except TlsError:
-        raise
-    except (OSError, ValueError) as error:
+        _load_pem(made, chain, key)
+    except _unusable() as error:
         files = f"{path}, {settings.key}" if settings.key else path
         raise TlsError(f"cannot use {files} for TLS: {_why(error)}") from None
-    _load_pem(made, chain, key)
 
 
 def _load_pem(made: ssl.SSLContext, chain: bytes, key: Any) -> None:
@@ -109,14 +108,21 @@ def _load_trust_store(made: ssl.SSLContext, path: str, told: str | None, passwor
             made.load_verify_locations(path)
             return
         certificates = _read_jks_trust(path, password) if kind == "JKS" else _read_pkcs12_trust(path, password)
-    except TlsError:
-        raise
-    except (OSError, ValueError) as error:
+        for certificate in certificates:
+            made.load_verify_locations(cadata=certificate)
+    except _unusable() as error:
         raise TlsError(f"cannot use {path} for TLS: {_why(error)}") from None
     if not certificates:
         raise TlsError(f"cannot use {path} for TLS: it holds no certificate of an authority")
-    for certificate in certificates:
-        made.load_verify_locations(cadata=certificate)
+
+
+def _unusable() -> tuple[type[Exception], ...]:
+    """Return what is raised for a file that cannot be used: SSLError is an OSError; cryptography has one of its own."""
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+    except ImportError:
+        return OSError, ValueError
+    return OSError, ValueError, UnsupportedAlgorithm
 
 
 def _why(error: Exception) -> str:
@@ -164,7 +170,9 @@ def _read_jks_trust(path: str, password: str | None) -> list[bytes]:
     store = _open_jks(path, password)
     if store is None:
         return _read_pkcs12_trust(path, password)
-    return [entry.cert for entry in store.certs.values()]
+    # As Java: of an entry with a key, its own certificate and not those that vouch for it.
+    own = [entry.cert_chain[0][1] for entry in store.private_keys.values() if entry.cert_chain]
+    return [*(entry.cert for entry in store.certs.values()), *own]
 
 
 def _open_pkcs12(path: str, password: str | None) -> Any:
@@ -181,10 +189,9 @@ def _read_pkcs12_key(path: str, password: str | None) -> tuple[bytes, Any]:
 
     if store.key is None or store.cert is None:
         raise TlsError(f"cannot use {path} for TLS: it holds no key with a certificate")
-    chain, others = [store.cert.certificate], [one.certificate for one in store.additional_certs]
-    while above := [one for one in others if one.subject == chain[-1].issuer]:
-        chain.append(above[0])
-        others.remove(above[0])
+    certificates = [one.certificate for one in store.additional_certs]
+    chain = _chain(store.cert.certificate, certificates)
+    others = [one for one in certificates if one not in chain]
     if others:  # the library gives one key, whichever it is
         raise TlsError(f"cannot use {path} for TLS: it seems to hold {1 + len(others)} keys, and must hold one")
     return b"".join(one.public_bytes(serialization.Encoding.PEM) for one in chain), store.key
@@ -194,7 +201,19 @@ def _read_pkcs12_trust(path: str, password: str | None) -> list[bytes]:
     from cryptography.hazmat.primitives import serialization
 
     store = _open_pkcs12(path, password)
-    return [one.certificate.public_bytes(serialization.Encoding.DER) for one in store.additional_certs]
+    trusted = [one.certificate for one in store.additional_certs]
+    if store.cert is not None:  # as Java: of an entry with a key, its own certificate and not those that vouch for it
+        above = _chain(store.cert.certificate, trusted)
+        trusted = [store.cert.certificate, *(one for one in trusted if one not in above)]
+    return [one.public_bytes(serialization.Encoding.DER) for one in trusted]
+
+
+def _chain(certificate: Any, others: list[Any]) -> list[Any]:
+    """Return a certificate and those of the others that vouch for it, in order."""
+    chain = [certificate]
+    while above := [one for one in others if one.subject == chain[-1].issuer and one not in chain]:
+        chain.append(above[0])
+    return chain
 
 
 # --- cipher suites ---
@@ -294,8 +313,11 @@ class SecureAcceptor:
             accepted, address = listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
-        except OSError:  # no descriptor is left: leave the others in the backlog for a second
-            self._listener.warn_of_descriptors()
+        except OSError as error:  # no descriptor is left: leave the others in the backlog for a second
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._listener.warn_of_descriptors()
+            else:
+                _log.warning("cannot accept TLS connections: %s", error)
             for one in self._sockets:
                 self._listener.loop.remove_reader(one)
             self._retry = self._listener.loop.call_later(1.0, self._accept_from_now_on)
@@ -330,7 +352,8 @@ class SecureAcceptor:
         """Accept no more, and end the handshakes under way."""
         if self._retry is not None:
             self._retry.cancel()
-        for one in self._sockets:
+        sockets, self._sockets = self._sockets, []
+        for one in sockets:
             self._listener.loop.remove_reader(one)
             one.close()
         for task in self._handshakes:

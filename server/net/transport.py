@@ -33,6 +33,8 @@ _log = logging.getLogger("zoolet.server")
 _HIGH, _LOW = 1 << 18, 1 << 16
 TURN: Final = 0.005
 """Seconds for which one connection is served before the others get their turn."""
+LAST_TURN: Final = 0.1
+"""Seconds for what waited for a turn when a peer ends a TLS connection."""
 SHORT_TURN: Final = 0.001
 """The same for a connection from which something arrives while others wait for their next turn."""
 CHEAP: Final = 0.0005
@@ -169,6 +171,12 @@ class Transport(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Close, once what the peer has asked for is answered; return whether that is still to be done."""
         self._finished = True
+        transport = self._transport
+        if self._deferred and transport is not None and not transport.can_write_eof():
+            # TLS: the connection is closed in a moment whatever is returned, so what waited is answered now.
+            data = b"".join(self._deferred)
+            self._deferred.clear()
+            self._serve(data, time.perf_counter(), LAST_TURN)
         return bool(self._deferred)
 
     def pause_writing(self) -> None:
@@ -244,15 +252,15 @@ class Transport(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._linger is not None:
             return
+        unsent = transport.get_write_buffer_size()
         if transport.can_write_eof():
             transport.write_eof()
-            if not transport.is_reading():
-                transport.resume_reading()
-            self._linger = self._listener.loop.call_later(
-                LINGER, self._let_go, transport.get_write_buffer_size(), PATIENCE
-            )
-        else:
-            transport.close()
+        elif not unsent:
+            transport.close()  # TLS, which has a second to end; with something to send it would have no more than that
+            return
+        if not transport.is_reading():
+            transport.resume_reading()
+        self._linger = self._listener.loop.call_later(LINGER, self._let_go, unsent, PATIENCE)
 
     def descriptor(self) -> int:
         """Give the socket's file descriptor; -1 if it is closed."""
@@ -273,8 +281,10 @@ class Transport(asyncio.Protocol):
         patience = PATIENCE if left < unsent else patience - 1
         if left and patience:
             self._linger = self._listener.loop.call_later(LINGER, self._let_go, left, patience)
-        else:
+        elif left or transport.can_write_eof():
             transport.abort()
+        else:
+            transport.close()  # TLS says goodbye
 
     def _tell_time(self) -> None:
         self._engine.now, self._engine.uptime = self._read_clock()

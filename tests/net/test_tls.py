@@ -92,6 +92,26 @@ async def test_a_server_that_is_not_trusted_is_not_spoken_to() -> None:
             await Client(f"127.0.0.1:{port}", 0.5, tls=ssl.create_default_context()).start()
 
 
+def test_a_secure_port_that_is_taken_is_said_in_one_line() -> None:
+    with daemon(*CERTIFICATE) as port:
+        command = [
+            sys.executable,
+            "-m",
+            "zoolet.server",
+            "serve",
+            "--port",
+            "0",
+            "--secure-port",
+            str(port),
+            *CERTIFICATE,
+        ]
+
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+
+    assert done.returncode == 1
+    assert done.stderr == f"zoolet: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
 async def test_plain_text_at_the_tls_port_gets_nothing() -> None:
     with daemon(*CERTIFICATE) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -706,7 +726,7 @@ def test_no_private_key_is_left_on_the_disk_when_it_cannot_be_used(
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", refuse)
 
-    with pytest.raises(ssl.SSLError):
+    with pytest.raises(tls.TlsError):
         tls.context(TlsSettings(stores["server.p12"], key_store_password="changeit"))
 
     assert (seen, list(tmp_path.iterdir())) == ([(0o600, True)], [])

@@ -165,6 +165,15 @@ def test_eight_kilobytes_of_replies_are_given_between_looks_at_the_clock(connect
     assert len(xids(connection)) == CHECK_AFTER // STAT_SIZE + 1
 
 
+def test_requests_that_fail_use_up_a_turn_as_well(connection: Connection) -> None:
+    missing = request(1, OpCode.EXISTS, r.ExistsRequest("/none", False).encode())
+
+    left = connection.receive(missing * 1_000, UNTIL, Time())
+
+    assert left
+    assert len(xids(connection)) < 100
+
+
 @pytest.mark.parametrize("name", CHEAP)
 def test_cheap_requests_are_answered_without_a_look_at_the_clock_each(connection: Connection, name: str) -> None:
     op, body = CHEAP[name]

@@ -355,7 +355,6 @@ def test_a_quotation_mark_that_is_not_closed_is_refused_by_name() -> None:
         ("tickTime", "99999999999", "a whole number from 1 to 2147483647"),
         ("clientPort", "65536", "a whole number from 0 to 65535"),
         ("clientPort", "-1", "a whole number from 0 to 65535"),
-        ("maxClientCnxns", "-1", "a whole number from 0 to"),
         ("minSessionTimeout", "-2", "a whole number from -1 to"),
         ("zookeeper.maxCnxns", "many", "a whole number from 0 to"),
         ("jute.maxbuffer", "1M", "a whole number from 0 to"),
@@ -581,7 +580,7 @@ BUILT_IN = "org.apache.zookeeper.server.auth"
         "ssl.authProvider=com.example.Provider",
         "client.portUnification=true",
         "audit.enable=true",
-        "audit.impl.class=com.example.Audit",
+        "client.certReload=true",
         f"authProvider.1={BUILT_IN}.X509AuthenticationProvider",
         f"authProvider.x509={BUILT_IN}.X509AuthenticationProvider",
         f"authProvider.2={BUILT_IN}.EnsembleAuthenticationProvider",
@@ -688,6 +687,31 @@ def test_a_dynamic_file_has_members_and_nothing_else(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"dynamic, line 1: skipACL is not a server\.N line"):
         configured(f"dynamicConfigFile={tmp_path / 'dynamic'}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("server.1=localhost:2888:3888;2182", (None, 2182)),
+        ("server.1=localhost:2888:3888:participant;10.0.0.5:2182", ("10.0.0.5", 2182)),
+        ("server.1=localhost:2888:3888:PARTICIPANT;[::1]:2182", ("::1", 2182)),
+        ("server.1=localhost:2888:3888;2182\nclientPort=2183", (None, 2183)),
+        ("server.1=localhost:2888:3888", ("127.0.0.1", 2181)),
+    ],
+)
+def test_the_port_may_stand_in_the_line_of_the_only_server(line: str, expected: tuple[str | None, int]) -> None:
+    config = configured(line + "\n")
+
+    assert (config.host, config.port) == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), [("0x200000", 2097152), ("#ff", 255), ("4096", 4096)])
+def test_jute_maxbuffer_may_be_hexadecimal(text: str, expected: int) -> None:
+    assert configured(f"jute.maxbuffer={text}\n").settings.max_frame == expected
+
+
+def test_a_negative_number_of_connections_is_no_limit() -> None:
+    assert configured("maxClientCnxns=-1\n").max_client_cnxns == 0
 
 
 # --- TLS ---

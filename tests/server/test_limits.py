@@ -24,6 +24,8 @@ from zoolet.protocol.opcodes import OpCode
 from zoolet.protocol.sasl import MAX_TOKEN, SaslFailure, answer, directives
 from zoolet.server.admin.words import words
 from zoolet.server.config import Config, build
+from zoolet.server.core.caller import Caller
+from zoolet.server.core.connection import Connection
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.metrics import LIMITS
 from zoolet.server.core.sasl import DigestMd5
@@ -584,6 +586,23 @@ def half_a_request(peer: Peer, size: int) -> None:
     peer.feed(pack_int(1_000_000) + bytes(size - 4))
 
 
+@pytest.fixture
+def _nothing_for_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count an unfinished request from its first byte on."""
+    monkeypatch.setattr("zoolet.server.core.connection.ALWAYS_KEPT", 0)
+
+
+def test_a_little_of_a_request_is_kept_however_much_others_keep() -> None:
+    engine = Engine(Settings(max_partial_total=1_000))
+    hog, small = Connection(engine, Caller()), Connection(engine, Caller())
+    hog.receive((100_000).to_bytes(4, "big") + bytes(990))
+
+    small.receive(frame(ConnectRequest().encode())[:20])
+
+    assert not small.caller.closing
+
+
+@pytest.mark.usefixtures("_nothing_for_free")
 def test_unfinished_requests_are_kept_up_to_a_number_of_bytes_in_all(log: Log) -> None:
     engine = server(log, max_partial_total=10_000)
     first, second = connected(engine), connected(engine)
@@ -607,6 +626,7 @@ def test_unfinished_requests_of_exactly_that_many_bytes_are_kept() -> None:
     assert (first.closed, second.closed, engine.partial_requests) == (False, False, 10_000)
 
 
+@pytest.mark.usefixtures("_nothing_for_free")
 def test_each_piece_of_a_request_is_counted() -> None:
     engine = server(max_partial_total=10_000)
     peer = connected(engine)
@@ -653,6 +673,7 @@ def test_an_unfinished_request_of_a_connection_that_is_gone_is_not_counted(size:
     assert engine.partial_requests == 0
 
 
+@pytest.mark.usefixtures("_nothing_for_free")
 def test_an_unfinished_handshake_is_counted_too() -> None:
     engine = server(max_partial_total=10)
     peer = Peer(engine)
@@ -662,6 +683,7 @@ def test_an_unfinished_handshake_is_counted_too() -> None:
     assert (peer.closed, engine.partial_requests) == (True, 0)
 
 
+@pytest.mark.usefixtures("_nothing_for_free")
 def test_one_whose_unfinished_request_was_refused_makes_room_for_others() -> None:
     engine = server(max_partial_total=10_000)
     first, second = connected(engine), connected(engine)
