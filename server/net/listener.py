@@ -83,7 +83,7 @@ class Listener:
         self._unread = 0  # bytes that wait for peers that do not read; may be too high, never too low
         self._not_reading: dict[Transport, None] = {}
         self._sweeping = False
-        self._last_descriptor = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_DESCRIPTORS
+        self._last_descriptor = _descriptor_limit() - SPARE_DESCRIPTORS
         self._connections = 0
         self._per_host: Counter[str] = Counter()
         self._max_per_host = max_per_host
@@ -284,6 +284,11 @@ class Listener:
         self.warn_of_descriptors()
         return True
 
+    @property
+    def may_run_out(self) -> bool:
+        """Whether so many connections are open that descriptors are worth a look, which costs a few microseconds."""
+        return self._connections * 2 > self._last_descriptor
+
     def warn_of_descriptors(self) -> None:
         """Tell the operator that descriptors run out."""
         self.engine.warnings.warn(
@@ -444,6 +449,11 @@ class Listener:
         """Let time pass, unless there is nothing that it could change: a server that nobody uses sleeps."""
         if self._tick is None and not (self.engine.idle() and not self.open):
             self._schedule()
+
+
+def _descriptor_limit() -> int:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return limit if limit != resource.RLIM_INFINITY else 1 << 30
 
 
 def _socket(family: int) -> socket.socket:

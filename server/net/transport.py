@@ -24,7 +24,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from zoolet.server.core.caller import Caller
-from zoolet.server.core.connection import Connection
+from zoolet.server.core.connection import Connection, State
 
 if TYPE_CHECKING:
     from zoolet.server.net.listener import Listener
@@ -109,7 +109,7 @@ class Transport(asyncio.Protocol):
         listener.open[self] = host
         self._tell_time()
         self.connection = listener.connection(self, Caller(host, port, self.flush))
-        if listener.is_last_descriptor(self.descriptor()):
+        if listener.may_run_out and listener.is_last_descriptor(self.descriptor()):
             self.connection.words_only = True
             listener.loop.call_later(WORD_ONLY_SECONDS, self.abort)
 
@@ -122,9 +122,11 @@ class Transport(asyncio.Protocol):
             return
         if started - listener.busy_until > _PAUSE:
             listener.busy_since = started
-        elif started - listener.busy_since > BUSY and self._typical > CHEAP and listener.turn < inf:
-            self._defer(data)
-            return
+        elif self._typical > CHEAP and started - listener.busy_since > BUSY and listener.turn < inf:
+            connection = self.connection
+            if connection is not None and connection.state is not State.CONNECTING:  # a handshake takes 0.1 ms
+                self._defer(data)
+                return
         if started - self._ended > _SAME_ROUND:
             self._spent = 0.0
         self._serve(data, started, SHORT_TURN if listener.queued else listener.turn)
