@@ -284,11 +284,6 @@ class Listener:
         self.warn_of_descriptors()
         return True
 
-    @property
-    def may_run_out(self) -> bool:
-        """Whether so many connections are open that descriptors are worth a look, which costs a few microseconds."""
-        return self._connections * 2 > self._last_descriptor
-
     def warn_of_descriptors(self) -> None:
         """Tell the operator that descriptors run out."""
         self.engine.warnings.warn(

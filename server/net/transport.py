@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from math import inf
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from zoolet.server.core.caller import Caller
@@ -109,14 +109,14 @@ class Transport(asyncio.Protocol):
         listener.open[self] = host
         self._tell_time()
         self.connection = listener.connection(self, Caller(host, port, self.flush))
-        if listener.may_run_out and listener.is_last_descriptor(self.descriptor()):
+        if listener.is_last_descriptor(self.descriptor()):
             self.connection.words_only = True
             listener.loop.call_later(WORD_ONLY_SECONDS, self.abort)
 
     def data_received(self, data: bytes) -> None:
         """Answer what arrived, and send what others have got by it."""
         listener = self._listener
-        started = time.perf_counter()
+        started = perf_counter()
         if self._deferred:
             self._defer(data)
             return
@@ -127,8 +127,6 @@ class Transport(asyncio.Protocol):
             if connection is not None and connection.state is not State.CONNECTING:  # a handshake takes 0.1 ms
                 self._defer(data)
                 return
-        if started - self._ended > _SAME_ROUND:
-            self._spent = 0.0
         self._serve(data, started, SHORT_TURN if listener.queued else listener.turn)
 
     def _defer(self, data: bytes) -> None:
@@ -150,7 +148,7 @@ class Transport(asyncio.Protocol):
         before = metrics.packets_received
         engine.now, engine.uptime = self._read_clock()
         try:
-            self._stalled = connection.receive(data, started + seconds, time.perf_counter)
+            self._stalled = connection.receive(data, started + seconds, perf_counter)
         except Exception:
             # A defect of ours: this connection is lost, no other.
             session = connection.caller.session
@@ -162,11 +160,18 @@ class Transport(asyncio.Protocol):
         connection.caller.flush()
         if engine.watches.dirty:
             self._listener.deliver()
-        self._ended = self._listener.busy_until = time.perf_counter()
-        spent = self._ended - started
-        self._typical += min((spent - self._typical) / 4, CHEAP / 5)  # one slow turn may be the machine's fault
+        ended = self._listener.busy_until = perf_counter()
+        spent = ended - started
         metrics.answered(max(0, metrics.packets_received - before), spent * 1000)
-        self._spent += spent
+        if spent > CHEAP or self._typical > CHEAP or self._stalled:  # else it is not worth the 0.3 microseconds
+            self._charge(started, ended)
+
+    def _charge(self, started: float, ended: float) -> None:
+        """Count a turn, and let the connection wait for the next one if it has used up this one."""
+        spent = ended - started
+        self._typical += min((spent - self._typical) / 4, CHEAP / 5)  # one slow turn may be the machine's fault
+        self._spent = spent if started - self._ended > _SAME_ROUND else self._spent + spent
+        self._ended = ended
         if self._stalled or self._spent > self._listener.turn:
             self._wait_for_turn()
 
@@ -178,7 +183,7 @@ class Transport(asyncio.Protocol):
             # TLS: the connection is closed in a moment whatever is returned, so what waited is answered now.
             data = b"".join(self._deferred)
             self._deferred.clear()
-            self._serve(data, time.perf_counter(), LAST_TURN)
+            self._serve(data, perf_counter(), LAST_TURN)
         return bool(self._deferred)
 
     def pause_writing(self) -> None:
@@ -309,7 +314,7 @@ class Transport(asyncio.Protocol):
             self._deferred.clear()
             self._deferred_size = 0
             self._stalled = False
-            self._serve(data, time.perf_counter(), self._listener.turn)
+            self._serve(data, perf_counter(), self._listener.turn)
             if self._stalled or self._choked or self._spent > self._listener.turn:
                 return  # it is in the queue again, or will be
         if self._finished:

@@ -37,11 +37,23 @@ def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
     session_id = caller.session.id
     engine.zxid += 1
     compat = engine.settings.compat
-    operations = _decode(engine, where)
+    try:
+        operations = wire.read_writes(*where)
+    except MarshallingError:
+        operations = _decode(engine, where)  # to find out which error comes first
+    if len(operations) > engine.settings.max_multi_operations:
+        raise _too_many(engine, engine.settings.max_multi_operations)
     for place, (op, request) in enumerate(operations):
         if request.path is None:  # type: ignore[attr-defined] # each request that wire.WRITES allows has one
+            _decode(engine, where)  # what makes the whole request malformed comes first
             raise MarshallingError(None, "a path must not be null")
         if op not in _SIMPLE:
+            if (
+                compat.multi_checks_flags_first
+                and type(request) is r.CreateRequest
+                and (request.acl is None or not 0 <= request.flags <= 4)
+            ):
+                _decode(engine, where)  # which raises
             operations[place] = _meant(compat, op, request)
     results: list[bytes] = []
     engine.begin()
