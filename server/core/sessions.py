@@ -1,8 +1,9 @@
 """Sessions: ids, passwords, and who is alive.
 
 A session's id is no secret: it stands in the Stat of each of its ephemeral nodes, and in ``cons``. ZooKeeper computes
-the password from the id, so that whoever may read a lock's node can take its session over. Here the password is a hash
-of the id under a key that the server draws when it starts; only ``--compat 3.8`` keeps ZooKeeper's formula.
+the password from the id, so that a client that may read a lock's node can resume its holder's session. Here the
+password is a hash of the id under a key that the server draws when it starts; only ``--compat 3.8`` keeps ZooKeeper's
+formula.
 
 A session is alive from its creation until it is closed or its deadline passes; the connection that serves it may
 change. Its ephemeral nodes are the tree's to know (``Tree.ephemerals``).

@@ -15,7 +15,7 @@ class Clock(Protocol):
         ...
 
     def forgive(self, milliseconds: int) -> None:
-        """Take a time during which the server stood still out of the monotonic clock, where it is in there."""
+        """Subtract the time during which the server stood still from the monotonic clock, if that has counted it."""
         ...
 
 
@@ -38,5 +38,5 @@ class RealClock:
         return now() // 1_000_000, monotonic() // 1_000_000 - self._stood_still
 
     def forgive(self, milliseconds: int) -> None:
-        """Take a time during which the server stood still out of the monotonic clock."""
+        """Subtract the time during which the server stood still from the monotonic clock."""
         self._stood_still += milliseconds

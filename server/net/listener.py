@@ -285,7 +285,7 @@ class Listener:
         return True
 
     def warn_of_descriptors(self) -> None:
-        """Tell the operator that descriptors run out."""
+        """Log that descriptors run out."""
         self.engine.warnings.warn(
             "descriptors",
             "running out of file descriptors: %d connections are open, and %d descriptors is the process's limit "
@@ -297,7 +297,7 @@ class Listener:
     # --- turns ---
 
     def queue(self, transport: Transport) -> None:
-        """Let a connection wait for its next turn; those that wait share one turn in each round of the loop."""
+        """Queue a connection for its next turn; those in the queue share one turn in each round of the loop."""
         self.queued[transport] = None
         self._schedule_turns()
 
@@ -314,7 +314,7 @@ class Listener:
 
     def _next_turn(self) -> None:
         self._turns_scheduled = False
-        waiting, self.queued = self.queued, {}  # whoever is not done yet queues behind them
+        waiting, self.queued = self.queued, {}  # a connection that is not done yet queues behind them
         self._round_ends = time.perf_counter() + self.turn
         try:
             while waiting:

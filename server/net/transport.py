@@ -140,6 +140,12 @@ class Transport(asyncio.Protocol):
         else:
             self._listener.queue(self)
 
+    def _pop_deferred(self) -> bytes:
+        data = b"".join(self._deferred)
+        self._deferred.clear()
+        self._deferred_size = 0
+        return data
+
     def _serve(self, data: bytes, started: float, seconds: float) -> None:
         connection = self.connection
         if connection is None or self._linger is not None:
@@ -181,9 +187,7 @@ class Transport(asyncio.Protocol):
         transport = self._transport
         if self._deferred and transport is not None and not transport.can_write_eof():
             # TLS: the connection is closed in a moment whatever is returned, so what waited is answered now.
-            data = b"".join(self._deferred)
-            self._deferred.clear()
-            self._serve(data, perf_counter(), LAST_TURN)
+            self._serve(self._pop_deferred(), perf_counter(), LAST_TURN)
         return bool(self._deferred)
 
     def pause_writing(self) -> None:
@@ -291,7 +295,7 @@ class Transport(asyncio.Protocol):
         elif left or transport.can_write_eof():
             transport.abort()
         else:
-            transport.close()  # TLS says goodbye
+            transport.close()  # with TLS's own end, close_notify
 
     def _tell_time(self) -> None:
         self._engine.now, self._engine.uptime = self._read_clock()
@@ -310,9 +314,7 @@ class Transport(asyncio.Protocol):
             return  # resume_writing queues it again
         self._spent = 0.0
         if self._stalled or self._deferred:
-            data = b"".join(self._deferred)
-            self._deferred.clear()
-            self._deferred_size = 0
+            data = self._pop_deferred()
             self._stalled = False
             self._serve(data, perf_counter(), self._listener.turn)
             if self._stalled or self._choked or self._spent > self._listener.turn:

@@ -5,6 +5,7 @@ The values come from each record's own declaration, so a new record is tested fr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from inspect import get_annotations
 from types import NoneType
@@ -186,6 +187,29 @@ def test_the_operations_of_a_transaction_are_read_back(
     raw = wire.encode_operations(written) + rest
 
     assert list(wire.take_operations(raw, 0, len(raw), allowed)) == written
+
+
+def outcome(read: Callable[[], list[tuple[OpCode, Record]]]) -> object:
+    """Return what was read, or that it could not be."""
+    try:
+        return read()
+    except MarshallingError as error:
+        return error.detail
+
+
+@quick
+@given(data=st.data(), at=st.integers(0, 200), byte=st.integers(0, 255), cut=st.integers(0, 30))
+def test_the_fast_reader_of_a_multi_reads_what_the_other_reads(
+    data: st.DataObject, at: int, byte: int, cut: int
+) -> None:
+    raw = bytearray(wire.encode_operations(data.draw(operations(wire.WRITES))))
+    raw[at % len(raw)] = byte
+    damaged = bytes(raw[: len(raw) - cut] if data.draw(st.booleans()) else raw)
+
+    fast = outcome(lambda: wire.read_writes(damaged, 0, len(damaged)))
+    slow = outcome(lambda: list(wire.take_operations(damaged, 0, len(damaged), wire.WRITES)))
+
+    assert fast == slow
 
 
 RESULTS = [op for op in sorted(wire.WRITES | wire.READS) if op not in (OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL)]

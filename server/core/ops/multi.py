@@ -40,12 +40,13 @@ def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
     try:
         operations = wire.read_writes(*where)
     except MarshallingError:
-        operations = _decode(engine, where)  # to find out which error comes first
+        _check_as_a_whole(engine, where)  # what comes first decides about the zxid
+        raise
     if len(operations) > engine.settings.max_multi_operations:
         raise _too_many(engine, engine.settings.max_multi_operations)
     for place, (op, request) in enumerate(operations):
         if request.path is None:  # type: ignore[attr-defined] # each request that wire.WRITES allows has one
-            _decode(engine, where)  # what makes the whole request malformed comes first
+            _check_as_a_whole(engine, where)
             raise MarshallingError(None, "a path must not be null")
         if op not in _SIMPLE:
             if (
@@ -53,7 +54,7 @@ def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
                 and type(request) is r.CreateRequest
                 and (request.acl is None or not 0 <= request.flags <= 4)
             ):
-                _decode(engine, where)  # which raises
+                _check_as_a_whole(engine, where)
             operations[place] = _meant(compat, op, request)
     results: list[bytes] = []
     engine.begin()
@@ -79,35 +80,23 @@ def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
     return b"".join(results) + wire.END
 
 
-def _decode(engine: Engine, where: Where) -> Operations:
-    """Read the operations of a multi.
+def _check_as_a_whole(engine: Engine, where: Where) -> None:
+    """Read a multi that has a fault once more, operation by operation, and raise the error of the first that makes the
+    whole request malformed.
 
     Raises:
-        MarshallingError: The request is malformed as a whole.
-        ThrottledOpError: There are more than ``max_multi_operations``.
+        MarshallingError: There is one; of a null ACL list in a create the release may not take a zxid.
     """
-    operations: Operations = []
-    limit = engine.settings.max_multi_operations
     whole = engine.settings.compat.multi_checks_flags_first
-    reads: bool | None = None  # whether it is one of reads
-    for op, request in wire.take_operations(*where, _ANY):
-        kind = type(request)
-        if whole and kind is r.CreateRequest:
-            _check_create_as_a_whole(engine, request)  # type: ignore[arg-type] # it is one
-        if reads is None:
-            reads = kind in _READS
-        elif reads is not (kind in _READS):
+    first_is_read: bool | None = None
+    for _, request in wire.take_operations(*where, wire.WRITES | wire.READS):
+        if whole and isinstance(request, r.CreateRequest):
+            _check_create_as_a_whole(engine, request)
+        is_read = isinstance(request, r.GetDataRequest | r.GetChildrenRequest)
+        if first_is_read is None:
+            first_is_read = is_read
+        elif is_read is not first_is_read:
             raise MarshallingError(None, "reads and writes in one multi")
-        if len(operations) == limit:
-            raise _too_many(engine, limit)
-        operations.append((op, request))
-    if reads:
-        raise MarshallingError(None, "reads in a multi")
-    return operations
-
-
-_ANY: Final = wire.WRITES | wire.READS
-_READS: Final[frozenset[type[Record]]] = frozenset({r.GetDataRequest, r.GetChildrenRequest})
 
 
 def _check_create_as_a_whole(engine: Engine, request: r.CreateRequest) -> None:

@@ -33,12 +33,13 @@ class Entry(NamedTuple):
     """How to answer one op code.
 
     Args:
-        decode: Reads the body of the request.
+        decode: Reads the body of the request; None for the decoder of the operation's record, which
+            :func:`build_dispatch` finds.
         handle: Does what it asks and returns the body of the reply.
         costly: One request may take much longer than its bytes let one expect, so the clock is read after each.
     """
 
-    decode: Decode
+    decode: Decode | None
     handle: Handle
     costly: bool
 
@@ -59,17 +60,12 @@ WRITES: dict[int, Write] = {}
 APPLIES: dict[type[Record], Apply] = {}
 
 
-def _undecoded(buf: bytes, at: int, stop: int) -> Record:
-    """Stand in ``TABLE`` for the decoder of an operation's record: :func:`build_dispatch` puts one in its place."""
-    raise NotImplementedError
-
-
 def reads(*ops: OpCode, decode: Decode | None = None, costly: bool = False) -> Callable[[Handle], Handle]:
     """Register what answers these operations without changing the tree."""
 
     def register(handle: Handle) -> Handle:
         for op in ops:
-            TABLE[op] = Entry(decode or _undecoded, handle, costly)
+            TABLE[op] = Entry(decode, handle, costly)
         return handle
 
     return register
@@ -82,7 +78,7 @@ def prepares(replies: dict[OpCode, Reply]) -> Callable[[Prepare], Prepare]:
         for op, reply in replies.items():
             WRITES[op] = Write(prepare, reply)
             if op != OpCode.CHECK:  # only inside a transaction
-                TABLE[op] = Entry(_undecoded, _write(prepare, reply), True)
+                TABLE[op] = Entry(None, _write(prepare, reply), True)
         return prepare
 
     return register
@@ -127,7 +123,7 @@ def build_dispatch(*, read_only: bool = False) -> Answers:
         operation = OPERATIONS[OpCode(op)]
         if read_only and (operation.writes or op == OpCode.SYNC):
             table[op] = _whatever, _refuse, False
-        elif entry.decode is _undecoded:
+        elif entry.decode is None:
             assert operation.request is not None, op
             table[op] = _compiling_decoder(table, op, operation.request), entry.handle, entry.costly
         else:

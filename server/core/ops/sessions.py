@@ -81,7 +81,7 @@ def authenticate(engine: Engine, caller: Caller, packet: AuthPacket) -> bool:
 
 
 def super_login(engine: Engine, caller: Caller, scheme: str) -> None:
-    """Let a connection do everything from now on, and have that logged and counted."""
+    """Give a connection the rights of the super user; this is logged and counted."""
     caller.add_id("super", "")
     engine.metrics.super_logins += 1
     engine.warnings.warn(
