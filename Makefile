@@ -4,7 +4,7 @@ PORT ?= 2181
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup links run test types lint bench bench-server bench-clients schedules budget docs oracle-3.9 differential kazoo-suite wheel clean attacks fuzz
+.PHONY: help setup links run test types lint bench bench-server bench-clients schedules budget docs apache-3.9 differential kazoo-suite wheel clean attacks fuzz
 
 help:
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## /  make \1\t/' | expand -t 20
@@ -56,15 +56,15 @@ budget: setup  ## exit 1 if a request costs more CPU than benchmarks/budget.toml
 	$(BIN)/python benchmarks/inproc.py --check
 
 docs: setup  ## write docs/compatibility.md and docs/configuration.md from the tables in the code
-	$(BIN)/python tests/house/compatibility.py
-	$(BIN)/python tests/house/configuration.py
+	$(BIN)/python tests/architecture/compatibility.py
+	$(BIN)/python tests/architecture/configuration.py
 
-oracle-3.9: setup  ## Apache ZooKeeper 3.9.4 to compare with, into the cache folder: downloads 456 MB once, keeps 41 MB
+apache-3.9: setup  ## Apache ZooKeeper 3.9.4 to compare with, into the cache folder: downloads 456 MB once, keeps 41 MB
 	$(BIN)/python tests/support/fetch_apache.py
 
 differential: setup  ## 20,000 steps a seed beside a real ZooKeeper 3.8.0 and 3.9.4, one of the seeds never tried before
 	@echo "Three seeds, 20,000 steps each, beside each of two releases: about 4 minutes for each release."
-	ZOOLET_REQUIRE_ORACLE=1 ZOOLET_DIFFERENTIAL_FRESH=1 ZOOLET_DIFFERENTIAL_STEPS=20000 \
+	ZOOLET_REQUIRE_APACHE=1 ZOOLET_DIFFERENTIAL_FRESH=1 ZOOLET_DIFFERENTIAL_STEPS=20000 \
 	    $(BIN)/pytest -s tests/differential $(ARGS)
 
 kazoo-suite: setup  ## kazoo's own test suite against the daemon

@@ -30,7 +30,7 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.protocol.records import AuthPacket, CreateRequest, ExistsRequest, RequestHeader
 
 HERE: Final = Path(__file__).parent
@@ -491,7 +491,7 @@ class ApacheTarget(Target):
 
     def __init__(self, properties: dict[str, str]) -> None:
         sys.path.insert(0, str(TESTS))
-        from support.oracle import Oracle
+        from support.apache import Oracle
 
         config = {name: value for name, value in properties.items() if name == "maxClientCnxns"}
         rest = {name: value for name, value in properties.items() if name not in config}

@@ -26,7 +26,7 @@ from zoolet.protocol.enums import Perm
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest
 from zoolet.protocol.multi import END
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.protocol.records import (
     AddWatchRequest,
     AuthPacket,

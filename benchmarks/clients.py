@@ -172,7 +172,7 @@ def main() -> None:
 
 
 def measure(hosts: str, rounds: int) -> dict[str, dict[str, float]]:
-    """Give the median operations a second of each row and client."""
+    """Return the median operations a second of each row and client."""
     from zoolet.client.blocking import Client
 
     with Client(hosts) as zk:

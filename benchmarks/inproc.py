@@ -25,11 +25,11 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest
-from zoolet.protocol.opcodes import OpCode
-from zoolet.server.core.caller import Caller
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.compat import BY_NAME
-from zoolet.server.core.connection import Connection
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.core.settings import Settings
 
 BATCH = 64
@@ -74,15 +74,15 @@ WORK: dict[str, Callable[[int], bytes]] = {
 }
 
 
-def fresh(op: str, compat: str = "3.9") -> Connection:
+def fresh(op: str, compat: str = "3.9") -> ServerConnection:
     """Return a connection to an engine with what the operation needs."""
-    connection = Connection(Engine(Settings(compat=BY_NAME[compat])), Caller())
-    connection.receive(frame(ConnectRequest().encode()) + create("/dir"))
-    connection.receive(b"".join([create(f"/k{k}") for k in range(100)]))
+    connection = ServerConnection(Engine(Settings(compat=BY_NAME[compat])), ClientConnection())
+    connection.receive_data(frame(ConnectRequest().encode()) + create("/dir"))
+    connection.receive_data(b"".join([create(f"/k{k}") for k in range(100)]))
     if op == "delete":
         for start in range(0, COUNT, BATCH):
-            connection.receive(b"".join([create(f"/dir/n{k}") for k in range(start, start + BATCH)]))
-            connection.caller.outbox.clear()
+            connection.receive_data(b"".join([create(f"/dir/n{k}") for k in range(start, start + BATCH)]))
+            connection.client.outbox.clear()
     return connection
 
 
@@ -107,12 +107,12 @@ def cold(op: str) -> float:
 
 def _run(op: str, batches: list[bytes], compat: str) -> float:
     connection = fresh(op, compat)
-    outbox = connection.caller.outbox
+    outbox = connection.client.outbox
     gc.collect()
     gc.disable()
     started = time.process_time_ns()
     for batch in batches:
-        connection.receive(batch)
+        connection.receive_data(batch)
         b"".join(outbox)
         outbox.clear()
     spent = time.process_time_ns() - started
@@ -121,7 +121,7 @@ def _run(op: str, batches: list[bytes], compat: str) -> float:
 
 
 def unit() -> float:
-    """Give the nanoseconds of CPU of a fixed piece of work that is much like a request's: what the budget is counted
+    """Return the nanoseconds of CPU of a fixed piece of work that is much like a request's: what the budget is counted
     in.
     """
     unpack, pack = struct.Struct(">iii").unpack_from, struct.Struct(">iiqi").pack
@@ -142,7 +142,7 @@ def unit() -> float:
 
 
 def over_budget() -> Iterator[str]:
-    """Give a line for each operation that costs more than its budget."""
+    """Return a line for each operation that costs more than its budget."""
     limits = tomllib.loads(BUDGET.read_text())["units_a_request"]
     for op, limit in limits.items():
         before = unit()

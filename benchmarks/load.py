@@ -81,7 +81,7 @@ class Result:
     apache: list[float] = field(default_factory=list)
 
     def ratio(self) -> float | None:
-        """Give the ratio of the medians."""
+        """Return the ratio of the medians."""
         return statistics.median(self.zoolet) / statistics.median(self.apache) if self.apache else None
 
 
@@ -132,7 +132,7 @@ class Server:
             return b""
 
     def resident(self) -> int:
-        """Give the process's resident memory, in bytes."""
+        """Return the process's resident memory, in bytes."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
@@ -247,7 +247,7 @@ def big_tree(load: list[str], nodes: int) -> dict[str, float]:
 
 
 def start_up(times: int = 5) -> float:
-    """Give the median seconds from starting the daemon to its first answer."""
+    """Return the median seconds from starting the daemon to its first answer."""
     seconds = []
     for _ in range(times):
         with zoolet() as server:
@@ -259,7 +259,7 @@ def start_up(times: int = 5) -> float:
 
 
 def machine() -> str:
-    """Say what this was measured on."""
+    """Return what this was measured on."""
     model = ""
     if Path("/proc/cpuinfo").exists():
         names = [text for text in Path("/proc/cpuinfo").read_text().splitlines() if text.startswith("model name")]

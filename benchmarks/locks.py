@@ -50,7 +50,7 @@ KNOWS = {
 
 
 def free_port() -> int:
-    """Give a free port."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -286,7 +286,7 @@ CROWDED: dict[str, tuple[Callable[[str], Any], str]] = {
 
 
 def lacks(needs: str) -> str | None:
-    """Say what is missing, of modules and programs."""
+    """Return what is missing, of modules and programs."""
     for need in needs.split():
         if shutil.which(need) is None:
             try:

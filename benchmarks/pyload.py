@@ -22,7 +22,7 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import ConnectRequest
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 
 
 class Link:
@@ -58,7 +58,7 @@ def request(op: int, body: bytes = b"", xid: int = 1) -> bytes:
 
 
 def maker(op: str, base: str, keys: int, payload: bytes) -> Callable[[int], bytes]:
-    """Give what writes the k-th request of a kind."""
+    """Return what writes the k-th request of a kind."""
 
     def create(path: str, flags: int = 0) -> r.CreateRequest:
         return r.CreateRequest(path, payload, OPEN_ACL_UNSAFE, flags)

@@ -8,11 +8,11 @@ from __future__ import annotations
 if __name__ != "zoolet.client":
     raise ImportError("import zoolet.client, not client")
 
-from zoolet.client import codecs
+from zoolet.client import serializers
+from zoolet.client.backoff import Backoff
 from zoolet.client.client import Client
-from zoolet.client.codecs import UndecodableError
-from zoolet.client.events import Event, State, WatchOverflowError
-from zoolet.client.retry import Backoff
+from zoolet.client.serializers import UndecodableError
+from zoolet.client.states import Event, State, WatchOverflowError
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import (
     AuthFailedError,
@@ -51,5 +51,5 @@ __all__ = [
     "UndecodableError",
     "WatchOverflowError",
     "ZooKeeperError",
-    "codecs",
+    "serializers",
 ]

@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from zoolet.client import client as aio
-from zoolet.client.codecs import Codec
-from zoolet.client.events import Event, State
-from zoolet.client.retry import Backoff
+from zoolet.client.backoff import Backoff
+from zoolet.client.serializers import Serializer
+from zoolet.client.states import Event, State
 from zoolet.client.transaction import Transaction
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import AclList
@@ -105,11 +105,11 @@ class Client:
         Raises:
             RuntimeError: The client does not run, or this is its own loop's thread.
         """
-        refusal = self._client._session.refusal  # noqa: SLF001 - the same package
-        if isinstance(refusal, RuntimeError):  # this is a fork, and has not the thread that would answer
-            raise refusal
+        terminal_error = self._client._session.terminal_error  # noqa: SLF001 - the same package
+        if isinstance(terminal_error, RuntimeError):  # this is a fork, and has not the thread that would answer
+            raise terminal_error
         if self._loop is None:
-            raise refusal or RuntimeError("this Client does not run; use it as 'with Client(...) as zk:'")
+            raise terminal_error or RuntimeError("this Client does not run; use it as 'with Client(...) as zk:'")
         if threading.current_thread() is self._thread:
             raise RuntimeError("a blocking call in the client's own loop would wait for ever")
 
@@ -160,7 +160,7 @@ class Client:
         return self._client.last_zxid
 
     def valid_for(self) -> float:
-        """Say for how many seconds the session lives on for certain."""
+        """Return for how many seconds the session lives on for certain."""
 
         async def ask() -> float:
             return self._client.valid_for()
@@ -183,30 +183,30 @@ class Client:
             if state is State.CLOSED:
                 return
 
-    def with_patience(self, patience: float) -> Self:
-        """Give the same client, with the same session, for calls that wait so many seconds for a connection."""
+    def with_operation_timeout(self, operation_timeout: float) -> Self:
+        """Return the same client, with the same session, for calls that wait so many seconds for a connection."""
         other = copy.copy(self)
-        other._client = self._client.with_patience(patience)  # noqa: SLF001 - its own kind
+        other._client = self._client.with_operation_timeout(operation_timeout)  # noqa: SLF001 - its own kind
         return other
 
     @property
-    def codec(self) -> Codec:
+    def serializer(self) -> Serializer:
         """How values become bytes."""
-        return self._client.codec
+        return self._client.serializer
 
-    def with_codec(self, codec: Codec) -> Self:
-        """Give the same client, with the same session, for values that are written another way."""
+    def with_serializer(self, serializer: Serializer) -> Self:
+        """Return the same client, with the same session, for values that are written another way."""
         other = copy.copy(self)
-        other._client = self._client.with_codec(codec)  # noqa: SLF001 - its own kind
+        other._client = self._client.with_serializer(serializer)  # noqa: SLF001 - its own kind
         return other
 
-    def locate(self, path: str) -> str:
-        """Give the path as the server names it: below the chroot."""
-        return self._client.locate(path)
+    def add_chroot(self, path: str) -> str:
+        """Return the path as the server names it: below the chroot."""
+        return self._client.add_chroot(path)
 
-    def localize(self, path: str) -> str:
-        """Give the path as the client names it."""
-        return self._client.localize(path)
+    def strip_chroot(self, path: str) -> str:
+        """Return the path as the client names it."""
+        return self._client.strip_chroot(path)
 
     # --- operations ---
 
@@ -215,15 +215,15 @@ class Client:
         return self.run(lambda: self._client.get(path))
 
     def exists(self, path: str) -> Stat | None:
-        """Give a node's Stat; None if there is no such node."""
+        """Return a node's Stat; None if there is no such node."""
         return self.run(lambda: self._client.exists(path))
 
     def children(self, path: str) -> list[str]:
-        """Give the names of a node's children."""
+        """Return the names of a node's children."""
         return self.run(lambda: self._client.children(path))
 
     def children_and_stat(self, path: str) -> tuple[list[str], Stat]:
-        """Give the names of a node's children, and its own Stat."""
+        """Return the names of a node's children, and its own Stat."""
         return self.run(lambda: self._client.children_and_stat(path))
 
     def count_below(self, path: str) -> int:
@@ -231,11 +231,11 @@ class Client:
         return self.run(lambda: self._client.count_below(path))
 
     def ephemerals(self, prefix: str = "/") -> list[str]:
-        """Give the paths of this session's ephemeral nodes that start with a prefix."""
+        """Return the paths of this session's ephemeral nodes that start with a prefix."""
         return self.run(lambda: self._client.ephemerals(prefix))
 
     def get_acl(self, path: str) -> tuple[AclList, Stat]:
-        """Give who may do what with a node, and its Stat."""
+        """Return who may do what with a node, and its Stat."""
         return self.run(lambda: self._client.get_acl(path))
 
     def sync(self, path: str = "/") -> None:
@@ -243,7 +243,7 @@ class Client:
         return self.run(lambda: self._client.sync(path))
 
     def who_am_i(self) -> list[r.ClientInfo]:
-        """Give the identities that the server knows this client by."""
+        """Return the identities that the server knows this client by."""
         return self.run(self._client.who_am_i)
 
     def multi_read(self, *reads: tuple[str, str]) -> list[Any]:
@@ -331,7 +331,7 @@ class Client:
         return self.run(lambda: self._client.reconfig(joining, leaving, members, version))
 
     def check_watches(self, path: str, kind: WatcherType = WatcherType.ANY) -> bool:
-        """Say whether the server has a watch of this client on a node."""
+        """Return whether the server has a watch of this client on a node."""
         return self.run(lambda: self._client.check_watches(path, kind))
 
     def remove_watches(self, path: str, kind: WatcherType = WatcherType.ANY) -> None:
@@ -340,7 +340,7 @@ class Client:
 
     def retry(self, do: Callable[[], T], backoff: Backoff | None = None) -> T:
         """Do something again for as long as connections are lost. Only for what may be done twice."""
-        for delay in (backoff or Backoff(tries=5)).delays(self._client.random):
+        for delay in (backoff or Backoff(tries=5)).delays(self._client.rng):
             try:
                 return do()
             except ConnectionLossError:
@@ -353,32 +353,33 @@ class Client:
         """Collect operations that happen together or not at all; use it with ``with``."""
         return BlockingTransaction(self, self._client.transaction())
 
-    def watch(self, path: str, *, recursive: bool = False, limit: int = 10_000) -> BlockingEvents:
+    def watch(self, path: str, *, recursive: bool = False, limit: int = 10_000) -> BlockingWatcher:
         """Hear of what happens to a node from now on; iterate what ``with`` gives."""
-        return BlockingEvents(self, self._client.watch(path, recursive=recursive, limit=limit))
+        return BlockingWatcher(self, self._client.watch(path, recursive=recursive, limit=limit))
 
-    def watch_data(self, path: str) -> BlockingEvents:
+    def watch_data(self, path: str) -> BlockingWatcher:
         """Read a node and hear of its next change, once."""
-        return BlockingEvents(self, self._client.watch_data(path))
+        return BlockingWatcher(self, self._client.watch_data(path))
 
-    def watch_exists(self, path: str) -> BlockingEvents:
+    def watch_exists(self, path: str) -> BlockingWatcher:
         """Find out whether a node exists and hear of its next change, once."""
-        return BlockingEvents(self, self._client.watch_exists(path))
+        return BlockingWatcher(self, self._client.watch_exists(path))
 
-    def watch_children(self, path: str) -> BlockingEvents:
+    def watch_children(self, path: str) -> BlockingWatcher:
         """List a node's children and hear of the next one to come or go, once."""
-        return BlockingEvents(self, self._client.watch_children(path))
+        return BlockingWatcher(self, self._client.watch_children(path))
 
-    def lock(self, path: str, **options: Any) -> Held[Any]:
-        """Give a lock to use with ``with``; what it gives has the token. It is ``on_lost="flag"`` here: nothing can be
-        cancelled in a thread. It cannot be entered twice: that is a matter of tasks, and every call here is a new one.
+    def lock(self, path: str, **options: Any) -> Lease[Any]:
+        """Return a lock to use with ``with``; what it gives has the token. It is ``on_lost="flag"`` here: nothing
+        can be cancelled in a thread. It cannot be entered twice: that is a matter of tasks, and every call here is a
+        new one.
 
         Raises:
             ValueError: ``reentrant`` is asked for.
         """
         if options.get("reentrant"):
             raise ValueError("reentrant=True: a lock of the blocking client cannot be entered twice")
-        return Held(self, self._client.lock(path, **{"on_lost": "flag", **options}))
+        return Lease(self, self._client.lock(path, **{"on_lost": "flag", **options}))
 
 
 class BlockingTransaction:
@@ -411,7 +412,7 @@ class BlockingTransaction:
             self.commit()
 
 
-class Held(Generic[T]):
+class Lease(Generic[T]):
     """Something of the asyncio client's that is entered and left, for ``with``."""
 
     def __init__(self, client: Client, manager: AbstractAsyncContextManager[T]) -> None:
@@ -431,17 +432,17 @@ class Held(Generic[T]):
             self._client.run(leave)
 
 
-class BlockingEvents:
+class BlockingWatcher:
     """A watch of a blocking client: a context manager, and an iterator inside it."""
 
-    def __init__(self, client: Client, events: aio.Events) -> None:
+    def __init__(self, client: Client, events: aio.Watcher) -> None:
         self._client = client
         self._events = events
 
     @property
-    def found(self) -> Any:
+    def initial(self) -> Any:
         """Of a watch that fires once: what was read when it was set."""
-        return self._events.found
+        return self._events.initial
 
     def next(self, timeout: float | None = None) -> Event:
         """Wait for the next event.

@@ -15,16 +15,16 @@ from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
-from zoolet.client import codecs
+from zoolet.client import serializers
+from zoolet.client.backoff import Backoff
 from zoolet.client.call import Call
-from zoolet.client.codecs import Codec
 from zoolet.client.connection import Connection
-from zoolet.client.events import Event, State, WatchOverflowError
 from zoolet.client.hosts import Hosts
-from zoolet.client.retry import Backoff
+from zoolet.client.serializers import Serializer
 from zoolet.client.session import Session
+from zoolet.client.states import Event, State, WatchOverflowError
 from zoolet.client.transaction import Transaction, checked_acl, checked_version, create_request, mode_of
-from zoolet.client.watches import Census, Kind, Watch
+from zoolet.client.watches import Kind, Registration, SubtreeResync
 from zoolet.protocol import multi as wire
 from zoolet.protocol import paths
 from zoolet.protocol import records as r
@@ -45,7 +45,7 @@ from zoolet.protocol.errors import (
     ZooKeeperError,
     error_for,
 )
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 
 if TYPE_CHECKING:
     from zoolet.client.recipes.lock import Lock
@@ -64,7 +64,7 @@ _running: weakref.WeakSet[Client] = weakref.WeakSet()
 class Listener(Protocol):
     """Whoever hears of states."""
 
-    def tell(self, state: State) -> None:
+    def on_state(self, state: State) -> None:
         """The client stands so now."""
         ...
 
@@ -85,16 +85,16 @@ class Client:
     A method that is one operation is under way as soon as it is called, so that many can be called and awaited
     together; its result can be awaited or given to ``gather``, ``create_task`` or ``wait_for``.
 
-    What a call does while there is no connection: it waits, up to ``patience`` seconds. A call that fails for want of a
-    connection says one of three things: ConnectionLossError, it may have happened (or, if its ``maybe_applied`` is
-    False, it has not); SessionExpiredError, the session in which it was made is over; ClosedError, the client was
-    closed. Reads are sent again when a connection is lost, writes never are.
+    What a call does while there is no connection: it waits, up to ``operation_timeout`` seconds. A call that fails
+    for want of a connection says one of three things: ConnectionLossError, it may have happened (or, if its
+    ``maybe_applied`` is False, it has not); SessionExpiredError, the session in which it was made is over;
+    ClosedError, the client was closed. Reads are sent again when a connection is lost, writes never are.
 
     Args:
         hosts: ``host:port,host:port/chroot``.
         timeout: The session timeout to ask for, in seconds; the server may grant another.
         patience: Seconds that a call waits for a connection; 0 to fail at once. By default as long as *timeout*.
-        codec: How values become bytes; see :mod:`zoolet.client.codecs`.
+        codec: How values become bytes; see :mod:`zoolet.client.serializers`.
         read_only: Accept a server that has lost its quorum; writes fail there with NotReadOnlyError.
         auth: Credentials to begin with: pairs of scheme and bytes, such as ``("digest", b"user:password")``.
         login: User and password for SASL DIGEST-MD5.
@@ -114,22 +114,22 @@ class Client:
         hosts: str,
         timeout: float = 10.0,
         *,
-        patience: float | None = None,
-        codec: Codec = codecs.raw,
+        operation_timeout: float | None = None,
+        serializer: Serializer = serializers.raw,
         read_only: bool = False,
         auth: tuple[tuple[str, bytes], ...] = (),
         login: tuple[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
         backoff: Backoff = Backoff(),  # noqa: B008 - it is frozen
         max_request: int = MAX_FRAME,
-        random: Random | None = None,
+        rng: Random | None = None,
     ) -> None:
         self._hosts = Hosts.parse(hosts)
         if not isinstance(timeout, int | float) or not 0.001 <= timeout <= 2_147_483:
             raise ValueError(f"timeout is {timeout!r} s; it must be from 0.001 to 2,147,483")
         self._timeout = timeout
-        self._patience = timeout if patience is None else checked_patience(patience)
-        self._codec = checked_codec(codec)
+        self._operation_timeout = timeout if operation_timeout is None else checked_operation_timeout(operation_timeout)
+        self._serializer = checked_serializer(serializer)
         if login is not None and not (len(login) == 2 and all(isinstance(part, str) for part in login)):
             raise TypeError(f"login must be a user and a password, both text, not {login!r}")
         if not isinstance(backoff, Backoff):
@@ -139,23 +139,23 @@ class Client:
         self._tls = tls
         self._backoff = backoff
         self._max_request = max_request
-        self.random = random or Random()
+        self.rng = rng or Random()
         self._paths: dict[str, bytes] = {}
         self._chroot = self._hosts.chroot
         self._listeners: weakref.WeakValueDictionary[int, Listener] = weakref.WeakValueDictionary()
         self._listened = count()  # in order, so that a simulated run can be repeated
         self._session = Session(
             round(timeout * 1000),
-            self.random,
+            self.rng,
             read_only=read_only,
             login=login,
-            told=self._told,
+            on_state=self._on_state,
         )
         for scheme, said in checked_auth(auth):
             self._session.add_credential(scheme, said, None)
         self._session.watches.forget = self._forget_watches
         self._shared = _Shared()
-        self._jobs: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._parent: Client = self
         self._forked = False
 
@@ -175,7 +175,7 @@ class Client:
         if self._shared.connection is not None:
             raise RuntimeError("this Client was started before; make another one")
         loop = asyncio.get_running_loop()
-        connection = Connection(self._hosts, self._session, loop, self.random, self._backoff, self._tls)
+        connection = Connection(self._hosts, self._session, loop, self.rng, self._backoff, self._tls)
         self._shared.loop, self._shared.connection = loop, connection
         _running.add(self)
         connection.start()
@@ -194,11 +194,11 @@ class Client:
         """End the session, so that its ephemeral nodes go at once, and the connection. Takes two seconds or less."""
         if self._forked:
             return
-        for job in list(self._jobs):
+        for job in list(self._tasks):
             job.cancel()
         if self._shared.connection is not None:
             await self._shared.connection.stop()
-        elif self._session.refusal is None:
+        elif self._session.terminal_error is None:
             self._session.close("the client was closed")
         _running.discard(self._parent)
 
@@ -238,14 +238,14 @@ class Client:
         return self._session.last_zxid
 
     def valid_for(self) -> float:
-        """Say for how many seconds the session lives on for certain, if nothing more is heard of the server.
+        """Return for how many seconds the session lives on for certain, if nothing more is heard of the server.
 
         It is counted from the moment at which the newest request that was answered had been sent; the server can only
         have heard of it later. 0 if nothing is certain.
         """
-        if self._session.id == 0 or self._shared.loop is None or self._session.refusal is not None:
+        if self._session.id == 0 or self._shared.loop is None or self._session.terminal_error is not None:
             return 0.0
-        return max(0.0, self._session.vouched + self._session.timeout_ms / 1000 - self._shared.loop.time())
+        return max(0.0, self._session.last_confirmed + self._session.timeout_ms / 1000 - self._shared.loop.time())
 
     def states(self) -> AsyncIterator[State]:
         """Iterate the states from now on, the present one first; ends after CLOSED. None is left out."""
@@ -260,11 +260,11 @@ class Client:
         async for state in self.states():
             if state in states:
                 return state
-        raise self._session.refusal or ClosedError()
+        raise self._session.terminal_error or ClosedError()
 
-    def _told(self, state: State, why: str) -> None:
+    def _on_state(self, state: State, why: str) -> None:
         for listener in list(self._listeners.values()):
-            listener.tell(state)
+            listener.on_state(state)
         if state is State.CLOSED:
             for watch in list(self._session.watches):
                 watch.wake()
@@ -273,37 +273,37 @@ class Client:
         """Let an object hear of every new state at once, inside the loop, for as long as somebody keeps it alive."""
         self._listeners[next(self._listened)] = listener
 
-    def with_patience(self, patience: float) -> Client:
-        """Give the same client, with the same session, for calls that wait so many seconds for a connection.
+    def with_operation_timeout(self, operation_timeout: float) -> Client:
+        """Return the same client, with the same session, for calls that wait so many seconds for a connection.
 
         Raises:
             ValueError: It is negative.
         """
         other = copy.copy(self)
-        other._patience = checked_patience(patience)  # noqa: SLF001 - its own kind
+        other._operation_timeout = checked_operation_timeout(operation_timeout)  # noqa: SLF001 - its own kind
         return other
 
     @property
-    def codec(self) -> Codec:
+    def serializer(self) -> Serializer:
         """How values become bytes."""
-        return self._codec
+        return self._serializer
 
-    def with_codec(self, codec: Codec) -> Client:
-        """Give the same client, with the same session, for values that are written another way.
+    def with_serializer(self, serializer: Serializer) -> Client:
+        """Return the same client, with the same session, for values that are written another way.
 
         Raises:
             TypeError: It is no codec.
         """
-        if codec is self._codec:
+        if serializer is self._serializer:
             return self
         other = copy.copy(self)
-        other._codec = checked_codec(codec)  # noqa: SLF001 - its own kind
+        other._serializer = checked_serializer(serializer)  # noqa: SLF001 - its own kind
         return other
 
     # --- paths and values ---
 
-    def locate(self, path: str) -> str:
-        """Give the path as the server names it: below the chroot.
+    def add_chroot(self, path: str) -> str:
+        """Return the path as the server names it: below the chroot.
 
         Raises:
             TypeError: It is no string.
@@ -312,14 +312,14 @@ class Client:
         if not isinstance(path, str):
             raise TypeError(f"a path must be a string, not {path!r}")
         at = path.rfind("/")
-        if path[:at] not in self._paths or not paths.legal_name(path[at + 1 :]):  # most parents have been checked
+        if path[:at] not in self._paths or not paths.is_valid_name(path[at + 1 :]):  # most parents have been checked
             paths.check(path)
         if not self._chroot:
             return path
         return self._chroot if path == "/" else self._chroot + path
 
-    def localize(self, path: str) -> str:
-        """Give the path as the client names it."""
+    def strip_chroot(self, path: str) -> str:
+        """Return the path as the client names it."""
         if not self._chroot:
             return path
         return path[len(self._chroot) :] or "/" if path.startswith(self._chroot) else path
@@ -329,7 +329,7 @@ class Client:
         try:
             return self._paths[path]
         except (KeyError, TypeError):
-            encoded = put_str(self.locate(path))
+            encoded = put_str(self.add_chroot(path))
         if len(self._paths) >= _PATHS:
             self._paths.clear()
         self._paths[path] = encoded
@@ -337,7 +337,7 @@ class Client:
 
     def _sequential(self, path: str) -> str:
         """Check the path of a sequential create, which may end with a slash: the number is its last name then."""
-        return self.locate(path + "0")[:-1] if isinstance(path, str) else self.locate(path)
+        return self.add_chroot(path + "0")[:-1] if isinstance(path, str) else self.add_chroot(path)
 
     def _data(self, value: Any) -> bytes:
         """Encode a value; ``b""`` is the empty node with every codec.
@@ -347,9 +347,11 @@ class Client:
         """
         if isinstance(value, bytes) and not value:
             return b""
-        data = self._codec.encode(value)
+        data = self._serializer.encode(value)
         if not isinstance(data, bytes):
-            raise TypeError(f"the codec {self._codec.name!r} gave {type(data).__name__} for {value!r}, and not bytes")
+            raise TypeError(
+                f"the codec {self._serializer.name!r} gave {type(data).__name__} for {value!r}, and not bytes"
+            )
         return data
 
     # --- calls ---
@@ -367,14 +369,14 @@ class Client:
         shared = self._shared
         connection, loop = shared.connection, shared.loop
         if connection is None or loop is None:
-            raise self._session.refusal or RuntimeError(
+            raise self._session.terminal_error or RuntimeError(
                 "this Client was not started; use it as 'async with Client(...) as zk:'"
             )
         if len(body) > self._max_request - 8:
             raise ValueError(
                 f"{path}: the request has {len(body) + 8} bytes, and {self._max_request} is the limit (max_request)"
             )
-        call = Call(loop, op, body, decode, path, loop.time() + self._patience, again, then)
+        call = Call(loop, op, body, decode, path, loop.time() + self._operation_timeout, again, then)
         connection.submit(call)
         return call
 
@@ -398,18 +400,18 @@ class Client:
         return self._call(OpCode.GET_DATA, self._encoded(path) + _NO_WATCH, self._decode_get(path), path, again=True)
 
     def _decode_get(self, path: str) -> Callable[[bytes, int, int], tuple[Any, Stat]]:
-        if self._codec is codecs.raw:
+        if self._serializer is serializers.raw:
             return _decode_raw
-        codec = self._codec
+        serializer = self._serializer
 
         def decode(buf: bytes, at: int, stop: int) -> tuple[Any, Stat]:
             found = r.GetDataResponse.decode(buf, at, stop)
-            return codec.read(path, found.data), found.stat
+            return serializer.read(path, found.data), found.stat
 
         return decode
 
     def exists(self, path: str) -> Call[Stat | None]:
-        """Give a node's Stat; None if there is no such node."""
+        """Return a node's Stat; None if there is no such node."""
         return self._exists(path, _NO_WATCH)
 
     def _exists(
@@ -421,7 +423,7 @@ class Client:
         return call
 
     def children(self, path: str) -> Call[list[str]]:
-        """Give the names of a node's children, in no order that means anything.
+        """Return the names of a node's children, in no order that means anything.
 
         Raises:
             NoNodeError: There is no such node.
@@ -429,7 +431,7 @@ class Client:
         return self._call(OpCode.GET_CHILDREN, self._encoded(path) + _NO_WATCH, _decode_children, path, again=True)
 
     def children_and_stat(self, path: str) -> Call[tuple[list[str], Stat]]:
-        """Give the names of a node's children, and its own Stat.
+        """Return the names of a node's children, and its own Stat.
 
         Raises:
             NoNodeError: There is no such node.
@@ -441,15 +443,15 @@ class Client:
         return self._call(OpCode.GET_ALL_CHILDREN_NUMBER, self._encoded(path), _decode_number, path, again=True)
 
     def ephemerals(self, prefix: str = "/") -> Call[list[str]]:
-        """Give the paths of this session's ephemeral nodes that start with a prefix (ZooKeeper 3.6 and newer)."""
+        """Return the paths of this session's ephemeral nodes that start with a prefix (ZooKeeper 3.6 and newer)."""
 
         def decode(buf: bytes, at: int, stop: int) -> list[str]:
-            return [self.localize(path) for path in r.GetEphemeralsResponse.decode(buf, at, stop).ephemerals]
+            return [self.strip_chroot(path) for path in r.GetEphemeralsResponse.decode(buf, at, stop).ephemerals]
 
         return self._call(OpCode.GET_EPHEMERALS, self._encoded(prefix), decode, prefix, again=True)
 
     def get_acl(self, path: str) -> Call[tuple[AclList, Stat]]:
-        """Give who may do what with a node, and its Stat.
+        """Return who may do what with a node, and its Stat.
 
         Raises:
             NoNodeError: There is no such node.
@@ -466,7 +468,7 @@ class Client:
         return self._call(OpCode.SYNC, self._encoded(path), _decode_nothing, path, again=True)
 
     def who_am_i(self) -> Call[list[r.ClientInfo]]:
-        """Give the identities that the server knows this client by (ZooKeeper 3.7 and newer)."""
+        """Return the identities that the server knows this client by (ZooKeeper 3.7 and newer)."""
 
         def decode(buf: bytes, at: int, stop: int) -> list[r.ClientInfo]:
             return r.WhoAmIResponse.decode(buf, at, stop).clientInfo
@@ -488,9 +490,9 @@ class Client:
         operations: list[tuple[OpCode, Record]] = []
         for kind, path in reads:
             if kind == "get":
-                operations.append((OpCode.GET_DATA, r.GetDataRequest(self.locate(path), False)))
+                operations.append((OpCode.GET_DATA, r.GetDataRequest(self.add_chroot(path), False)))
             elif kind == "children":
-                operations.append((OpCode.GET_CHILDREN, r.GetChildrenRequest(self.locate(path), False)))
+                operations.append((OpCode.GET_CHILDREN, r.GetChildrenRequest(self.add_chroot(path), False)))
             else:
                 raise ValueError(f"{kind!r} is no kind of read; 'get' and 'children' are")
 
@@ -503,7 +505,7 @@ class Client:
                 if isinstance(record, r.ErrorResponse):
                     found.append(error_for(record.err, path))
                 elif isinstance(record, r.GetDataResponse):
-                    found.append((self._codec.read(path, record.data), record.stat))
+                    found.append((self._serializer.read(path, record.data), record.stat))
                 elif isinstance(record, r.GetChildrenResponse):
                     found.append(record.children)
             return found
@@ -580,7 +582,7 @@ class Client:
         with_stat: bool,
     ) -> Callable[[], Call[Any]]:
         mode = mode_of(ephemeral, sequential, container, ttl)
-        where = self._sequential(path) if sequential else self.locate(path)
+        where = self._sequential(path) if sequential else self.add_chroot(path)
         request = create_request(where, self._data(value), acl, mode, ttl).encode()
         if container:
             op = OpCode.CREATE_CONTAINER
@@ -590,11 +592,11 @@ class Client:
             op = OpCode.CREATE2 if with_stat else OpCode.CREATE
 
         def decode_path(buf: bytes, at: int, stop: int) -> str:
-            return self.localize(r.CreateResponse.decode(buf, at, stop).path)
+            return self.strip_chroot(r.CreateResponse.decode(buf, at, stop).path)
 
         def decode_both(buf: bytes, at: int, stop: int) -> tuple[str, Stat]:
             made = r.Create2Response.decode(buf, at, stop)
-            return self.localize(made.path), made.stat
+            return self.strip_chroot(made.path), made.stat
 
         decode: Callable[[bytes, int, int], Any] = decode_both if with_stat else decode_path
         return lambda: self._call(op, request, decode, path)
@@ -618,18 +620,18 @@ class Client:
         parents: bool,
     ) -> str:
         above, name = paths.parent(path), path.rpartition("/")[2]
-        mark = f"_c_{self.unique()}-"
+        mark = f"_c_{self.new_uuid()}-"
         make = self._create_call(
             paths.join(above, mark + name), value, ephemeral, sequential, container, ttl, acl, with_stat=False
         )
-        return await self.find_or_create(above, mark, make, ephemeral=ephemeral, parents=parents)
+        return await self.create_protected(above, mark, make, ephemeral=ephemeral, parents=parents)
 
-    def unique(self) -> str:
-        """Give a name that nobody has used: a random UUID, from this client's source of chance."""
-        bits = f"{self.random.getrandbits(128) & ~(0xF000 << 64) | 0x4000 << 64:032x}"
+    def new_uuid(self) -> str:
+        """Return a name that nobody has used: a random UUID, from this client's source of chance."""
+        bits = f"{self.rng.getrandbits(128) & ~(0xF000 << 64) | 0x4000 << 64:032x}"
         return f"{bits[:8]}-{bits[8:12]}-{bits[12:16]}-{bits[16:20]}-{bits[20:]}"
 
-    async def find_or_create(
+    async def create_protected(
         self,
         parent: str,
         mark: str,
@@ -678,12 +680,12 @@ class Client:
                     if ephemeral and session_id and self.session_id != session_id:
                         raise SessionExpiredError(parent, "the session ended while the node was made") from None
         except (SessionExpiredError, ClosedError):
-            if not ephemeral and sent and self._session.refusal is None:
-                self.in_background(self._sweep(parent, mark))
+            if not ephemeral and sent and self._session.terminal_error is None:
+                self.spawn(self._delete_guaranteed(parent, mark))
             raise
         except BaseException as error:
-            if sent and not isinstance(error, NodeExistsError) and self._session.refusal is None:
-                self.in_background(self._sweep(parent, mark))
+            if sent and not isinstance(error, NodeExistsError) and self._session.terminal_error is None:
+                self.spawn(self._delete_guaranteed(parent, mark))
             raise
 
     async def _find(self, parent: str, mark: str) -> str | None:
@@ -699,7 +701,7 @@ class Client:
             listed.cancel()
         return next((paths.join(parent, name) for name in names if mark in name), None)
 
-    async def _sweep(self, parent: str, mark: str) -> None:
+    async def _delete_guaranteed(self, parent: str, mark: str) -> None:
         """Delete a node that may have been made, if it takes until the end of the session."""
         while True:
             try:
@@ -712,7 +714,7 @@ class Client:
             except ZooKeeperError:  # whatever it is, it may pass
                 await asyncio.sleep(0.1)
 
-    async def sweep(self, path: str) -> None:
+    async def delete_guaranteed(self, path: str) -> None:
         """Delete a node for certain, however often the connection is lost, unless the client is closed first."""
         while True:
             try:
@@ -723,7 +725,7 @@ class Client:
             except ZooKeeperError:  # whatever it is, it may pass
                 await asyncio.sleep(0.05)
 
-    def in_background(self, job: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def spawn(self, job: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run something until it ends or the client is closed; errors that end a session end it quietly."""
 
         async def run() -> None:
@@ -733,18 +735,18 @@ class Client:
                 return
 
         def over(task: asyncio.Task[Any]) -> None:
-            self._jobs.discard(task)
+            self._tasks.discard(task)
             job.close()  # if the client was closed before it began
 
         assert self._shared.loop is not None
         task = self._shared.loop.create_task(run(), name="zoolet-client-job")
-        self._jobs.add(task)
+        self._tasks.add(task)
         task.add_done_callback(over)
         return task
 
     async def ensure_path(self, path: str, acl: AclList | None = None) -> None:
         """Make a node and all above it, where they are missing."""
-        self.locate(path)
+        self.add_chroot(path)
         if path == "/" and not self._chroot:
             return
         try:
@@ -808,7 +810,7 @@ class Client:
             NotEmptyError: It has children.
         """
         if recursive:
-            self.locate(path)
+            self.add_chroot(path)
             checked_version(version)
             return self._delete_all(path, version)
         body = self._encoded(path) + pack_int(checked_version(version))
@@ -834,7 +836,7 @@ class Client:
             acl: The new list.
             version: The ``aversion`` it must have; -1 for any.
         """
-        body = r.SetACLRequest(self.locate(path), checked_acl(acl), checked_version(version)).encode()
+        body = r.SetACLRequest(self.add_chroot(path), checked_acl(acl), checked_version(version)).encode()
         return self._call(OpCode.SET_ACL, body, _decode_stat, path)
 
     def transaction(self) -> Transaction:
@@ -849,10 +851,10 @@ class Client:
 
             return self._call(OpCode.MULTI, body, decode)
 
-        def locate(path: str, sequential: bool) -> str:
-            return self._sequential(path) if sequential else self.locate(path)
+        def add_chroot(path: str, sequential: bool) -> str:
+            return self._sequential(path) if sequential else self.add_chroot(path)
 
-        return Transaction(commit, locate, self.localize, self._data)
+        return Transaction(commit, add_chroot, self.strip_chroot, self._data)
 
     async def update(self, path: str, change: Callable[[Any], Any]) -> tuple[Any, Stat]:
         """Replace a node's value by what a function makes of it, as often as others come in between.
@@ -886,7 +888,7 @@ class Client:
             backoff: How long to wait, and how often to try; by default as the client's, five times.
         """
         backoff = backoff or Backoff(tries=5)
-        for delay in backoff.delays(self.random):
+        for delay in backoff.delays(self.rng):
             try:
                 return await do()
             except ConnectionLossError:
@@ -904,8 +906,10 @@ class Client:
         checked_auth(((scheme, auth),))
         connection, loop = self._shared.connection, self._shared.loop
         if connection is None or loop is None:
-            raise self._session.refusal or RuntimeError("this Client was not started; give auth=... when making it")
-        call = Call(loop, OpCode.AUTH, b"", _decode_nothing, None, loop.time() + self._patience, False)
+            raise self._session.terminal_error or RuntimeError(
+                "this Client was not started; give auth=... when making it"
+            )
+        call = Call(loop, OpCode.AUTH, b"", _decode_nothing, None, loop.time() + self._operation_timeout, False)
         self._session.add_credential(scheme, auth, call)
         connection.wake()
         return call
@@ -936,7 +940,7 @@ class Client:
 
     # --- watches ---
 
-    def watch(self, path: str, *, recursive: bool = False, limit: int = 10_000) -> Events:
+    def watch(self, path: str, *, recursive: bool = False, limit: int = 10_000) -> Watcher:
         """Hear of what happens to a node from now on (ZooKeeper 3.6 and newer)::
 
             async with zk.watch("/a", recursive=True) as events:
@@ -950,9 +954,9 @@ class Client:
             recursive: Hear of all nodes below it too; and then of no NODE_CHILDREN_CHANGED: each child tells itself.
             limit: Events that may wait to be taken; one more drops them all and raises WatchOverflowError once.
         """
-        return Events(self, Kind.RECURSIVE if recursive else Kind.PERSISTENT, path, limit)
+        return Watcher(self, Kind.RECURSIVE if recursive else Kind.PERSISTENT, path, limit)
 
-    def watch_data(self, path: str) -> Events:
+    def watch_data(self, path: str) -> Watcher:
         """Read a node and hear of its next change, once::
 
             async with zk.watch_data("/a") as watch:
@@ -962,22 +966,22 @@ class Client:
         Raises:
             NoNodeError: There is no such node.
         """
-        return Events(self, Kind.DATA, path, 1)
+        return Watcher(self, Kind.DATA, path, 1)
 
-    def watch_exists(self, path: str) -> Events:
-        """Find out whether a node exists (``found`` is its Stat, or None) and hear of its next change, once."""
-        return Events(self, Kind.EXIST, path, 1)
+    def watch_exists(self, path: str) -> Watcher:
+        """Find out whether a node exists (``initial`` is its Stat, or None) and hear of its next change, once."""
+        return Watcher(self, Kind.EXIST, path, 1)
 
-    def watch_children(self, path: str) -> Events:
-        """List a node's children (``found`` is the names) and hear of the next one to come or go, once.
+    def watch_children(self, path: str) -> Watcher:
+        """List a node's children (``initial`` is the names) and hear of the next one to come or go, once.
 
         Raises:
             NoNodeError: There is no such node.
         """
-        return Events(self, Kind.CHILD, path, 1)
+        return Watcher(self, Kind.CHILD, path, 1)
 
     def check_watches(self, path: str, kind: WatcherType = WatcherType.ANY) -> Call[bool]:
-        """Say whether the server has a watch of this client on a node (ZooKeeper 3.5 and newer)."""
+        """Return whether the server has a watch of this client on a node (ZooKeeper 3.5 and newer)."""
         body = self._encoded(path) + pack_int(checked_kind(kind))
         call: Call[bool] = self._call(OpCode.CHECK_WATCHES, body, _decode_true, path, again=True)
         call.fallback = NoWatcherError, False
@@ -994,27 +998,27 @@ class Client:
 
     def _forget_watches(self, path: str, kind: WatcherType) -> None:
         """Let the server forget watches that nobody here wants any more; *path* is as the server names it."""
-        if self._session.refusal is not None:
+        if self._session.terminal_error is not None:
             return
         body, forgetting = put_str(path) + pack_int(kind), self._shared.forgetting
 
         def done(call: asyncio.Future[None]) -> None:
-            _look_away(call)
+            _ignore_result(call)
             forgetting.pop(path, None)
 
-        forgetting[path] = self._call(OpCode.REMOVE_WATCHES, body, _decode_nothing, self.localize(path))
+        forgetting[path] = self._call(OpCode.REMOVE_WATCHES, body, _decode_nothing, self.strip_chroot(path))
         forgetting[path].add_done_callback(done)
 
     # --- recipes ---
 
     def lock(self, path: str, **options: Any) -> Lock:
-        """Give a lock; see :class:`zoolet.client.recipes.Lock`."""
+        """Return a lock; see :class:`zoolet.client.recipes.Lock`."""
         from zoolet.client.recipes.lock import Lock
 
         return Lock(self, path, **options)
 
 
-class Events:
+class Watcher:
     """A watch and its events: an async context manager, and an async iterator inside it.
 
     At its end the server forgets the watch, unless another one of this client needs it.
@@ -1028,13 +1032,13 @@ class Events:
             raise ValueError(f"limit is {limit!r}; it must be 1 or more")
         self._client = client
         self._path = path
-        self._watch = Watch(kind, client.locate(path), limit, self._wake)
+        self._watch = Registration(kind, client.add_chroot(path), limit, self._wake)
         self._waiters: list[asyncio.Future[None]] = []
         self._ended = False
         self._fires_once = kind in (Kind.DATA, Kind.EXIST, Kind.CHILD)
         self._fired = False
         self._error: Exception | None = None
-        self.found: Any = None
+        self.initial: Any = None
 
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
@@ -1051,7 +1055,7 @@ class Events:
     async def __aenter__(self) -> Self:
         try:
             if self._fires_once:
-                self.found = await self._read()
+                self.initial = await self._read()
             else:
                 await self._register()
         except BaseException:
@@ -1100,7 +1104,7 @@ class Events:
         """Set the persistent watch of this path anew: a 3.8 server has just put one that fires once in its place."""
         body = put_str(self._watch.path) + pack_int(AddWatchMode.PERSISTENT)
         call = self._client._call(OpCode.ADD_WATCH, body, _decode_nothing, self._path, again=True)  # noqa: SLF001
-        call.add_done_callback(_look_away)
+        call.add_done_callback(_ignore_result)
 
     async def _register(self) -> None:
         client, watch = self._client, self._watch
@@ -1114,7 +1118,7 @@ class Events:
             self._wake()
 
         if recursive:
-            watch.census = Census(watch, self._ask)
+            watch.census = SubtreeResync(watch, self._ask)
             watch.census.done = finished
 
         def registered(found: Any, error: ZooKeeperError | None) -> None:
@@ -1139,11 +1143,11 @@ class Events:
         if recursive:
             await added
             loop = asyncio.get_running_loop()
-            deadline = loop.time() + client._patience  # noqa: SLF001
+            deadline = loop.time() + client._operation_timeout  # noqa: SLF001
             timer = loop.call_at(deadline, self._wake)
             while not counted:
-                if session.refusal is not None:
-                    raise session.refusal
+                if session.terminal_error is not None:
+                    raise session.terminal_error
                 if loop.time() >= deadline and client.state not in (State.CONNECTED, State.READ_ONLY):
                     raise ConnectionLossError(self._path, "there was no connection in time to list what is below it")
                 await self._pause()
@@ -1169,7 +1173,7 @@ class Events:
             else:  # throttled, or such
                 client._shared.loop.call_later(0.1, self._ask, path, answered)  # type: ignore[union-attr] # noqa: SLF001
 
-        client = self._client.with_patience(3600.0)
+        client = self._client.with_operation_timeout(3600.0)
         call = client._call(  # noqa: SLF001
             OpCode.GET_CHILDREN2,
             put_str(path) + _NO_WATCH,
@@ -1177,7 +1181,7 @@ class Events:
             path,
             then=then,
         )
-        call.add_done_callback(_look_away)
+        call.add_done_callback(_ignore_result)
 
     async def _end(self) -> None:
         if self._ended:
@@ -1197,12 +1201,12 @@ class Events:
             return  # it fired in this very moment, or the server has forgotten it with the connection
 
     def _forget_at_server(self, kind: WatcherType | None) -> Call[None] | None:
-        client = self._client.with_patience(0.0)
-        if kind is None or client._session.refusal is not None:  # noqa: SLF001
+        client = self._client.with_operation_timeout(0.0)
+        if kind is None or client._session.terminal_error is not None:  # noqa: SLF001
             return None
         body = put_str(self._watch.path) + pack_int(kind)
         removal = client._call(OpCode.REMOVE_WATCHES, body, _decode_nothing, self._path)  # noqa: SLF001
-        removal.add_done_callback(_look_away)
+        removal.add_done_callback(_ignore_result)
         return removal
 
     def __aiter__(self) -> Self:
@@ -1213,16 +1217,16 @@ class Events:
         while not self._ended and (event := self._take()) is None:
             if self._error is not None:
                 raise self._error
-            refusal = self._client._session.refusal  # noqa: SLF001
-            if refusal is not None:
-                raise refusal
+            terminal_error = self._client._session.terminal_error  # noqa: SLF001
+            if terminal_error is not None:
+                raise terminal_error
             if self._fires_once and self._fired:
                 raise StopAsyncIteration
             await self._pause()
         if self._ended or event is None:
             raise StopAsyncIteration
         self._fired = True
-        path = self._client.localize(event.path)
+        path = self._client.strip_chroot(event.path)
         return event if path == event.path else Event(event.type, path, event.zxid)
 
     def _take(self) -> Event | None:
@@ -1249,8 +1253,8 @@ class Events:
             raise RuntimeError("this watch has fired, and fires once; set it again to hear more") from None
 
 
-def _look_away(call: asyncio.Future[Any]) -> None:
-    """Take note of an error that nobody is to hear of."""
+def _ignore_result(call: asyncio.Future[Any]) -> None:
+    """Record an error that nobody is to hear of."""
     if not call.cancelled():
         call.exception()
 
@@ -1268,7 +1272,7 @@ class _States:
     def __aiter__(self) -> Self:
         return self
 
-    def tell(self, state: State) -> None:
+    def on_state(self, state: State) -> None:
         self._states.append(state)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -1284,36 +1288,36 @@ class _States:
         return state
 
 
-def _let_nobody_use(client: Client) -> None:
+def _invalidate_after_fork(client: Client) -> None:
     """In a forked child: the connection is the parent's; using it here would garble both."""
     client._forked = True  # noqa: SLF001 - a part of Client
-    client._session.refusal = RuntimeError(  # noqa: SLF001
+    client._session.terminal_error = RuntimeError(  # noqa: SLF001
         "this Client belongs to the process that this one was forked from; make another one here"
     )
 
 
 def _forked() -> None:
     for client in list(_running):
-        _let_nobody_use(client)
+        _invalidate_after_fork(client)
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-def checked_patience(patience: float) -> float:
-    """Give the patience back if it is one.
+def checked_operation_timeout(operation_timeout: float) -> float:
+    """Return the patience back if it is one.
 
     Raises:
         ValueError: It is negative or no number.
     """
-    if not isinstance(patience, int | float) or not patience >= 0:
-        raise ValueError(f"patience is {patience!r} s; it must be 0 or more")
-    return patience
+    if not isinstance(operation_timeout, int | float) or not operation_timeout >= 0:
+        raise ValueError(f"patience is {operation_timeout!r} s; it must be 0 or more")
+    return operation_timeout
 
 
 def checked_kind(kind: WatcherType) -> WatcherType:
-    """Give the kind of watch back if it is one.
+    """Return the kind of watch back if it is one.
 
     Raises:
         TypeError: It is no number.
@@ -1325,7 +1329,7 @@ def checked_kind(kind: WatcherType) -> WatcherType:
 
 
 def checked_auth(auth: tuple[tuple[str, bytes], ...]) -> tuple[tuple[str, bytes], ...]:
-    """Give the credentials back if they are some.
+    """Return the credentials back if they are some.
 
     Raises:
         TypeError: They are not pairs of text and bytes.
@@ -1338,15 +1342,15 @@ def checked_auth(auth: tuple[tuple[str, bytes], ...]) -> tuple[tuple[str, bytes]
     return tuple(auth)
 
 
-def checked_codec(codec: Codec) -> Codec:
-    """Give the codec back if it is one.
+def checked_serializer(serializer: Serializer) -> Serializer:
+    """Return the codec back if it is one.
 
     Raises:
         TypeError: It is none.
     """
-    if not isinstance(codec, Codec):
-        raise TypeError(f"codec must be a zoolet.client.codecs.Codec, not {codec!r}")
-    return codec
+    if not isinstance(serializer, Serializer):
+        raise TypeError(f"codec must be a zoolet.client.serializers.Codec, not {serializer!r}")
+    return serializer
 
 
 # --- what replies hold ---

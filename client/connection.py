@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Final
 
+from zoolet.client.backoff import Backoff
 from zoolet.client.call import Call
-from zoolet.client.events import State
 from zoolet.client.hosts import Address, Hosts
-from zoolet.client.retry import Backoff
-from zoolet.client.session import BrokenLinkError, Phase, Session
+from zoolet.client.session import ConnectionBroken, Phase, Session
+from zoolet.client.states import State
 from zoolet.protocol.errors import ZooKeeperError
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 
 _log = logging.getLogger("zoolet.client")
 
@@ -83,14 +83,14 @@ class Connection:
         hosts: Hosts,
         session: Session,
         loop: asyncio.AbstractEventLoop,
-        random: Random,
+        rng: Random,
         backoff: Backoff,
         tls: ssl.SSLContext | None,
     ) -> None:
         self.session = session
         self.loop = loop
         self._hosts = hosts
-        self._random = random
+        self._rng = rng
         self._backoff = backoff
         self._tls = tls
         self._link: Link | None = None
@@ -98,7 +98,7 @@ class Connection:
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._probe: asyncio.Task[None] | None = None
-        self._next: Iterator[Address] = hosts.in_turn(random)
+        self._next: Iterator[Address] = hosts.in_turn(rng)
         self._preferred: Address | None = None
         self.last_reason = ""
         self._ended = False
@@ -124,8 +124,8 @@ class Connection:
         """End the session and the connection; takes no longer than :data:`CLOSING` seconds."""
         session = self.session
         try:
-            if session.refusal is None and session.phase is Phase.READY:
-                goodbye = self._goodbye()
+            if session.terminal_error is None and session.phase is Phase.READY:
+                goodbye = self._close_request()
                 session.send_close(self.loop.time(), goodbye)
                 self._write()
                 with contextlib.suppress(TimeoutError, ZooKeeperError):
@@ -142,7 +142,7 @@ class Connection:
         """Take no more calls, and let go of everything."""
         if not self._ended:
             self._ended = True
-            self.session.close("the client was closed", self.session.failure)
+            self.session.close("the client was closed", self.session.fatal_error)
         for task in (self._task, self._probe):
             if task is not None:
                 task.cancel()
@@ -152,7 +152,7 @@ class Connection:
             self._timer.cancel()
             self._timer = None
 
-    def _goodbye(self) -> Call[None]:
+    def _close_request(self) -> Call[None]:
         def ignore(buf: bytes, at: int, stop: int) -> None:
             return None
 
@@ -174,7 +174,7 @@ class Connection:
         before = session.phase
         try:
             session.receive(data, self.loop.time())
-        except BrokenLinkError as error:
+        except ConnectionBroken as error:
             link.cut(str(error))
             return
         if session.out:
@@ -216,7 +216,7 @@ class Connection:
         self._timer = None
         try:
             self.session.tick(self.loop.time())
-        except BrokenLinkError as error:
+        except ConnectionBroken as error:
             if self._link is not None:
                 self._link.cut(str(error))
         self._write()
@@ -226,15 +226,15 @@ class Connection:
 
     async def _run(self) -> None:
         count = len(self._hosts.addresses)
-        delays = self._backoff.delays(self._random)
+        delays = self._backoff.delays(self._rng)
         failed = 0
-        while self.session.refusal is None:
+        while self.session.terminal_error is None:
             address, self._preferred = self._preferred or next(self._next), None
             began = self.loop.time()
             served = await self._serve(address)
             now = self.loop.time()
             if served and now - began > LASTING:
-                delays, failed = self._backoff.delays(self._random), 0
+                delays, failed = self._backoff.delays(self._rng), 0
                 continue
             failed += 1
             if not served and self.session.overdue(now):
@@ -246,27 +246,27 @@ class Connection:
         """Be connected to one server for as long as it lasts; say whether it ever was ready, or said what matters."""
         session = self.session
         shortest = min(SHORTEST_ATTEMPT, session.wanted_ms / 1500)
-        patience = max(shortest, session.timeout_ms / 1500 / len(self._hosts.addresses))
+        operation_timeout = max(shortest, session.timeout_ms / 1500 / len(self._hosts.addresses))
         before = session.id
         link: Link | None = None
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(operation_timeout):
                 name = address.host if self._tls is not None else None
                 _, link = await self.loop.create_connection(
                     lambda: Link(self), address.host, address.port, ssl=self._tls, server_hostname=name
                 )
         except (OSError, TimeoutError, ssl.SSLError) as error:
-            self._failed(address, str(error) or f"no connection within {patience:.3f} s")
+            self._failed(address, str(error) or f"no connection within {operation_timeout:.3f} s")
             return False
         ready = False
         try:
             # Whoever does not say hello within the patience is no better than one who is not there.
-            await asyncio.wait([link.ended], timeout=patience)
+            await asyncio.wait([link.ended], timeout=operation_timeout)
             if not link.ended.done() and session.phase is not Phase.READY:
-                link.cut(f"no answer to the handshake within {patience:.3f} s")
+                link.cut(f"no answer to the handshake within {operation_timeout:.3f} s")
             ready = session.phase is Phase.READY
             if ready and session.read_only_now and self._probe is None:
-                self._probe = self.loop.create_task(self._look_for_a_better(), name="zoolet-client-probe")
+                self._probe = self.loop.create_task(self._look_for_a_writable_server(), name="zoolet-client-probe")
             await link.ended
         finally:
             ready = ready or session.state in (State.CONNECTED, State.READ_ONLY)
@@ -281,9 +281,9 @@ class Connection:
         self.last_reason = f"{address}: {reason}"
         _log.debug("connection to %s ended: %s", address, reason)
 
-    async def _look_for_a_better(self) -> None:
+    async def _look_for_a_writable_server(self) -> None:
         """While a read-only server serves, ask the others; go to the first that takes writes."""
-        for delay in PROBES.delays(self._random):
+        for delay in PROBES.delays(self._rng):
             await asyncio.sleep(delay)
             if not self.session.read_only_now:
                 break

@@ -59,14 +59,14 @@ class Hosts:
         chroot = (slash + rest).rstrip()
         if chroot in ("", "/"):
             return cls(addresses)
-        if (why := paths.fault(chroot)) is not None:
+        if (why := paths.path_error(chroot)) is not None:
             raise ValueError(f"hosts {text!r}: bad chroot {chroot!r}: {why}")
         return cls(addresses, chroot)
 
-    def in_turn(self, random: Random) -> Iterator[Address]:
-        """Give the servers in an order drawn once, round and round for ever."""
+    def in_turn(self, rng: Random) -> Iterator[Address]:
+        """Return the servers in an order drawn once, round and round for ever."""
         order = list(self.addresses)
-        random.shuffle(order)
+        rng.shuffle(order)
         while True:
             yield from order
 

@@ -25,8 +25,8 @@ from enum import Enum
 from random import Random
 from typing import Any, Final, Protocol
 
-from zoolet.client.events import Event, State
-from zoolet.client.watches import Watches
+from zoolet.client.states import Event, State
+from zoolet.client.watches import WatchTable
 from zoolet.protocol import records as r
 from zoolet.protocol import sasl
 from zoolet.protocol.enums import EventType, Xid
@@ -42,7 +42,7 @@ from zoolet.protocol.errors import (
 )
 from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import NO_PASSWORD, ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 
 MAX_REPLY: Final = 64 << 20
 """Bytes of the longest reply that is taken; what claims to be longer is no reply."""
@@ -52,7 +52,7 @@ _PING = _REQUEST(8, Xid.PING, OpCode.PING)
 _LAST_XID: Final = 0x7FFFFFFF
 
 
-class BrokenLinkError(Exception):
+class ConnectionBroken(Exception):
     """The server said what no server says, or nothing: the connection is of no use. The message is the reason."""
 
 
@@ -120,19 +120,19 @@ class Session:
     Attributes:
         out: What to send, in order; the shell takes it.
         last_zxid: The highest zxid that was seen in this session.
-        vouched: The moment at which the server is known to have heard of this session last: when the newest request
-            that was answered was sent.
+        last_confirmed: The moment at which the server is known to have heard of this session last: when the newest
+            request that was answered was sent.
         refusal: Why no call is taken any more.
     """
 
     def __init__(
         self,
         timeout_ms: int,
-        random: Random,
+        rng: Random,
         *,
         read_only: bool = False,
         login: tuple[str, str] | None = None,
-        told: Callable[[State, str], None] = lambda state, why: None,
+        on_state: Callable[[State, str], None] = lambda state, why: None,
     ) -> None:
         self.wanted_ms = timeout_ms
         self.timeout_ms = timeout_ms
@@ -142,25 +142,25 @@ class Session:
         self.state = State.CONNECTING
         self.phase = Phase.OFF
         self.read_only_now = False
-        self.vouched = 0.0
+        self.last_confirmed = 0.0
         self.heard = self.sent = 0.0
         self.out: list[bytes] = []
         self.credentials: list[Credential] = []
-        self.watches = Watches()
+        self.watches = WatchTable()
         self.waiting: deque[Request] = deque()
         self.inflight: deque[Request] = deque()
-        self.refusal: Exception | None = None
-        self.failure: ZooKeeperError | None = None
+        self.terminal_error: Exception | None = None
+        self.fatal_error: ZooKeeperError | None = None
         """What closed it, if that was not its owner."""
         self._auths: deque[Credential] = deque()  # sent and not answered yet
         self._rewatching = 0
         self._pinged_at: deque[float] = deque()
         self._since: int | None = None  # the last zxid that was seen when all watches were there; None while they are
         self._accepts_read_only = read_only
-        self._portable = False  # a server with a quorum knows the session
+        self._resumable_elsewhere = False  # a server with a quorum knows the session
         self._login = login
-        self._random = random
-        self._told = told
+        self._rng = rng
+        self._on_state = on_state
         self._xid = 0
         self._began = 0.0
         self._frames = Frames(MAX_REPLY)
@@ -175,8 +175,8 @@ class Session:
         Raises:
             ClosedError: The client is closed.
         """
-        if self.refusal is not None:
-            raise self.refusal
+        if self.terminal_error is not None:
+            raise self.terminal_error
         self.waiting.append(call)
 
     def flush(self, now: float) -> None:
@@ -200,8 +200,8 @@ class Session:
 
     def add_credential(self, scheme: str, auth: bytes, call: Request | None) -> None:
         """Prove something to this server now and to every later one first thing; the call is told when it is done."""
-        if self.refusal is not None:
-            raise self.refusal
+        if self.terminal_error is not None:
+            raise self.terminal_error
         self.credentials.append(Credential(scheme, auth, call))
         if self.phase is Phase.READY:
             self._send_credential(self.credentials[-1])
@@ -225,7 +225,7 @@ class Session:
         if self._since is None:
             self._since = self.last_zxid
         self.heard = self.sent = self._began = now
-        known = self.id if self._portable else 0
+        known = self.id if self._resumable_elsewhere else 0
         request = ConnectRequest(
             self.last_zxid,
             self.wanted_ms,
@@ -239,23 +239,23 @@ class Session:
         """Take bytes off the wire.
 
         Raises:
-            BrokenLinkError: The connection is of no use; call :meth:`lost`.
+            ConnectionBroken: The connection is of no use; call :meth:`lost`.
         """
         self.heard = now
         try:
             payloads = self._frames.feed(data)
             for payload in payloads:
                 if self.phase is Phase.HANDSHAKE:
-                    self._shaken(ConnectResponse.decode(payload), now)
+                    self._on_connect_response(ConnectResponse.decode(payload), now)
                 elif self.phase is not Phase.OFF:
                     self._reply(payload, now)
         except MarshallingError as error:
-            raise BrokenLinkError(f"the server sent what makes no sense: {error}") from None
+            raise ConnectionBroken(f"the server sent what makes no sense: {error}") from None
 
-    def _shaken(self, answer: ConnectResponse, now: float) -> None:
+    def _on_connect_response(self, answer: ConnectResponse, now: float) -> None:
         if answer.timeout_ms <= 0 or answer.session_id == 0:
             self.expired("the server says that the session is over")
-            raise BrokenLinkError("the session has expired")
+            raise ConnectionBroken("the session has expired")
         if answer.session_id != self.id:
             fresh = self.id != 0
             self.id = answer.session_id
@@ -264,19 +264,19 @@ class Session:
         self.password = answer.password
         self.timeout_ms = answer.timeout_ms
         self.read_only_now = bool(answer.read_only)
-        self._portable = self._portable or not self.read_only_now
-        self.vouched = self._began
+        self._resumable_elsewhere = self._resumable_elsewhere or not self.read_only_now
+        self.last_confirmed = self._began
         if self._login is not None:
             self.phase = Phase.SASL
             self._sasl(b"")
         else:
-            self._prove(now)
+            self._send_auth(now)
 
     def _sasl(self, token: bytes) -> None:
         body = r.GetSASLRequest(token).encode()
         self.out.append(_REQUEST(8 + len(body), 0, OpCode.SASL) + body)
 
-    def _prove(self, now: float) -> None:
+    def _send_auth(self, now: float) -> None:
         self.phase = Phase.AUTH
         for credential in self.credentials:
             self._send_credential(credential)
@@ -322,7 +322,7 @@ class Session:
         if self._since is None:
             self._since = self.last_zxid
         self.last_zxid = 0  # the next session is a new beginning, at a server that may know less
-        self._portable = False
+        self._resumable_elsewhere = False
         self.phase = Phase.OFF
         self.out.clear()
         self._fail_all(SessionExpiredError(detail=reason))
@@ -332,9 +332,9 @@ class Session:
     def close(self, reason: str, error: ZooKeeperError | None = None) -> None:
         """Take no more calls, and fail those there are."""
         self.phase = Phase.OFF
-        self.failure = error
+        self.fatal_error = error
         error = error or ClosedError(detail=reason)
-        self.refusal = error
+        self.terminal_error = error
         self._fail_all(error)
         self._tell(State.CLOSED, reason)
 
@@ -344,7 +344,7 @@ class Session:
         """
         self.waiting.append(call)
         self.flush(now)
-        self.refusal = ClosedError(detail="the client is closing")
+        self.terminal_error = ClosedError(detail="the client is closing")
         self._tell(State.CLOSED, "the client is closing")
 
     def _fail_all(self, error: ZooKeeperError) -> None:
@@ -362,12 +362,12 @@ class Session:
     def _tell(self, state: State, why: str) -> None:
         if state is not self.state:
             self.state = state
-            self._told(state, why)
+            self._on_state(state, why)
 
     # --- time ---
 
     def next_due(self) -> float | None:
-        """Give the moment at which :meth:`tick` has something to do."""
+        """Return the moment at which :meth:`tick` has something to do."""
         moments = []
         if self.phase is Phase.READY:
             third = self.timeout_ms / 3000
@@ -380,12 +380,12 @@ class Session:
         """Do what is due: a ping, or failing calls that have waited long enough.
 
         Raises:
-            BrokenLinkError: Nothing was heard of the server for two thirds of the session timeout.
+            ConnectionBroken: Nothing was heard of the server for two thirds of the session timeout.
         """
         third = self.timeout_ms / 3000
         if self.phase is Phase.READY:
             if now >= self.heard + 2 * third:
-                raise BrokenLinkError(f"nothing was heard of the server for {now - self.heard:.3f} s")
+                raise ConnectionBroken(f"nothing was heard of the server for {now - self.heard:.3f} s")
             if now >= self.sent + third:
                 self.out.append(_PING)
                 self.sent = now
@@ -403,18 +403,18 @@ class Session:
                     _fail(call, _loss(None, "there was no connection in time to prove it", maybe=False))
 
     def _unproved(self) -> list[Request]:
-        """Give the calls that wait for a credential to be proved for the first time."""
+        """Return the calls that wait for a credential to be proved for the first time."""
         return [one.call for one in self.credentials if one.call is not None and one not in self._auths]
 
     def overdue(self, now: float) -> bool:
-        """Say whether the server may have expired the session by now, for all that is known here."""
-        return self.id != 0 and now >= self.vouched + self.timeout_ms / 1000
+        """Return whether the server may have expired the session by now, for all that is known here."""
+        return self.id != 0 and now >= self.last_confirmed + self.timeout_ms / 1000
 
     # --- replies ---
 
     def _reply(self, payload: bytes, now: float) -> None:
         if len(payload) < 16:
-            raise BrokenLinkError(f"the server sent a reply of {len(payload)} bytes")
+            raise ConnectionBroken(f"the server sent a reply of {len(payload)} bytes")
         xid, zxid, err = _HEAD(payload)
         inflight = self.inflight
         if inflight and inflight[0].xid == xid:
@@ -422,10 +422,10 @@ class Session:
             if err == ErrorCode.SESSION_EXPIRED:
                 inflight.appendleft(call)
                 self.expired("the server says that the session is over")
-                raise BrokenLinkError("the session has expired")
+                raise ConnectionBroken("the session has expired")
             if zxid > self.last_zxid:
                 self.last_zxid = zxid
-            self.vouched = max(self.vouched, call.sent_at)
+            self.last_confirmed = max(self.last_confirmed, call.sent_at)
             _answer(call, payload, err)
         elif xid == Xid.NOTIFICATION:
             # An event does not move last_zxid: the other events of its transaction may not have come yet.
@@ -433,10 +433,10 @@ class Session:
         elif xid == Xid.PING and self._pinged_at:
             pinged_at = self._pinged_at.popleft()
             if inflight and inflight[0].sent_at < pinged_at:
-                raise BrokenLinkError(f"the server answered a ping, and not request {inflight[0].xid} before it")
-            self.vouched = max(self.vouched, pinged_at)
+                raise ConnectionBroken(f"the server answered a ping, and not request {inflight[0].xid} before it")
+            self.last_confirmed = max(self.last_confirmed, pinged_at)
         elif xid == Xid.AUTH and self._auths:
-            self._proved(err, now)
+            self._on_auth_reply(err, now)
         elif xid == Xid.SET_WATCHES and self._rewatching:
             self._rewatching -= 1
             if not self._rewatching:
@@ -445,19 +445,19 @@ class Session:
             self._challenge(payload, err, now)
         else:
             wanted = inflight[0].xid if inflight else "none"
-            raise BrokenLinkError(f"the server answered request {xid}, and {wanted} was next")
+            raise ConnectionBroken(f"the server answered request {xid}, and {wanted} was next")
 
     def _event(self, event: r.WatcherEvent, zxid: int) -> None:
         try:
             kind = EventType(event.type)
         except ValueError:
-            raise BrokenLinkError(f"the server sent an event of unknown type {event.type}") from None
+            raise ConnectionBroken(f"the server sent an event of unknown type {event.type}") from None
         if not event.path.startswith("/") and kind is not EventType.NONE:
-            raise BrokenLinkError(f"the server sent an event for {event.path!r}, which is no path")
+            raise ConnectionBroken(f"the server sent an event for {event.path!r}, which is no path")
         if kind is not EventType.NONE:
             self.watches.fire(Event(kind, event.path, zxid if zxid > 0 else None))
 
-    def _proved(self, err: int, now: float) -> None:
+    def _on_auth_reply(self, err: int, now: float) -> None:
         credential = self._auths.popleft()
         call, credential.call = credential.call, None
         if err:
@@ -468,7 +468,7 @@ class Session:
                 self.credentials = [one for one in self.credentials if one is not credential]
                 if not call.done():
                     _fail(call, AuthFailedError(detail=why))
-            raise BrokenLinkError(why)
+            raise ConnectionBroken(why)
         if call is not None and not call.done():
             call.set_result(None)
         if self.phase is Phase.AUTH and not self._auths:
@@ -480,24 +480,24 @@ class Session:
         if err:
             why = f"the server refused the login of {user!r}"
             self.close(why, AuthFailedError(detail=why))
-            raise BrokenLinkError(why)
+            raise ConnectionBroken(why)
         token = r.SetSASLResponse.decode(payload, 16).token or b""
         if self._challenged:
-            if not self._proven(token):
+            if not self._server_authenticated(token):
                 why = f"the server does not know the password of {user!r}"
                 self.close(why, AuthFailedError(detail=why))
-                raise BrokenLinkError(why)
-            self._prove(now)
+                raise ConnectionBroken(why)
+            self._send_auth(now)
             return
         self._challenged = True
         try:
-            said, self._rspauth = sasl.answer(token, user, password, f"{self._random.getrandbits(128):032x}")
-        except sasl.SaslFailure as failure:
-            raise BrokenLinkError(f"SASL: {failure}") from None
+            said, self._rspauth = sasl.answer(token, user, password, f"{self._rng.getrandbits(128):032x}")
+        except sasl.SaslFailure as fatal_error:
+            raise ConnectionBroken(f"SASL: {fatal_error}") from None
         self._sasl(said)
 
-    def _proven(self, token: bytes) -> bool:
-        """Say whether the server has proved that it knows the password, too."""
+    def _server_authenticated(self, token: bytes) -> bool:
+        """Return whether the server has proved that it knows the password, too."""
         try:
             return sasl.directives(token).get("rspauth") == self._rspauth
         except sasl.SaslFailure:

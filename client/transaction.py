@@ -12,11 +12,11 @@ from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList
 from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import CreateMode
 from zoolet.protocol.errors import ErrorCode, RuntimeInconsistencyError, ZooKeeperError, error_for
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 
 
 def mode_of(ephemeral: bool, sequential: bool, container: bool, ttl: float | None) -> CreateMode:
-    """Give the kind of node that the arguments of a create mean.
+    """Return the kind of node that the arguments of a create mean.
 
     Raises:
         ValueError: They exclude each other.
@@ -35,7 +35,7 @@ def mode_of(ephemeral: bool, sequential: bool, container: bool, ttl: float | Non
 
 
 def create_request(path: str, data: bytes, acl: AclList | None, mode: CreateMode, ttl: float | None) -> Record:
-    """Give the request record of a create."""
+    """Return the request record of a create."""
     acl = OPEN_ACL_UNSAFE if acl is None else checked_acl(acl)
     if ttl is not None:
         return r.CreateTTLRequest(path, data, acl, mode, round(ttl * 1000))
@@ -56,13 +56,13 @@ class Transaction:
     def __init__(
         self,
         commit: Callable[[bytes, int], Coroutine[Any, Any, list[tuple[int, Record]]]],
-        locate: Callable[[str, bool], str],
-        localize: Callable[[str], str],
+        add_chroot: Callable[[str, bool], str],
+        strip_chroot: Callable[[str], str],
         encode: Callable[[Any], bytes],
     ) -> None:
         self._commit = commit
-        self._locate = locate
-        self._localize = localize
+        self._add_chroot = add_chroot
+        self._strip_chroot = strip_chroot
         self._encode = encode
         self._operations: list[tuple[OpCode, Record]] = []
         self._paths: list[str] = []
@@ -77,7 +77,7 @@ class Transaction:
 
     def check(self, path: str, version: int = -1) -> None:
         """Go on only if the node exists and has the version; -1 for any."""
-        self._add(OpCode.CHECK, path, r.CheckVersionRequest(self._locate(path, False), checked_version(version)))
+        self._add(OpCode.CHECK, path, r.CheckVersionRequest(self._add_chroot(path, False), checked_version(version)))
 
     def create(
         self,
@@ -93,16 +93,16 @@ class Transaction:
         """Make a node; arguments as for ``Client.create``."""
         mode = mode_of(ephemeral, sequential, container, ttl)
         op = OpCode.CREATE_CONTAINER if container else OpCode.CREATE if ttl is None else OpCode.CREATE_TTL
-        self._add(op, path, create_request(self._locate(path, sequential), self._encode(value), acl, mode, ttl))
+        self._add(op, path, create_request(self._add_chroot(path, sequential), self._encode(value), acl, mode, ttl))
 
     def set(self, path: str, value: Any, version: int = -1) -> None:
         """Replace a node's data if it has the version; -1 for any."""
-        request = r.SetDataRequest(self._locate(path, False), self._encode(value), checked_version(version))
+        request = r.SetDataRequest(self._add_chroot(path, False), self._encode(value), checked_version(version))
         self._add(OpCode.SET_DATA, path, request)
 
     def delete(self, path: str, version: int = -1) -> None:
         """Remove a node if it has the version; -1 for any."""
-        self._add(OpCode.DELETE, path, r.DeleteRequest(self._locate(path, False), checked_version(version)))
+        self._add(OpCode.DELETE, path, r.DeleteRequest(self._add_chroot(path, False), checked_version(version)))
 
     async def commit(self) -> list[Any]:
         """Do all of it or nothing; the ``async with`` block does this at its end.
@@ -133,7 +133,7 @@ class Transaction:
         if isinstance(record, r.ErrorResponse):
             return error_for(record.err, path) if record.err != ErrorCode.OK else None
         if isinstance(record, r.CreateResponse | r.Create2Response):
-            return self._localize(record.path)
+            return self._strip_chroot(record.path)
         return record.stat if isinstance(record, r.StatResponse) else None
 
     async def __aenter__(self) -> Self:
@@ -147,7 +147,7 @@ class Transaction:
 
 
 def checked_acl(acl: AclList) -> AclList:
-    """Give the ACL list back, as a tuple, if it is one.
+    """Return the ACL list back, as a tuple, if it is one.
 
     Raises:
         TypeError: It is none.
@@ -158,7 +158,7 @@ def checked_acl(acl: AclList) -> AclList:
 
 
 def checked_version(version: int) -> int:
-    """Give the version back if it is one.
+    """Return the version back if it is one.
 
     Raises:
         TypeError: It is no int.

@@ -5,7 +5,7 @@ A watch is one of five kinds. ``DATA``, ``EXIST`` and ``CHILD`` fire once; ``PER
 No event is lost with a connection. One-shot watches are the server's to compare with the last zxid. It does not do that
 for those that stay, so here a ``PERSISTENT`` watch is registered a second time as one-shot watches of the same node,
 and a ``RECURSIVE`` one remembers the names below its node and compares them with what there is once it is back
-(:class:`Census`). What happened to a node several times meanwhile is told once.
+(:class:`SubtreeResync`). What happened to a node several times meanwhile is told once.
 
 Source: ZKWatchManager; ClientCnxn.SendThread.primeConnection.
 """
@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final
 
-from zoolet.client.events import Event, WatchOverflowError
+from zoolet.client.states import Event, WatchOverflowError
 from zoolet.protocol import paths
 from zoolet.protocol import records as r
 from zoolet.protocol.enums import EventType, WatcherType
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 
 BATCH: Final = 120_000
 """Bytes of paths in one setWatches, so that the request stays below 128 KiB."""
@@ -53,7 +53,7 @@ _SERVER_KIND: Final = {
 }
 
 
-class Watch:
+class Registration:
     """One watch and the events that wait for its user.
 
     Args:
@@ -72,7 +72,7 @@ class Watch:
         self.overflowed = False
         self.there: bool | None = None
         """Of a PERSISTENT watch: whether its node exists, as far as the events tell."""
-        self.census: Census | None = None
+        self.census: SubtreeResync | None = None
 
     def deliver(self, event: Event) -> None:
         """Let an event wait for the user."""
@@ -97,7 +97,7 @@ class Watch:
         self.wake()
 
     def take(self) -> Event | None:
-        """Give the event that has waited longest, if there is one.
+        """Return the event that has waited longest, if there is one.
 
         Raises:
             WatchOverflowError: Events were dropped; said once.
@@ -114,7 +114,7 @@ back in its place among the events, before anything that the server sent later i
 """
 
 
-class Census:
+class SubtreeResync:
     """The names below a recursively watched node, so that what happened during an absence can be told.
 
     Args:
@@ -122,7 +122,7 @@ class Census:
         ask: Asks the server.
     """
 
-    def __init__(self, watch: Watch, ask: Ask) -> None:
+    def __init__(self, watch: Registration, ask: Ask) -> None:
         self._watch = watch
         self._ask = ask
         self._known: dict[str, dict[str, None]] = {}  # by path: the names of its children
@@ -211,7 +211,7 @@ class Census:
         self._round += 1
 
     def saw(self, event: Event) -> None:
-        """Take note of a live event."""
+        """Record a live event."""
         path = event.path
         if self._left:
             self._seen.add(path)
@@ -229,7 +229,7 @@ class Census:
             self._forget_name(path)
 
 
-class Watches:
+class WatchTable:
     """All watches of one client.
 
     Attributes:
@@ -241,13 +241,13 @@ class Watches:
         self.forget: Callable[[str, WatcherType], None] = lambda path, kind: None
         self._expected: dict[str, int] = {}  # by path: registrations that are under way
         self._left: set[str] = set()  # paths of watches that ended and had to stay at the server, for others' sake
-        self._by_kind: dict[Kind, dict[str, dict[Watch, None]]] = {kind: {} for kind in Kind}
+        self._by_kind: dict[Kind, dict[str, dict[Registration, None]]] = {kind: {} for kind in Kind}
 
-    def add(self, watch: Watch) -> None:
+    def add(self, watch: Registration) -> None:
         """Have a watch from now on; the server has it too."""
         self._by_kind[watch.kind].setdefault(watch.path, {})[watch] = None
 
-    def remove(self, watch: Watch) -> WatcherType | None:
+    def remove(self, watch: Registration) -> WatcherType | None:
         """Have it no more.
 
         Returns:
@@ -268,11 +268,11 @@ class Watches:
         return path in self._expected or any(path in table for table in self._by_kind.values())
 
     def expect(self, path: str) -> None:
-        """Take note that the server is being asked for a watch, so that nobody has it removed meanwhile."""
+        """Record that the server is being asked for a watch, so that nobody has it removed meanwhile."""
         self._expected[path] = self._expected.get(path, 0) + 1
 
     def settle(self, path: str) -> None:
-        """Take note that it has answered; what was left for the sake of a watch that did not come to be goes now."""
+        """Record that it has answered; what was left for the sake of a watch that did not come to be goes now."""
         left = self._expected.pop(path) - 1
         if left:
             self._expected[path] = left
@@ -287,16 +287,16 @@ class Watches:
         return WatcherType.ANY
 
     def left_over(self, path: str) -> None:
-        """Take note that the server has a watch whose user has gone; :meth:`settle` has it removed in time."""
+        """Record that the server has a watch whose user has gone; :meth:`settle` has it removed in time."""
         self._left.add(path)
 
-    def __iter__(self) -> Iterator[Watch]:
+    def __iter__(self) -> Iterator[Registration]:
         for table in self._by_kind.values():
             for held in table.values():
                 yield from held
 
     def has(self, kind: Kind, path: str) -> bool:
-        """Say whether there is a watch of that kind on exactly this path."""
+        """Return whether there is a watch of that kind on exactly this path."""
         return path in self._by_kind[kind]
 
     def fire(self, event: Event) -> None:
@@ -321,7 +321,7 @@ class Watches:
                 above = paths.parent(above)
 
     def batches(self, last_zxid: int) -> list[tuple[OpCode, bytes]]:
-        """Give the requests that tell a server of all watches; it answers with events for what has changed since.
+        """Return the requests that tell a server of all watches; it answers with events for what has changed since.
 
         Args:
             last_zxid: The last zxid that was seen before the connection was lost.

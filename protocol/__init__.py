@@ -6,7 +6,7 @@ if __name__ != "zoolet.protocol":
 from zoolet.protocol.acl import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Id, digest_id
 from zoolet.protocol.enums import AddWatchMode, CreateMode, EventType, KeeperState, Perm
 from zoolet.protocol.errors import ErrorCode, ZooKeeperError
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.protocol.records import Stat
 
 __all__ = [

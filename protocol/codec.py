@@ -79,7 +79,7 @@ class Record:
 
     @classmethod
     def fields(cls) -> dict[str, Any]:
-        """Give the declared fields in their order on the wire, each with its annotation."""
+        """Return the declared fields in their order on the wire, each with its annotation."""
         return inspect.get_annotations(cls, eval_str=True)
 
     def __repr__(self) -> str:
@@ -203,7 +203,7 @@ _PUTTERS: dict[Any, str] = {str: "put_str", bytes: "put_bytes"}
 
 
 def _fixed_code(hint: Any) -> str | None:
-    """Give the ``struct`` letter of a fixed-size field, None for any other."""
+    """Return the ``struct`` letter of a fixed-size field, None for any other."""
     meta = get_args(hint)[1] if get_origin(hint) is Annotated else None
     return meta if isinstance(meta, str) else None
 

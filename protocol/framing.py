@@ -1,7 +1,7 @@
 """Frames: an int length, then that many bytes. Both directions, always.
 
-The server's own frame loop (``server/core/connection.py``) works on the received bytes in place; this splitter is for
-everybody else.
+The server's own frame loop (``server/core/server_connection.py``) works on the received bytes in place; this
+splitter is for everybody else.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Final
 
 from zoolet.protocol.codec import Record, str_or_null_at
 from zoolet.protocol.errors import MarshallingError
-from zoolet.protocol.opcodes import OPERATIONS, OpCode
+from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.protocol.records import ErrorResponse, MultiHeader
 
 END: Final = MultiHeader(-1, True, -1).encode()
@@ -39,7 +39,7 @@ def encode_operations(operations: list[tuple[OpCode, Record]]) -> bytes:
     return b"".join([MultiHeader(op, False, -1).encode() + body.encode() for op, body in operations]) + END
 
 
-def take_operations(buf: bytes, at: int, stop: int, allowed: frozenset[OpCode]) -> Iterator[tuple[OpCode, Record]]:
+def iter_operations(buf: bytes, at: int, stop: int, allowed: frozenset[OpCode]) -> Iterator[tuple[OpCode, Record]]:
     """Yield the operations of a multi or multiRead request, each as it is read.
 
     Raises:
@@ -58,7 +58,7 @@ def take_operations(buf: bytes, at: int, stop: int, allowed: frozenset[OpCode]) 
         yield op, body
 
 
-def read_writes(buf: bytes, at: int, stop: int) -> list[tuple[OpCode, Record]]:
+def read_operations(buf: bytes, at: int, stop: int) -> list[tuple[OpCode, Record]]:
     """Read the operations of a multi that is as it should be: as :func:`take_operations`, without its generator, which
     would cost a small multi 3 %.
     """
@@ -76,7 +76,7 @@ def read_writes(buf: bytes, at: int, stop: int) -> list[tuple[OpCode, Record]]:
         operations.append((op, body))
 
 
-def take_reads(buf: bytes, at: int, stop: int) -> Iterator[tuple[OpCode, str | None]]:
+def iter_reads(buf: bytes, at: int, stop: int) -> Iterator[tuple[OpCode, str | None]]:
     """Yield the operations of a multiRead request and their paths, of which some may be null.
 
     Raises:

@@ -13,15 +13,15 @@ _FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010fff
 _DOTS: Final = frozenset({"", ".", ".."})
 
 
-def legal_name(name: str) -> bool:
-    """Say whether a path may have *name* as one of its parts."""
+def is_valid_name(name: str) -> bool:
+    """Return whether a path may have *name* as one of its parts."""
     if name.isascii():
         return name.isprintable() and name not in _DOTS  # printable ASCII is exactly what is allowed of ASCII
     return _FORBIDDEN.search(name) is None
 
 
-def fault(path: str | None) -> str | None:
-    """Say what is wrong with a path; None when it is legal."""
+def path_error(path: str | None) -> str | None:
+    """Return what is wrong with a path; None when it is legal."""
     if path is None:
         return "a path must not be null"
     if not path.startswith("/"):
@@ -33,7 +33,7 @@ def fault(path: str | None) -> str | None:
             return "a path must not end with / nor have an empty part"
         if name in _DOTS:
             return f"a path must not have the part {name!r}"
-        if not legal_name(name):
+        if not is_valid_name(name):
             return f"the part {name!r} has a character that is not allowed"
     return None
 
@@ -44,21 +44,21 @@ def check(path: str) -> str:
     Raises:
         ValueError: It is not; the message says why.
     """
-    if (why := fault(path)) is not None:
+    if (why := path_error(path)) is not None:
         raise ValueError(f"bad path {path!r}: {why}")
     return path
 
 
 def parent(path: str) -> str:
-    """Give the path of the node that holds *path*; the root is its own parent."""
+    """Return the path of the node that holds *path*; the root is its own parent."""
     return path[: path.rindex("/")] or "/"
 
 
 def join(parent_path: str, name: str) -> str:
-    """Give the path of the child *name*."""
+    """Return the path of the child *name*."""
     return f"/{name}" if parent_path in ("/", "") else f"{parent_path}/{name}"
 
 
 def sequence_suffix(number: int) -> str:
-    """Give what a sequential create appends: ten digits, or a sign and what the number needs."""
+    """Return what a sequential create appends: ten digits, or a sign and what the number needs."""
     return f"{number:010d}"

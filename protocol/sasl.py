@@ -65,7 +65,7 @@ def _md5(data: bytes) -> bytes:
 
 
 def proof(said: Mapping[str, str], user: str, password: str, verb: str) -> str:
-    """Give the hex digits that prove that one knows a password.
+    """Return the hex digits that prove that one knows a password.
 
     Args:
         said: The directives of the client's response: realm, nonce, cnonce, nc, qop, digest-uri, authzid.
@@ -82,7 +82,7 @@ def proof(said: Mapping[str, str], user: str, password: str, verb: str) -> str:
 
 
 def answer(challenge: bytes, user: str, password: str, cnonce: str) -> tuple[bytes, str]:
-    """Give the client's answer to a challenge, and the proof that the server has to give in turn (rspauth).
+    """Return the client's answer to a challenge, and the proof that the server has to give in turn (rspauth).
 
     Args:
         challenge: What the server sent.

@@ -11,7 +11,7 @@ if __name__ != "zoolet.server":
     raise ImportError("import zoolet.server, not server")
 
 if TYPE_CHECKING:
-    from zoolet.server.testing.harness import Server
+    from zoolet.server.testing.server import Server
 
 __all__ = ["Server"]
 
@@ -19,6 +19,6 @@ __all__ = ["Server"]
 def __getattr__(name: str) -> Any:
     if name != "Server":  # imported when it is asked for: the daemon can do without it
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from zoolet.server.testing.harness import Server
+    from zoolet.server.testing.server import Server
 
     return Server

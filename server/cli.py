@@ -19,8 +19,8 @@ from typing import Any
 from zoolet.server.app import assemble
 from zoolet.server.config import Config, ConfigError, Setting, build, parse_definitions, read_environment, read_file
 from zoolet.server.core.compat import BY_NAME
-from zoolet.server.net.collector import Collector
-from zoolet.server.net.listener import Listener
+from zoolet.server.net.daemon import Daemon
+from zoolet.server.net.gc import GcTuner
 
 _log = logging.getLogger("zoolet.server")
 
@@ -196,7 +196,7 @@ class _Signals:
 
 
 def _at_a_terminal() -> bool:
-    """Say whether what is typed at a terminal, such as Ctrl-C, reaches this process and its command alike."""
+    """Return whether what is typed at a terminal, such as Ctrl-C, reaches this process and its command alike."""
     try:
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except (OSError, ValueError):  # no terminal, or no stdin at all
@@ -220,8 +220,8 @@ async def _daemon(config: Config) -> int:
         except tls.TlsError as error:
             print(f"zoolet: {error}", file=sys.stderr)
             return 2
-    with Collector() as collector:
-        listener = assemble(config, collector=collector)
+    with GcTuner() as gc_tuner:
+        listener = assemble(config, gc_tuner=gc_tuner)
         stop = asyncio.Event()
         _handle_signals(listener, config, stop)
         ready = []
@@ -255,7 +255,7 @@ async def _daemon(config: Config) -> int:
     return 0
 
 
-def _handle_signals(listener: Listener, config: Config, stop: asyncio.Event) -> None:
+def _handle_signals(listener: Daemon, config: Config, stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
 
     def end() -> None:

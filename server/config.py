@@ -223,9 +223,9 @@ KEYS: Final[dict[str, Key]] = {
     "zoolet.maxSetWatches": Key(_number(1), "settings.max_set_watches"),
     "zoolet.maxMultiOperations": Key(_number(1), "settings.max_multi_operations"),
     "zoolet.maxMultiReadBytes": Key(_number(1), "settings.max_multi_read"),
-    "zoolet.maxUnreadBytes": Key(_number(1), "settings.max_unread"),
-    "zoolet.maxUnreadBytesTotal": Key(_number(1), "settings.max_unread_total"),
-    "zoolet.maxPartialRequestBytes": Key(_number(1), "settings.max_partial_total"),
+    "zoolet.maxUnreadBytes": Key(_number(1), "settings.max_write_buffer"),
+    "zoolet.maxUnreadBytesTotal": Key(_number(1), "settings.max_write_buffer_total"),
+    "zoolet.maxPartialRequestBytes": Key(_number(1), "settings.max_partial_requests"),
 }
 NO_EFFECT: Final = frozenset(
     {

@@ -17,7 +17,7 @@ class ChildrenLock:
         self._node = await self._client.create(f"{self._path}/n-", ephemeral=True, sequential=True)
         while True:
             async with self._client.watch_children(self._path) as watch:
-                if min(watch.found) == self._node.rpartition("/")[2]:
+                if min(watch.initial) == self._node.rpartition("/")[2]:
                     return
                 await watch.next()
 

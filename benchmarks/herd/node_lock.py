@@ -19,7 +19,7 @@ class NodeLock:
                 return
             except NodeExistsError:
                 async with self._client.watch_exists(self._path) as watch:
-                    if watch.found is not None:
+                    if watch.initial is not None:
                         await watch.next()
 
     async def __aexit__(self, *error: object) -> None:

@@ -1,5 +1,6 @@
 """What ZooKeeper is used for: one class a file, each with its znodes, guarantees and limits in its docstring."""
 
+from zoolet.client.recipes._lease import Lease, LockLostError
 from zoolet.client.recipes.barrier import Barrier
 from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.config import Config
@@ -7,7 +8,6 @@ from zoolet.client.recipes.counter import Counter
 from zoolet.client.recipes.discovery import Discovery, Instance
 from zoolet.client.recipes.double_barrier import DoubleBarrier
 from zoolet.client.recipes.election import Election
-from zoolet.client.recipes.held import Held, LockLostError
 from zoolet.client.recipes.lock import Lock
 from zoolet.client.recipes.locking_queue import LockingQueue
 from zoolet.client.recipes.master import Master
@@ -33,8 +33,8 @@ __all__ = [
     "Discovery",
     "DoubleBarrier",
     "Election",
-    "Held",
     "Instance",
+    "Lease",
     "Lock",
     "LockLostError",
     "LockingQueue",

@@ -23,11 +23,11 @@ class Barrier:
     """
 
     def __init__(self, client: Client, path: str) -> None:
-        client.locate(path)
+        client.add_chroot(path)
         self._client = client
         self._path = path
 
-    async def raise_(self) -> bool:
+    async def create(self) -> bool:
         """Put it up; say whether it was down before."""
         try:
             await self._client.create(self._path, parents=True)
@@ -35,7 +35,7 @@ class Barrier:
             return False
         return True
 
-    async def lower(self) -> bool:
+    async def remove(self) -> bool:
         """Take it down; say whether it was up before."""
         try:
             await self._client.delete(self._path)
@@ -52,6 +52,6 @@ class Barrier:
         async with asyncio.timeout(timeout):
             while True:
                 async with self._client.watch_exists(self._path) as watch:
-                    if watch.found is None:
+                    if watch.initial is None:
                         return
                     await watch.next()

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Self
 
-from zoolet.client import codecs
+from zoolet.client import serializers
 from zoolet.client.client import Client, Stat
-from zoolet.client.codecs import Codec
 from zoolet.client.recipes.node_cache import NodeCache
+from zoolet.client.serializers import Serializer
 from zoolet.protocol.errors import NodeExistsError, NoNodeError
 
 
@@ -31,8 +31,10 @@ class Config:
         codec: How values become bytes.
     """
 
-    def __init__(self, client: Client, path: str, default: Any = None, *, codec: Codec = codecs.json) -> None:
-        self._client = client.with_codec(codec)
+    def __init__(
+        self, client: Client, path: str, default: Any = None, *, serializer: Serializer = serializers.json
+    ) -> None:
+        self._client = client.with_serializer(serializer)
         self._path = path
         self._default = default
         self._cache = NodeCache(self._client, path)

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from zoolet.client import codecs
+from zoolet.client import serializers
 from zoolet.client.client import Client
 from zoolet.protocol.errors import BadVersionError, NodeExistsError, NoNodeError
 
@@ -43,20 +43,20 @@ class Counter:
         layout: ``text``, ``int`` or ``long``.
 
     Raises:
-        ValueError: The layout is unknown.
+        ValueError: The encoding is unknown.
     """
 
-    def __init__(self, client: Client, path: str, start: int = 0, *, layout: str = "text") -> None:
-        client.locate(path)
-        if layout not in FORMATS:
-            raise ValueError(f"layout {layout!r} is unknown; one of {', '.join(FORMATS)}")
-        self._client = client.with_codec(codecs.raw)
+    def __init__(self, client: Client, path: str, start: int = 0, *, encoding: str = "text") -> None:
+        client.add_chroot(path)
+        if encoding not in FORMATS:
+            raise ValueError(f"encoding {encoding!r} is unknown; one of {', '.join(FORMATS)}")
+        self._client = client.with_serializer(serializers.raw)
         self._path = path
         self._start = start
-        self._format = FORMATS[layout]
+        self._format = FORMATS[encoding]
 
     async def value(self) -> int:
-        """Give the number.
+        """Return the number.
 
         Raises:
             ValueError: The node holds something else.
@@ -78,7 +78,7 @@ class Counter:
 
         Raises:
             ConnectionLossError: It may have been added.
-            ValueError: The node holds something else, or the sum does not fit the layout.
+            ValueError: The node holds something else, or the sum does not fit the encoding.
         """
         if not isinstance(amount, int):
             raise TypeError(f"amount must be an int, not {amount!r}")
@@ -107,4 +107,4 @@ class Counter:
         try:
             return self._format.write(number)
         except struct.error:
-            raise ValueError(f"{number} does not fit into the node's layout") from None
+            raise ValueError(f"{number} does not fit into the node's encoding") from None

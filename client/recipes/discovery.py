@@ -11,7 +11,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Final, Self
 
-from zoolet.client import codecs
+from zoolet.client import serializers
 from zoolet.client.client import Client
 from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
@@ -79,8 +79,8 @@ class Discovery:
     """
 
     def __init__(self, client: Client, path: str) -> None:
-        client.locate(path)
-        self._client = client.with_codec(codecs.json)
+        client.add_chroot(path)
+        self._client = client.with_serializer(serializers.json)
         self._path = path
         self._stack = AsyncExitStack()
         self._offered: dict[str, PersistentEphemeral] = {}
@@ -113,7 +113,7 @@ class Discovery:
             await offered.__aexit__(None, None, None)
 
     async def instances(self, service: str) -> list[Instance]:
-        """Give who offers a service, in order of their ids."""
+        """Return who offers a service, in order of their ids."""
         cache = self._caches.get(service)
         if cache is None:
             cache = await self._stack.enter_async_context(ChildrenCache(self._client, paths.join(self._path, service)))
@@ -123,7 +123,7 @@ class Discovery:
         return [instance for instance in found if instance.enabled]
 
     async def pick(self, service: str, choice: str | Choice = "round_robin", *, key: str = "") -> Instance:
-        """Give one that offers a service.
+        """Return one that offers a service.
 
         Args:
             service: Which service.
@@ -144,7 +144,7 @@ class Discovery:
         if callable(choice):
             return choice(found)
         if choice == "random":
-            return self._client.random.choice(found)
+            return self._client.rng.choice(found)
         if choice == "least_loaded":
             return min(found, key=_load)
         if choice == "sticky":
@@ -157,7 +157,7 @@ class Discovery:
         for instance in found:
             if instance.id == self._stuck.get(service):
                 return instance
-        chosen = self._client.random.choice(found)
+        chosen = self._client.rng.choice(found)
         self._stuck[service] = chosen.id
         return chosen
 
@@ -169,8 +169,8 @@ class Discovery:
     ) -> None:
         # Each by itself in the background, so that a cancellation here keeps none from ending.
         offered, self._offered = list(self._offered.values()), {}
-        ends = [self._client.in_background(one.__aexit__(None, None, None)) for one in offered]
-        ends.append(self._client.in_background(self._stack.aclose()))
+        ends = [self._client.spawn(one.__aexit__(None, None, None)) for one in offered]
+        ends.append(self._client.spawn(self._stack.aclose()))
         await asyncio.wait(ends)
 
 

@@ -6,9 +6,9 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
-from zoolet.client import codecs
-from zoolet.client.client import Client, Events
-from zoolet.client.events import State
+from zoolet.client import serializers
+from zoolet.client.client import Client, Watcher
+from zoolet.client.states import State
 from zoolet.protocol import paths
 from zoolet.protocol.errors import (
     ClosedError,
@@ -41,20 +41,20 @@ class DoubleBarrier:
     """
 
     def __init__(self, client: Client, path: str, members: int, *, timeout: float | None = None) -> None:
-        client.locate(path)
+        client.add_chroot(path)
         if not isinstance(members, int) or members < 1:
             raise ValueError(f"members is {members!r}; it must be 1 or more")
-        self._client = client.with_codec(codecs.raw)
+        self._client = client.with_serializer(serializers.raw)
         self._path = path
         self._ready = paths.join(path, "ready")
         self._members = members
         self._timeout = timeout
-        self._name = client.unique().replace("-", "")
+        self._name = client.new_uuid().replace("-", "")
         self._mine = paths.join(path, self._name)
         self._session_id = 0
-        self._watch: Events | None = None
+        self._watch: Watcher | None = None
 
-    def tell(self, state: State) -> None:
+    def on_state(self, state: State) -> None:
         """Hear of the client's state."""
         if state is State.LOST and self._watch is not None:
             self._watch.fail(SessionExpiredError(self._path, "the session ended at the barrier"))
@@ -66,14 +66,14 @@ class DoubleBarrier:
             TimeoutError: Too few came in time; one has left again.
             SessionExpiredError: The session ended meanwhile.
         """
-        self._name = self._client.unique().replace("-", "")  # a release that is still under way is of another one
+        self._name = self._client.new_uuid().replace("-", "")  # a release that is still under way is of another one
         self._mine = paths.join(self._path, self._name)
         self._client.add_listener(self)
         try:
             async with asyncio.timeout(self._timeout):
                 await self._come()
         except BaseException:
-            self._client.in_background(self._client.sweep(self._mine))
+            self._client.spawn(self._client.delete_guaranteed(self._mine))
             raise
 
     async def _come(self) -> None:
@@ -86,11 +86,11 @@ class DoubleBarrier:
             except NodeExistsError:  # a UUID of ours: made by the try whose reply was lost
                 return self._mine
 
-        await client.find_or_create(self._path, self._name, make)
+        await client.create_protected(self._path, self._name, make)
         while True:
             async with client.watch_exists(self._ready) as watch:
                 self._watch = watch
-                if watch.found is not None:
+                if watch.initial is not None:
                     return
                 if len(self._others(await client.children(self._path))) >= self._members:
                     try:
@@ -116,12 +116,12 @@ class DoubleBarrier:
         Raises:
             TimeoutError: Others were not done in time; one is.
         """
-        self._client.in_background(self._client.sweep(self._mine))  # whatever becomes of this task
+        self._client.spawn(self._client.delete_guaranteed(self._mine))  # whatever becomes of this task
         async with asyncio.timeout(self._timeout):
             while True:
                 try:
                     async with self._client.watch_children(self._path) as watch:
-                        if not self._others(watch.found):
+                        if not self._others(watch.initial):
                             break
                         await watch.next()
                 except NoNodeError:
@@ -131,7 +131,7 @@ class DoubleBarrier:
             except NoNodeError:
                 return
             except ConnectionLossError:
-                self._client.in_background(self._client.sweep(self._ready))
+                self._client.spawn(self._client.delete_guaranteed(self._ready))
 
     async def __aenter__(self) -> Self:
         await self.enter()

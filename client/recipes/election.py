@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from zoolet.client import codecs
+from zoolet.client import serializers
 from zoolet.client.client import Client
-from zoolet.client.recipes.layout import checked_layout, in_order
-from zoolet.client.recipes.lock import Lock, LockHeld
+from zoolet.client.recipes._node_names import checked_naming, in_order
+from zoolet.client.recipes.lock import Lock, LockLease
 from zoolet.protocol import paths
 from zoolet.protocol.errors import NoNodeError
 
@@ -50,16 +50,16 @@ class Election:
         path: str,
         name: bytes = b"",
         *,
-        layout: str = "kazoo",
+        naming: str = "kazoo",
         timeout: float | None = None,
         on_lost: str = "cancel",
     ) -> None:
-        self._client = client.with_codec(codecs.raw)
+        self._client = client.with_serializer(serializers.raw)
         self._path = path
-        self._layout = checked_layout(layout)
-        self._line = _Candidacy(client, path, layout=layout, timeout=timeout, on_lost=on_lost, data=name)
+        self._naming = checked_naming(naming)
+        self._line = _Candidacy(client, path, naming=naming, timeout=timeout, on_lost=on_lost, data=name)
 
-    async def lead(self, timeout: float | None = None) -> LockHeld:
+    async def lead(self, timeout: float | None = None) -> LockLease:
         """Stand for election and wait until one leads; ``release()`` of the result resigns.
 
         Raises:
@@ -68,13 +68,13 @@ class Election:
         return await self._line.acquire(timeout)
 
     async def candidates(self) -> list[bytes]:
-        """Give who stands for election, the leader first."""
+        """Return who stands for election, the leader first."""
         try:
             names = await self._client.children(self._path)
         except NoNodeError:
             return []
         calls = [
-            self._client.get(paths.join(self._path, entry.name)) for entry in in_order(self._layout, ("latch",), names)
+            self._client.get(paths.join(self._path, entry.name)) for entry in in_order(self._naming, ("latch",), names)
         ]
         found = await asyncio.gather(*calls, return_exceptions=True)
         for one in found:
@@ -83,7 +83,7 @@ class Election:
         return [one[0] for one in found if not isinstance(one, BaseException)]
 
     async def leader(self) -> bytes | None:
-        """Say who leads; None for nobody."""
+        """Return who leads; None for nobody."""
         return next(iter(await self.candidates()), None)
 
     async def observe(self) -> AsyncIterator[bytes | None]:
@@ -100,7 +100,7 @@ class Election:
             except NoNodeError:
                 await self._client.ensure_path(self._path)
 
-    async def __aenter__(self) -> LockHeld:
+    async def __aenter__(self) -> LockLease:
         return await self._line.__aenter__()
 
     async def __aexit__(self, *error: Any) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-from zoolet.client import codecs
+from zoolet.client import serializers
 from zoolet.client.client import Client
-from zoolet.client.recipes.contender import Contender, Rule, everybody
-from zoolet.client.recipes.held import REVOKE, Held, Holdable, checked_timeout
-from zoolet.client.recipes.layout import checked_layout, in_order
+from zoolet.client.recipes._contender import Contender, Rule, wait_for_predecessor
+from zoolet.client.recipes._lease import REVOKE, Lease, LockBase, checked_timeout
+from zoolet.client.recipes._node_names import checked_naming, in_order
 from zoolet.protocol import paths
 from zoolet.protocol.errors import NoNodeError
 
 
-class LockHeld(Held):
+class LockLease(Lease):
     """A lock that is held; with layout ``both`` it is two nodes, of which the last is the token's."""
 
     def __init__(self, client: Client, places: list[Contender], *, revocable: bool) -> None:
@@ -24,20 +24,20 @@ class LockHeld(Held):
     def _nodes(self) -> list[tuple[str, int]]:
         return [*super()._nodes(), *((place.node, place.token) for place in self._others)]
 
-    def fences(self) -> list[str]:
-        """Give all nodes."""
+    def proof_nodes(self) -> list[str]:
+        """Return all nodes."""
         return [node for node, _ in self._nodes()]
 
-    def let_go(self) -> list[asyncio.Future[None]]:
+    def release_nowait(self) -> list[asyncio.Future[None]]:
         """Let go of both nodes."""
-        calls = super().let_go()
+        calls = super().release_nowait()
         for place in reversed(self._others):
             place.leave()
         self._others = []
         return calls
 
 
-class Lock(Holdable[LockHeld]):
+class Lock(LockBase[LockLease]):
     """A fair lock: ``async with Lock(zk, "/locks/p") as held:``, or ``zk.lock("/locks/p")``.
 
     Znodes: ``PATH/<name>``, ephemeral and sequential, named as kazoo's Lock or Curator's InterProcessMutex; their data
@@ -45,7 +45,7 @@ class Lock(Holdable[LockHeld]):
 
     Guarantees: holders follow each other in the order of their nodes. When one goes, one waiter is woken. A waiter that
     gives up (timeout, cancellation, lost replies) leaves no node behind. What is got says when it is lost, see
-    :mod:`zoolet.client.recipes.held`.
+    :mod:`zoolet.client.recipes._lease`.
 
     Limits: a holder that is stopped for longer than its session timeout does not know that it lost the lock until it
     goes on. Use ``held.token`` or ``held.transaction()`` for what must be right even so.
@@ -69,7 +69,7 @@ class Lock(Holdable[LockHeld]):
 
     kind = "lock"
     kinds: tuple[str, ...] = ("lock",)
-    rule: Rule = staticmethod(everybody)
+    rule: Rule = staticmethod(wait_for_predecessor)
 
     def __init__(
         self,
@@ -77,18 +77,18 @@ class Lock(Holdable[LockHeld]):
         path: str,
         *,
         timeout: float | None = None,
-        layout: str = "kazoo",
+        naming: str = "kazoo",
         on_lost: str = "cancel",
         reentrant: bool = False,
         revocable: bool = False,
         data: bytes = b"",
     ) -> None:
         super().__init__(on_lost)
-        client.locate(path)
+        client.add_chroot(path)
         self._client = client
         self._path = path
         self._timeout = checked_timeout(timeout)
-        self._layouts = ("kazoo", "curator") if checked_layout(layout, "both") == "both" else (layout,)
+        self._namings = ("kazoo", "curator") if checked_naming(naming, "both") == "both" else (naming,)
         self._reentrant = reentrant
         self._revocable = revocable
         self._data = data
@@ -96,7 +96,7 @@ class Lock(Holdable[LockHeld]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path}>"
 
-    async def acquire(self, timeout: float | None = None) -> LockHeld:
+    async def acquire(self, timeout: float | None = None) -> LockLease:
         """Wait for the lock; give what says how long it is held, and releases it.
 
         Args:
@@ -112,11 +112,11 @@ class Lock(Holdable[LockHeld]):
         deadline = None if seconds is None else loop.time() + seconds
         places: list[Contender] = []
         try:
-            for layout in self._layouts:
+            for naming in self._namings:
                 place = Contender(
                     self._client,
                     self._path,
-                    layout=layout,
+                    naming=naming,
                     kind=self.kind,
                     kinds=self.kinds,
                     rule=self.rule,
@@ -130,15 +130,15 @@ class Lock(Holdable[LockHeld]):
             for place in reversed(places):
                 place.leave()
             raise
-        return LockHeld(self._client, places, revocable=self._revocable)
+        return LockLease(self._client, places, revocable=self._revocable)
 
     async def contenders(self) -> list[str]:
-        """Give the paths of all nodes in line, the holder's first."""
+        """Return the paths of all nodes in line, the holder's first."""
         try:
             names = await self._client.children(self._path)
         except NoNodeError:
             return []
-        return [paths.join(self._path, entry.name) for entry in in_order(self._layouts[-1], self.kinds, names)]
+        return [paths.join(self._path, entry.name) for entry in in_order(self._namings[-1], self.kinds, names)]
 
     async def revoke(self) -> bool:
         """Ask the holder to let go; what comes of it is the holder's choice.
@@ -150,16 +150,16 @@ class Lock(Holdable[LockHeld]):
         if not line:
             return False
         try:
-            await self._client.with_codec(codecs.raw).set(line[0], REVOKE)
+            await self._client.with_serializer(serializers.raw).set(line[0], REVOKE)
         except NoNodeError:
             return False
         return True
 
-    def _again(self, task: asyncio.Task[object] | None) -> LockHeld | None:
-        """Give what the task holds already, if it may enter once more."""
+    def _again(self, task: asyncio.Task[object] | None) -> LockLease | None:
+        """Return what the task holds already, if it may enter once more."""
         if not self._reentrant:
             return None
         held = next((held for owner, held in self._inside if owner is task), None)
         if held is not None:
-            held.ensure()
+            held.raise_if_lost()
         return held

@@ -6,10 +6,10 @@ import asyncio
 from types import TracebackType
 from typing import Any, Self
 
-from zoolet.client import codecs
+from zoolet.client import serializers
 from zoolet.client.client import Client
-from zoolet.client.recipes.claim import Claimed, claim
-from zoolet.client.recipes.held import LockLostError
+from zoolet.client.recipes._lease import LockLostError
+from zoolet.client.recipes._owned_node import OwnedNode, acquire_node
 from zoolet.client.recipes.queue import Queue
 from zoolet.protocol import paths
 from zoolet.protocol.errors import NoNodeError, SessionExpiredError
@@ -37,7 +37,7 @@ class LockingQueue(Queue):
     """
 
     def __init__(self, client: Client, path: str) -> None:
-        client.locate(path)
+        client.add_chroot(path)
         super().__init__(client, paths.join(path, "entries"))
         self._taken = paths.join(path, "taken")
 
@@ -87,7 +87,7 @@ class LockingQueue(Queue):
             return claimed[0]
         except BaseException:
             for entry in claimed:  # it came too late, or its taker is no more
-                entry.held.let_go()
+                entry.held.release_nowait()
             raise
 
     async def _wait_for_one(self, claimed: list[Entry]) -> None:
@@ -96,7 +96,7 @@ class LockingQueue(Queue):
         await client.ensure_path(self._taken)
         while True:
             async with client.watch_children(self._path) as put, client.watch_children(self._taken) as freed:
-                entry = await self._first_of(put.found)
+                entry = await self._first_of(put.initial)
                 if entry is not None:
                     claimed.append(entry)
                     return
@@ -121,16 +121,18 @@ class LockingQueue(Queue):
 
     async def _claim(self, name: str) -> Entry | None:
         client, path = self._client, paths.join(self._path, name)
-        held = await claim(client.with_codec(codecs.raw), paths.join(self._taken, name), client.unique().encode())
+        held = await acquire_node(
+            client.with_serializer(serializers.raw), paths.join(self._taken, name), client.new_uuid().encode()
+        )
         if held is None:
             return None
         try:
             value, _ = await client.get(path)
         except NoNodeError:  # somebody has done with it
-            held.let_go()
+            held.release_nowait()
             return None
         except BaseException:
-            held.let_go()
+            held.release_nowait()
             raise
         return Entry(path, value, held)
 
@@ -143,7 +145,7 @@ class Entry:
         held: The hold on it, with ``lost``, ``token``, ``ensure()`` and ``transaction()``.
     """
 
-    def __init__(self, path: str, value: Any, held: Claimed) -> None:
+    def __init__(self, path: str, value: Any, held: OwnedNode) -> None:
         self._path = path
         self.value = value
         self.held = held
@@ -159,16 +161,16 @@ class Entry:
             async with self.held.transaction() as transaction:
                 transaction.delete(self._path)
                 transaction.delete(self.held.path)
-                transaction.delete(self.held.fence)
+                transaction.delete(self.held.proof_node)
         except NoNodeError:
-            self.held.let_go()
+            self.held.release_nowait()
             raise LockLostError(self._path, "somebody else has removed it") from None
         except SessionExpiredError:
             raise LockLostError(self._path, "the session is over") from None
         except BaseException:
-            self.held.let_go()  # if it was not removed, another one is to have it
+            self.held.release_nowait()  # if it was not removed, another one is to have it
             raise
-        self.held.given_up()
+        self.held.mark_released()
 
     async def release(self) -> None:
         """Let another one work on it."""

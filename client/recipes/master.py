@@ -8,11 +8,11 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from zoolet.client import codecs
+from zoolet.client import serializers
 from zoolet.client.client import Client
+from zoolet.client.recipes._lease import LockLostError, OneShotEvent
 from zoolet.client.recipes.election import Election
-from zoolet.client.recipes.held import LockLostError, Signal
-from zoolet.client.recipes.lock import LockHeld
+from zoolet.client.recipes.lock import LockLease
 from zoolet.client.recipes.node_cache import ended
 from zoolet.client.recipes.tree_cache import TreeCache
 from zoolet.client.recipes.worker import ACKS, ASSIGNED, COMMANDS, PROGRESS, RESULTS, TASKS, WORKERS
@@ -43,17 +43,17 @@ class Master:
     """
 
     def __init__(self, client: Client, path: str, name: str = "", *, per_worker: int = 1) -> None:
-        client.locate(path)
+        client.add_chroot(path)
         if per_worker < 1:
             raise ValueError(f"per_worker is {per_worker!r}; it must be 1 or more")
-        self._client = client.with_codec(codecs.json)
+        self._client = client.with_serializer(serializers.json)
         self._path = path
         self._per_worker = per_worker
         self._election = Election(client, self._at("master"), name.encode())
         self._job: asyncio.Task[Any] | None = None
-        self.active = Signal()
+        self.active = OneShotEvent()
         """Happens when this one becomes the active master for the first time."""
-        self.leadership: LockHeld | None = None
+        self.leadership: LockLease | None = None
         """What it leads by; None while another one does."""
 
     def _at(self, *names: str) -> str:
@@ -83,7 +83,7 @@ class Master:
         async with asyncio.timeout(timeout):
             while True:
                 async with self._client.watch_exists(path) as watch:
-                    if watch.found is not None:
+                    if watch.initial is not None:
                         return (await self._client.get(path))[0]
                     await watch.next()
 
@@ -101,7 +101,7 @@ class Master:
             async with self._client.watch_exists(self._at(PROGRESS, task)) as reported:
                 if await self._client.exists(self._at(RESULTS, task)) is not None:
                     return
-                if reported.found is not None:
+                if reported.initial is not None:
                     try:
                         value, _ = await self._client.get(self._at(PROGRESS, task))
                     except NoNodeError:
@@ -110,7 +110,7 @@ class Master:
                         last = value
                         yield value
                 async with self._client.watch_exists(self._at(RESULTS, task)) as done:
-                    if done.found is not None:
+                    if done.initial is not None:
                         return
                     waits = [asyncio.ensure_future(reported.next()), asyncio.ensure_future(done.next())]
                     try:
@@ -120,7 +120,7 @@ class Master:
                             wait.cancel()
 
     async def workers(self) -> dict[str, Any]:
-        """Give the workers that are there, by name, with what their last heartbeat said."""
+        """Return the workers that are there, by name, with what their last heartbeat said."""
         found = {}
         try:
             names = sorted(await self._client.children(self._at(WORKERS)))
@@ -144,7 +144,7 @@ class Master:
         Raises:
             TimeoutError: Some have not; the command is withdrawn.
         """
-        name = self._client.unique()
+        name = self._client.new_uuid()
         above = self._at(COMMANDS)
         try:
             await self._client.ensure_path(self._at(WORKERS))
@@ -155,10 +155,10 @@ class Master:
                     path = paths.join(above, f"command-{name}-")
                     return await self._client.create(path, {"id": name, "command": value}, sequential=True)
 
-                await self._client.find_or_create(above, name, make, ephemeral=False)
+                await self._client.create_protected(above, name, make, ephemeral=False)
                 return await self._acknowledged(name)
         finally:
-            self._client.in_background(self._withdraw(above, name))
+            self._client.spawn(self._withdraw(above, name))
 
     async def _withdraw(self, above: str, name: str) -> None:
         """Remove a command and its acknowledgements, however often the connection is lost."""
@@ -182,7 +182,7 @@ class Master:
                 self._client.watch_children(self._at(ACKS, name)) as acks,
                 self._client.watch_children(self._at(WORKERS)) as there,
             ):
-                if not (wanted & set(there.found)) - set(acks.found):
+                if not (wanted & set(there.initial)) - set(acks.initial):
                     break
                 waits = [asyncio.ensure_future(acks.next()), asyncio.ensure_future(there.next())]
                 try:
@@ -213,7 +213,7 @@ class Master:
                 leadership, self.leadership = self.leadership, None
                 await leadership.release()
 
-    async def _govern(self, leadership: LockHeld) -> None:
+    async def _govern(self, leadership: LockLease) -> None:
         for name in (WORKERS, TASKS, ASSIGNED, RESULTS):
             await self._client.ensure_path(self._at(name))
         held = await self._assignments()
@@ -249,7 +249,7 @@ class Master:
                 continue
         return held
 
-    async def _assign(self, leadership: LockHeld, held: dict[str, str], workers: TreeCache, tasks: TreeCache) -> bool:
+    async def _assign(self, leadership: LockLease, held: dict[str, str], workers: TreeCache, tasks: TreeCache) -> bool:
         """Compare what is with what should be, and do the difference, each step in a transaction.
 
         Returns:
@@ -282,9 +282,9 @@ class Master:
             loads[name] += 1
         return True
 
-    async def _step(self, leadership: LockHeld, task: str, before: str | None, after: str, value: Any) -> bool | None:
+    async def _step(self, leadership: LockLease, task: str, before: str | None, after: str, value: Any) -> bool | None:
         """Assign a task if the leadership holds; False if it was not assigned as thought, None if it is done."""
-        leadership.ensure()
+        leadership.raise_if_lost()
         transaction = self._client.transaction()
         transaction.check(leadership.path)
         transaction.check(self._at(TASKS, task))
@@ -300,7 +300,7 @@ class Master:
         return True
 
     async def __aenter__(self) -> Self:
-        self._job = self._client.in_background(self._run())
+        self._job = self._client.spawn(self._run())
         return self
 
     async def __aexit__(

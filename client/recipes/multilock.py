@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 
 from zoolet.client.client import Client
-from zoolet.client.recipes.held import Held, Holdable, checked_timeout
-from zoolet.client.recipes.lock import Lock, LockHeld
+from zoolet.client.recipes._lease import Lease, LockBase, checked_timeout
+from zoolet.client.recipes.lock import Lock, LockLease
 
 
-class MultiLock(Holdable["MultiHeld"]):
+class MultiLock(LockBase["MultiHeld"]):
     """Holds several paths at once: ``async with MultiLock(zk, ["/a", "/b"]) as held:``.
 
     Znodes: those of a :class:`~zoolet.client.recipes.lock.Lock` for each path.
@@ -37,7 +37,7 @@ class MultiLock(Holdable["MultiHeld"]):
         paths: Sequence[str],
         *,
         timeout: float | None = None,
-        layout: str = "kazoo",
+        naming: str = "kazoo",
         on_lost: str = "cancel",
     ) -> None:
         super().__init__(on_lost)
@@ -45,7 +45,7 @@ class MultiLock(Holdable["MultiHeld"]):
             raise ValueError(f"paths is {paths!r}; it must be a list of at least one path")
         self._client = client
         self._timeout = checked_timeout(timeout)
-        self._locks = [Lock(client, path, layout=layout, on_lost="flag") for path in sorted(set(paths))]
+        self._locks = [Lock(client, path, naming=naming, on_lost="flag") for path in sorted(set(paths))]
 
     async def acquire(self, timeout: float | None = None) -> MultiHeld:
         """Wait for all of them.
@@ -53,52 +53,52 @@ class MultiLock(Holdable["MultiHeld"]):
         Raises:
             TimeoutError: One was not free in time; none is kept.
         """
-        got: list[LockHeld] = []
+        got: list[LockLease] = []
         try:
             async with asyncio.timeout(self._timeout if timeout is None else timeout):
                 for lock in self._locks:
                     got.append(await lock.acquire())  # noqa: PERF401 - what was got before one fails must be let go
         except BaseException:
             for held in reversed(got):
-                self._client.in_background(held.release())
+                self._client.spawn(held.release())
             raise
         return MultiHeld(self._client, got)
 
 
-class MultiHeld(Held):
+class MultiHeld(Lease):
     """Several locks that are held.
 
     Attributes:
         parts: What is held of each, in sorted order of the paths; ``token`` is the highest of theirs.
     """
 
-    def __init__(self, client: Client, parts: list[LockHeld]) -> None:
+    def __init__(self, client: Client, parts: list[LockLease]) -> None:
         last = max(parts, key=lambda held: held.token)
         super().__init__(client, last.path, last.token)
         self.parts = parts
-        self._watchers = [client.in_background(self._follow(part)) for part in parts if part is not last]
+        self._watchers = [client.spawn(self._follow(part)) for part in parts if part is not last]
         self._last = last
 
-    def ensure(self) -> None:
+    def raise_if_lost(self) -> None:
         """Do nothing if all parts are still held for certain.
 
         Raises:
             LockLostError: One is not.
         """
-        super().ensure()
+        super().raise_if_lost()
         for part in self.parts:
-            part.ensure()
+            part.raise_if_lost()
 
-    def fences(self) -> list[str]:
-        """Give the nodes of all parts."""
-        return [fence for part in self.parts for fence in part.fences()]
+    def proof_nodes(self) -> list[str]:
+        """Return the nodes of all parts."""
+        return [proof_node for part in self.parts for proof_node in part.proof_nodes()]
 
-    async def _follow(self, part: LockHeld) -> None:
+    async def _follow(self, part: LockLease) -> None:
         self._lose(f"{part.path}: {await part.lost}")
 
-    def let_go(self) -> list[asyncio.Future[None]]:
+    def release_nowait(self) -> list[asyncio.Future[None]]:
         """Let go of all of them, the last one first."""
         for watcher in self._watchers:
             watcher.cancel()
-        self.given_up()
-        return [call for part in reversed(self.parts) for call in part.let_go()]
+        self.mark_released()
+        return [call for part in reversed(self.parts) for call in part.release_nowait()]

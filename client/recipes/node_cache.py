@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from zoolet.client.client import Client, Stat
-from zoolet.client.codecs import UndecodableError
-from zoolet.client.events import State, WatchOverflowError
+from zoolet.client.serializers import UndecodableError
+from zoolet.client.states import State, WatchOverflowError
 from zoolet.protocol.errors import ClosedError, NoNodeError, ZooKeeperError
 
 
@@ -34,7 +34,7 @@ class NodeCache:
     """
 
     def __init__(self, client: Client, path: str) -> None:
-        client.locate(path)
+        client.add_chroot(path)
         self._client = client
         self._path = path
         self._job: asyncio.Task[Any] | None = None
@@ -110,7 +110,7 @@ class NodeCache:
 
 async def started(client: Client, following: Any, ready: asyncio.Event) -> asyncio.Task[Any]:
     """Start a job that follows something, and wait until it is up to date; its error is raised here."""
-    job = client.in_background(following)
+    job = client.spawn(following)
     first = asyncio.ensure_future(ready.wait())
     try:
         await asyncio.wait((first, job), return_when=asyncio.FIRST_COMPLETED)

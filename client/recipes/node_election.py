@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from zoolet.client import codecs
+from zoolet.client import serializers
 from zoolet.client.client import Client
-from zoolet.client.recipes.claim import Claimed
+from zoolet.client.recipes._owned_node import OwnedNode
 from zoolet.client.recipes.trylock import TryLock
 from zoolet.protocol.errors import NoNodeError
 
@@ -32,16 +32,16 @@ class NodeElection:
     def __init__(
         self, client: Client, path: str, name: bytes = b"", *, timeout: float | None = None, on_lost: str = "cancel"
     ) -> None:
-        self._client = client.with_codec(codecs.raw)
+        self._client = client.with_serializer(serializers.raw)
         self._path = path
         self._lock = TryLock(client, path, timeout=timeout, on_lost=on_lost, data=name)
 
-    async def lead(self, timeout: float | None = None) -> Claimed:
+    async def lead(self, timeout: float | None = None) -> OwnedNode:
         """Wait until one leads; ``release()`` of the result resigns."""
         return await self._lock.acquire(timeout)
 
     async def leader(self) -> bytes | None:
-        """Say who leads; None for nobody."""
+        """Return who leads; None for nobody."""
         try:
             data, _ = await self._client.get(self._path)
         except NoNodeError:
@@ -59,7 +59,7 @@ class NodeElection:
                     yield leader
                 await watch.next()
 
-    async def __aenter__(self) -> Claimed:
+    async def __aenter__(self) -> OwnedNode:
         return await self._lock.__aenter__()
 
     async def __aexit__(self, *error: Any) -> None:

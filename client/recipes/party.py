@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from zoolet.client import codecs
+from zoolet.client import serializers
 from zoolet.client.client import Client
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
 from zoolet.protocol import paths
@@ -34,20 +34,20 @@ class Party:
         ValueError: The layout is unknown.
     """
 
-    def __init__(self, client: Client, path: str, name: bytes = b"", *, layout: str = "kazoo") -> None:
-        client.locate(path)
-        if layout not in ("kazoo", "curator"):
-            raise ValueError(f"layout {layout!r} is unknown; one of kazoo, curator")
-        self._client = client.with_codec(codecs.raw)
+    def __init__(self, client: Client, path: str, name: bytes = b"", *, naming: str = "kazoo") -> None:
+        client.add_chroot(path)
+        if naming not in ("kazoo", "curator"):
+            raise ValueError(f"layout {naming!r} is unknown; one of kazoo, curator")
+        self._client = client.with_serializer(serializers.raw)
         self._path = path
-        self._kazoo = layout == "kazoo"
+        self._kazoo = naming == "kazoo"
         if not self._kazoo and (not name or b"/" in name):
             raise ValueError(f"name is {name!r}; with layout curator it is the node's name and must have no slash")
-        own = f"{client.unique().replace('-', '')}__party__" if self._kazoo else name.decode()
+        own = f"{client.new_uuid().replace('-', '')}__party__" if self._kazoo else name.decode()
         self._member = PersistentEphemeral(self._client, paths.join(path, own), name)
 
     async def members(self) -> list[bytes]:
-        """Give who is there, in order of their nodes' names."""
+        """Return who is there, in order of their nodes' names."""
         try:
             names = sorted(await self._client.children(self._path))
         except NoNodeError:

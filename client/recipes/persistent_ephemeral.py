@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from zoolet.client.client import Client
-from zoolet.client.events import State
+from zoolet.client.states import State
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import (
     ClosedError,
@@ -39,7 +39,7 @@ class PersistentEphemeral:
     """
 
     def __init__(self, client: Client, path: str, value: Any = b"") -> None:
-        client.locate(path)
+        client.add_chroot(path)
         self._client = client
         self._path = path
         self._value = value
@@ -49,7 +49,7 @@ class PersistentEphemeral:
         self._entered = False
         self._watch: Any = None
 
-    def tell(self, state: State) -> None:
+    def on_state(self, state: State) -> None:
         """Hear of the client's state."""
         if state is State.LOST:
             self._there.clear()
@@ -90,7 +90,7 @@ class PersistentEphemeral:
             await client.create(self._path, value, ephemeral=True, parents=True)
         except NodeExistsError:
             async with client.watch_exists(self._path) as watch:
-                if watch.found is not None and watch.found.ephemeralOwner != client.session_id:
+                if watch.initial is not None and watch.initial.ephemeralOwner != client.session_id:
                     self._watch = watch
                     await watch.next()
                     return
@@ -111,7 +111,7 @@ class PersistentEphemeral:
 
     async def __aenter__(self) -> Self:
         self._client.add_listener(self)
-        self._job = self._client.in_background(self._keep())
+        self._job = self._client.spawn(self._keep())
         there = asyncio.ensure_future(self._there.wait())
         try:
             await asyncio.wait((there, self._job), return_when=asyncio.FIRST_COMPLETED)
@@ -132,7 +132,7 @@ class PersistentEphemeral:
             self._job.cancel()
         self._there.clear()
         if self._client.state is not State.CLOSED:
-            await asyncio.shield(self._client.in_background(self._finish()))
+            await asyncio.shield(self._client.spawn(self._finish()))
 
     async def _finish(self) -> None:
         client = self._client

@@ -6,9 +6,9 @@ import asyncio
 import re
 from typing import Any, Final
 
-from zoolet.client import codecs
+from zoolet.client import serializers
 from zoolet.client.client import Client
-from zoolet.client.recipes.layout import in_circle
+from zoolet.client.recipes._node_names import sorted_by_sequence
 from zoolet.protocol import paths
 from zoolet.protocol.errors import ConnectionLossError, NoNodeError
 
@@ -33,7 +33,7 @@ class Queue:
     """
 
     def __init__(self, client: Client, path: str) -> None:
-        client.locate(path)
+        client.add_chroot(path)
         self._client = client
         self._path = path
 
@@ -64,7 +64,7 @@ class Queue:
         while True:
             try:
                 async with self._client.watch_children(self._path) as watch:
-                    for name in self._sorted(watch.found):
+                    for name in self._sorted(watch.initial):
                         taken, value = await self._take(paths.join(self._path, name))
                         if taken:
                             return value
@@ -91,14 +91,14 @@ class Queue:
 
     async def _take(self, path: str) -> tuple[bool, Any]:
         try:
-            data, stat = await self._client.with_codec(codecs.raw).get(path)
+            data, stat = await self._client.with_serializer(serializers.raw).get(path)
             await self._client.delete(path, stat.version)
         except NoNodeError:
             return False, None
         except ConnectionLossError as error:
             error.add_note(f"the entry {path} may have been taken off the queue")
             raise
-        return True, self._client.codec.read(path, data)
+        return True, self._client.serializer.read(path, data)
 
     async def size(self) -> int:
         """Count the entries."""
@@ -113,4 +113,4 @@ class Queue:
         for name in names:
             if (match := _ENTRY.fullmatch(name)) is not None:
                 lines.setdefault(int(match[1]), []).append((name, int(match[2])))
-        return [name for priority in sorted(lines) for name in in_circle(lines[priority])]
+        return [name for priority in sorted(lines) for name in sorted_by_sequence(lines[priority])]

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zoolet.client.client import Client
-from zoolet.client.recipes.contender import Contender, Rule, Turn, writers
-from zoolet.client.recipes.held import LockLostError
-from zoolet.client.recipes.layout import Entry, checked_layout, number_of, prefix
-from zoolet.client.recipes.lock import Lock, LockHeld
+from zoolet.client.recipes._contender import Contender, Rule, Turn, wait_for_writer
+from zoolet.client.recipes._lease import LockLostError
+from zoolet.client.recipes._node_names import Entry, checked_naming, number_of, prefix
+from zoolet.client.recipes.lock import Lock, LockLease
 from zoolet.protocol import paths
 from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError
 from zoolet.protocol.paths import sequence_suffix
 
 
-def after_all(entries: Sequence[Entry], mine: int) -> Turn:
+def wait_for_every_predecessor(entries: Sequence[Entry], mine: int) -> Turn:
     """Wait for whoever came right before; look again then, for a writer may have become a reader in its place."""
     return Turn(entries[mine - 1], False) if mine else Turn(None, True)
 
 
-def after_writers(entries: Sequence[Entry], mine: int) -> Turn:
+def wait_for_every_writer(entries: Sequence[Entry], mine: int) -> Turn:
     """Wait for the last writer who came before."""
-    return writers(entries, mine)._replace(last=False)
+    return wait_for_writer(entries, mine)._replace(last=False)
 
 
 class ReadLock(Lock):
@@ -29,7 +29,7 @@ class ReadLock(Lock):
 
     kind = "read"
     kinds = ("read", "write")
-    rule: Rule = staticmethod(after_writers)
+    rule: Rule = staticmethod(wait_for_every_writer)
 
 
 class WriteLock(Lock):
@@ -37,7 +37,7 @@ class WriteLock(Lock):
 
     kind = "write"
     kinds = ("read", "write")
-    rule: Rule = staticmethod(after_all)
+    rule: Rule = staticmethod(wait_for_every_predecessor)
 
 
 class ReadWriteLock:
@@ -67,41 +67,41 @@ class ReadWriteLock:
         client: Client,
         path: str,
         *,
-        layout: str = "kazoo",
+        naming: str = "kazoo",
         timeout: float | None = None,
         on_lost: str = "cancel",
         data: bytes = b"",
     ) -> None:
         self._client = client
         self._path = path
-        self._layout = checked_layout(layout)
+        self._naming = checked_naming(naming)
         self._timeout = timeout
         self._on_lost = on_lost
         self._data = data
 
     def read(self) -> ReadLock:
-        """Give the readers' side."""
+        """Return the readers' side."""
         return ReadLock(
             self._client,
             self._path,
-            layout=self._layout,
+            naming=self._naming,
             timeout=self._timeout,
             on_lost=self._on_lost,
             data=self._data,
         )
 
     def write(self) -> WriteLock:
-        """Give the writers' side."""
+        """Return the writers' side."""
         return WriteLock(
             self._client,
             self._path,
-            layout=self._layout,
+            naming=self._naming,
             timeout=self._timeout,
             on_lost=self._on_lost,
             data=self._data,
         )
 
-    async def downgrade(self, held: LockHeld) -> LockHeld:
+    async def downgrade(self, held: LockLease) -> LockLease:
         """Become a reader: in one transaction the writer's node goes and a reader's takes its place in line.
 
         Args:
@@ -113,20 +113,20 @@ class ReadWriteLock:
         Raises:
             LockLostError: The writer's node is gone.
         """
-        held.ensure()
+        held.raise_if_lost()
         number = sequence_suffix(number_of(held.path))
-        mine = paths.join(self._path, prefix(self._layout, "read", self._client.unique()) + number)
+        mine = paths.join(self._path, prefix(self._naming, "read", self._client.new_uuid()) + number)
         held.stop_watching()
         try:
             czxid = await self._exchange(held.path, mine)
         except BaseException:
-            held.give_way("its downgrade was broken off")
-            self._client.in_background(self._client.sweep(mine))
+            held.mark_lost("its downgrade was broken off")
+            self._client.spawn(self._client.delete_guaranteed(mine))
             raise
-        place = Contender(self._client, self._path, layout=self._layout, kind="read", kinds=("read", "write"))
+        place = Contender(self._client, self._path, naming=self._naming, kind="read", kinds=("read", "write"))
         place.node, place.token = mine, czxid
-        held.given_up()
-        return LockHeld(self._client, [place], revocable=False)
+        held.mark_released()
+        return LockLease(self._client, [place], revocable=False)
 
     async def _exchange(self, writer: str, reader: str) -> int:
         """Put one node in the place of another, however often the reply is lost; give the new one's czxid."""

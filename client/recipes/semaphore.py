@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from zoolet.client import codecs
+from zoolet.client import serializers
 from zoolet.client.client import Client
-from zoolet.client.events import State
-from zoolet.client.recipes.held import Held, Holdable, checked_timeout
-from zoolet.client.recipes.layout import checked_layout
+from zoolet.client.recipes._lease import Lease, LockBase, checked_timeout
+from zoolet.client.recipes._node_names import checked_naming
 from zoolet.client.recipes.lock import Lock
+from zoolet.client.states import State
 from zoolet.protocol import paths
 from zoolet.protocol.errors import ClosedError, NodeExistsError, NoNodeError, SessionExpiredError
 
 
-class Semaphore(Holdable[Held]):
+class Semaphore(LockBase[Lease]):
     """At most so many holders at a time: ``async with Semaphore(zk, "/pool", 3) as held:``.
 
     Znodes, layout ``kazoo``: ``PATH/<hex>`` ephemeral, one a lease; PATH holds the number of leases as text; whoever
@@ -26,7 +26,7 @@ class Semaphore(Holdable[Held]):
     leases, so that one client wakes up when one ends.
 
     Limits: all must name the same number of leases; with layout ``kazoo`` that is checked. A lease is lost as a lock
-    is, see :mod:`zoolet.client.recipes.held`; ``held.token`` tells holders apart but does not order them.
+    is, see :mod:`zoolet.client.recipes._lease`; ``held.token`` tells holders apart but does not order them.
 
     Args:
         client: Whose session holds it.
@@ -48,28 +48,28 @@ class Semaphore(Holdable[Held]):
         leases: int = 1,
         *,
         timeout: float | None = None,
-        layout: str = "kazoo",
+        naming: str = "kazoo",
         on_lost: str = "cancel",
         data: bytes = b"",
     ) -> None:
         super().__init__(on_lost)
-        client.locate(path)
+        client.add_chroot(path)
         if not isinstance(leases, int) or leases < 1:
             raise ValueError(f"leases is {leases!r}; it must be 1 or more")
-        self._client = client.with_codec(codecs.raw)
+        self._client = client.with_serializer(serializers.raw)
         self._path = path
         self._leases = leases
         self._timeout = checked_timeout(timeout)
-        self._kazoo = checked_layout(layout) == "kazoo"
+        self._kazoo = checked_naming(naming) == "kazoo"
         self._data = data
         self._under = path if self._kazoo else paths.join(path, "leases")
         guard = f"{path}-__lock__" if self._kazoo else paths.join(path, "locks")
-        self._line = Lock(client, guard, layout=layout, on_lost="flag", data=data)
+        self._line = Lock(client, guard, naming=naming, on_lost="flag", data=data)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path} of {self._leases}>"
 
-    async def acquire(self, timeout: float | None = None) -> Held:
+    async def acquire(self, timeout: float | None = None) -> Lease:
         """Wait for a lease.
 
         Args:
@@ -79,7 +79,7 @@ class Semaphore(Holdable[Held]):
             TimeoutError: None was free in time.
             ValueError: Somebody else shares it with another number of leases.
         """
-        leased: list[Held] = []
+        leased: list[Lease] = []
         try:
             async with asyncio.timeout(self._timeout if timeout is None else timeout):
                 async with self._line as turn:
@@ -90,7 +90,7 @@ class Semaphore(Holdable[Held]):
             return leased[0]
         except BaseException:
             for held in leased:  # it came too late
-                held.let_go()
+                held.release_nowait()
             raise
 
     async def _agree(self) -> None:
@@ -105,12 +105,12 @@ class Semaphore(Holdable[Held]):
         elif found != text:
             raise ValueError(f"{self._path} has {found.decode(errors='replace')} leases, not {self._leases}")
 
-    async def _room(self, turn: Held) -> None:
+    async def _room(self, turn: Lease) -> None:
         """Wait until there are fewer leases than allowed."""
         while True:
             try:
                 async with self._client.watch_children(self._under) as watch:
-                    if len(self._holders(watch.found)) < self._leases:
+                    if len(self._holders(watch.initial)) < self._leases:
                         return
                     change = asyncio.ensure_future(watch.next())
                     lost = asyncio.ensure_future(turn.lost.wait())
@@ -126,9 +126,9 @@ class Semaphore(Holdable[Held]):
             except NoNodeError:
                 await self._client.ensure_path(self._under)
 
-    async def _lease(self) -> Held:
-        client, unique = self._client, self._client.unique()
-        name = unique.replace("-", "") if self._kazoo else f"_c_{unique}-lease-"
+    async def _lease(self) -> Lease:
+        client, new_uuid = self._client, self._client.new_uuid()
+        name = new_uuid.replace("-", "") if self._kazoo else f"_c_{new_uuid}-lease-"
         mark = name
 
         czxid = 0
@@ -144,20 +144,20 @@ class Semaphore(Holdable[Held]):
             czxid = stat.czxid
             return node
 
-        node = await client.find_or_create(self._under, mark, make)
+        node = await client.create_protected(self._under, mark, make)
         if not czxid:
             try:
                 stat = await client.exists(node)
             except BaseException:
-                client.in_background(client.sweep(node))
+                client.spawn(client.delete_guaranteed(node))
                 raise
             if stat is None:
                 raise SessionExpiredError(node, "the lease is gone again")
             czxid = stat.czxid
-        return Held(client, node, czxid)
+        return Lease(client, node, czxid)
 
     async def holders(self) -> list[str]:
-        """Give the paths of the leases that are held."""
+        """Return the paths of the leases that are held."""
         try:
             names = await self._client.children(self._under)
         except NoNodeError:
@@ -188,8 +188,8 @@ class SemaphoreLock(Semaphore):
         path: str,
         *,
         timeout: float | None = None,
-        layout: str = "kazoo",
+        naming: str = "kazoo",
         on_lost: str = "cancel",
         data: bytes = b"",
     ) -> None:
-        super().__init__(client, path, 1, timeout=timeout, layout=layout, on_lost=on_lost, data=data)
+        super().__init__(client, path, 1, timeout=timeout, naming=naming, on_lost=on_lost, data=data)

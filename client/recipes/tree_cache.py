@@ -8,8 +8,8 @@ from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self
 
 from zoolet.client.client import Client, Stat
-from zoolet.client.events import Event, State, WatchOverflowError
 from zoolet.client.recipes.node_cache import ended, started
+from zoolet.client.states import Event, State, WatchOverflowError
 from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import ClosedError, NoAuthError, NoNodeError, ZooKeeperError
@@ -48,7 +48,7 @@ class TreeCache:
     """
 
     def __init__(self, client: Client, path: str, *, limit: int = 100_000) -> None:
-        client.locate(path)
+        client.add_chroot(path)
         self._client = client
         self._path = path
         self._limit = limit

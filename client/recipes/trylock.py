@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from zoolet.client import codecs
+from zoolet.client import serializers
 from zoolet.client.client import Client
-from zoolet.client.recipes.claim import Claimed, claim
-from zoolet.client.recipes.held import Holdable, checked_timeout
+from zoolet.client.recipes._lease import LockBase, checked_timeout
+from zoolet.client.recipes._owned_node import OwnedNode, acquire_node
 
 
-class TryLock(Holdable[Claimed]):
+class TryLock(LockBase[OwnedNode]):
     """The cheapest lock: ``held = await TryLock(zk, "/jobs/nightly").attempt()``, which is None if it is taken.
 
     Znodes: PATH itself, ephemeral, with *data*; and ``PATH-<uuid>``, ephemeral, which proves whose PATH is. They are
@@ -38,22 +38,22 @@ class TryLock(Holdable[Claimed]):
         data: bytes = b"",
     ) -> None:
         super().__init__(on_lost)
-        client.locate(path)
-        self._client = client.with_codec(codecs.raw)
+        client.add_chroot(path)
+        self._client = client.with_serializer(serializers.raw)
         self._path = path
         self._timeout = checked_timeout(timeout)
         self._data = data
 
-    async def attempt(self) -> Claimed | None:
+    async def attempt(self) -> OwnedNode | None:
         """Take it if it is free; None if it is not.
 
         Raises:
             ConnectionLossError: There was no connection in time; if the nodes were made, they are deleted once there is
                 one.
         """
-        return await claim(self._client, self._path, self._data)
+        return await acquire_node(self._client, self._path, self._data)
 
-    async def acquire(self, timeout: float | None = None) -> Claimed:
+    async def acquire(self, timeout: float | None = None) -> OwnedNode:
         """Wait until it is free, and take it.
 
         Raises:
@@ -65,5 +65,5 @@ class TryLock(Holdable[Claimed]):
                 if held is not None:
                     return held
                 async with self._client.watch_exists(self._path) as watch:
-                    if watch.found is not None:
+                    if watch.initial is not None:
                         await watch.next()

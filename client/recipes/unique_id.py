@@ -27,7 +27,7 @@ class UniqueId:
     """
 
     def __init__(self, client: Client, path: str, *, block: int = 1) -> None:
-        client.locate(path)
+        client.add_chroot(path)
         if not isinstance(block, int) or block < 1:
             raise ValueError(f"block is {block!r}; it must be 1 or more")
         self._client = client
@@ -36,7 +36,7 @@ class UniqueId:
         self._left = range(0)
 
     async def next(self) -> int:
-        """Give a number, from 1 (or with blocks, from *block*) on."""
+        """Return a number, from 1 (or with blocks, from *block*) on."""
         if not self._left:
             number = await self._fetch()
             self._left = range(number * self._block, (number + 1) * self._block)

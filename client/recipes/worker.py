@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
-from zoolet.client import codecs
+from zoolet.client import serializers
 from zoolet.client.client import Client
 from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
@@ -24,7 +24,7 @@ ACKS: Final = "acks"
 
 
 class Worker:
-    """Does tasks: ``async with Worker(zk, "/jobs", "w-1", do): ...``.
+    """Does tasks: ``async with Worker(zk, "/jobs", "w-1", handler): ...``.
 
     Znodes: ``PATH/workers/<name>`` ephemeral, JSON with ``beat`` and ``busy``: it is there, and how often it said so;
     ``PATH/assigned/<name>/<task>`` made by the master; ``PATH/progress/<task>`` ephemeral, what :meth:`report` said;
@@ -41,10 +41,10 @@ class Worker:
         client: Whose session it is in.
         path: The master's.
         name: Unique among workers.
-        do: Does a task: given its name and its value, gives the result; what it raises is a result too.
-        obey: Called with each command that the master sends to all, and gives the acknowledgement.
-        beat: Seconds between two heartbeats.
-        at_once: Tasks that are done at the same time.
+        handler: Does a task: given its name and its value, gives the result; what it raises is a result too.
+        on_command: Called with each command that the master sends to all, and gives the acknowledgement.
+        heartbeat_interval: Seconds between two heartbeats.
+        concurrency: Tasks that are done at the same time.
     """
 
     def __init__(
@@ -52,30 +52,30 @@ class Worker:
         client: Client,
         path: str,
         name: str,
-        do: Callable[[str, Any], Awaitable[Any]],
+        handler: Callable[[str, Any], Awaitable[Any]],
         *,
-        obey: Callable[[Any], Awaitable[Any]] | None = None,
-        beat: float = 1.0,
-        at_once: int = 1,
+        on_command: Callable[[Any], Awaitable[Any]] | None = None,
+        heartbeat_interval: float = 1.0,
+        concurrency: int = 1,
     ) -> None:
-        client.locate(path)
+        client.add_chroot(path)
         if not name or "/" in name:
             raise ValueError(f"name is {name!r}; it is the name of a node, and must have no slash")
-        if at_once < 1:
-            raise ValueError(f"at_once is {at_once!r}; it must be 1 or more")
-        if not beat > 0:
-            raise ValueError(f"beat is {beat!r} s; it must be above 0")
-        self._client = client.with_codec(codecs.json)
+        if concurrency < 1:
+            raise ValueError(f"concurrency is {concurrency!r}; it must be 1 or more")
+        if not heartbeat_interval > 0:
+            raise ValueError(f"heartbeat_interval is {heartbeat_interval!r} s; it must be above 0")
+        self._client = client.with_serializer(serializers.json)
         self._path = path
         self._name = name
-        self._do = do
-        self._obey = obey
-        self._beat = beat
-        self._room = asyncio.Semaphore(at_once)
+        self._handler = handler
+        self._on_command = on_command
+        self._heartbeat_interval = heartbeat_interval
+        self._room = asyncio.Semaphore(concurrency)
         self._busy: dict[str, asyncio.Task[Any]] = {}
         self._beats = 0
         self._mine = PersistentEphemeral(self._client, self._at(WORKERS, name), {"beat": 0, "busy": []})
-        self._jobs: list[asyncio.Task[Any]] = []
+        self._tasks: list[asyncio.Task[Any]] = []
 
     def _at(self, *names: str) -> str:
         path = self._path
@@ -84,7 +84,7 @@ class Worker:
         return path
 
     async def report(self, task: str, progress: Any) -> None:
-        """Say how far a task is; whoever follows it sees it."""
+        """Return how far a task is; whoever follows it sees it."""
         path = self._at(PROGRESS, task)
         try:
             await self._client.set(path, progress)
@@ -102,12 +102,12 @@ class Worker:
                     self._busy.pop(task).cancel()  # given to another, or withdrawn
                 for task, value in sorted(assigned.items()):
                     if task not in self._busy:
-                        self._busy[task] = self._client.in_background(self._work(task, value))
+                        self._busy[task] = self._client.spawn(self._work(task, value))
 
     async def _work(self, task: str, value: Any) -> None:
         async with self._room:
             try:
-                result = {"worker": self._name, "result": await self._do(task, value)}
+                result = {"worker": self._name, "result": await self._handler(task, value)}
             except Exception as error:  # whatever it is, the master is to know
                 result = {"worker": self._name, "error": f"{type(error).__name__}: {error}"}
             await self._hand_in(task, result)
@@ -129,11 +129,11 @@ class Worker:
                 result = {"worker": self._name, "error": f"the result cannot be written: {error}"}
             except (ConnectionLossError, SessionExpiredError):
                 await asyncio.sleep(0.05)
-        client.in_background(client.sweep(self._at(PROGRESS, task)))  # for this job ends with its assignment
+        client.spawn(client.delete_guaranteed(self._at(PROGRESS, task)))  # for this job ends with its assignment
 
     async def _heartbeat(self) -> None:
         while True:
-            await asyncio.sleep(self._beat)
+            await asyncio.sleep(self._heartbeat_interval)
             self._beats += 1
             try:
                 await self._mine.set({"beat": self._beats, "busy": sorted(self._busy)})
@@ -152,10 +152,10 @@ class Worker:
                         await self._acknowledge(value["id"], await self._answer(value.get("command")))
 
     async def _answer(self, command: Any) -> dict[str, Any]:
-        if self._obey is None:
+        if self._on_command is None:
             return {"error": "this worker obeys no commands"}
         try:
-            return {"answer": await self._obey(command)}
+            return {"answer": await self._on_command(command)}
         except Exception as error:
             return {"error": f"{type(error).__name__}: {error}"}
 
@@ -176,13 +176,13 @@ class Worker:
         await self._client.ensure_path(self._at(COMMANDS))
         await self._mine.__aenter__()
         followed = [self._follow_tasks(), self._heartbeat(), self._follow_commands()]
-        self._jobs = [self._client.in_background(one) for one in followed]
+        self._tasks = [self._client.spawn(one) for one in followed]
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for job in (*self._jobs, *self._busy.values()):
+        for job in (*self._tasks, *self._busy.values()):
             job.cancel()
         # In the background, so that a cancellation here does not keep the node.
-        await asyncio.wait((self._client.in_background(self._mine.__aexit__(None, None, None)),))
+        await asyncio.wait((self._client.spawn(self._mine.__aexit__(None, None, None)),))

@@ -19,7 +19,7 @@ from typing import Final
 from zoolet.protocol.acl import ACL, ANYONE, OPEN_ACL_UNSAFE, AclList, Id
 from zoolet.protocol.enums import Perm
 from zoolet.protocol.errors import InvalidACLError, MarshallingError, NoAuthError
-from zoolet.server.core.caller import Caller
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.metrics import Metrics
 from zoolet.server.core.settings import Settings
 
@@ -108,7 +108,7 @@ class Acls:
     # --- keys ---
 
     def intern(self, acl: AclList) -> int:
-        """Give the key of a list and count one more node that uses it."""
+        """Return the key of a list and count one more node that uses it."""
         if acl is OPEN_ACL_UNSAFE:
             return OPEN
         key = self._keys.get(acl)
@@ -152,32 +152,32 @@ class Acls:
             self.release(key)
 
     def list(self, key: int) -> AclList:
-        """Give the list of a key."""
+        """Return the list of a key."""
         return self._lists[key]
 
     # --- permission ---
 
-    def allows(self, key: int, caller: Caller, wanted: int) -> bool:
-        """Say whether *caller* has one of the *wanted* permissions.
+    def allows(self, key: int, client: ClientConnection, wanted: int) -> bool:
+        """Return whether *caller* has one of the *wanted* permissions.
 
         Source: ZooKeeperServer.checkACL.
         """
-        if not key or caller.is_super or self._settings.skip_acl:
+        if not key or client.is_super or self._settings.skip_acl:
             return True
-        return self._grants[key].allow(caller.ids, wanted)
+        return self._grants[key].allow(client.ids, wanted)
 
-    def check(self, key: int, caller: Caller, wanted: Perm, path: str) -> None:
+    def check(self, key: int, client: ClientConnection, wanted: Perm, path: str) -> None:
         """Do nothing if *caller* has one of the *wanted* permissions.
 
         Raises:
             NoAuthError: It has not.
         """
-        if not self.allows(key, caller, wanted):
+        if not self.allows(key, client, wanted):
             raise NoAuthError(path)
 
     # --- what a client may ask for ---
 
-    def fixed_up(self, acl: AclList | None, caller: Caller, path: str | None) -> AclList:
+    def normalized(self, acl: AclList | None, client: ClientConnection, path: str | None) -> AclList:
         """Check the list of a create or setACL and give what is stored: no duplicates, ``auth`` replaced by the
         caller's identities.
 
@@ -193,7 +193,7 @@ class Acls:
             raise InvalidACLError(path)
         stored: list[ACL] = []
         limit = self._settings.max_acl_entries
-        mine = [identity for identity in caller.ids if identity.scheme in AUTHENTICATED]
+        mine = [identity for identity in client.ids if identity.scheme in AUTHENTICATED]
         size, mine_size = 0, sum(map(_size, mine))
         for entry in _without_duplicates(acl, path):
             if len(stored) > limit or size > self._settings.max_frame:
@@ -245,7 +245,7 @@ def _size(identity: Id) -> int:
 
 
 def _without_duplicates(acl: AclList, path: str | None) -> list[ACL]:
-    """Give each entry once, where it first stands.
+    """Return each entry once, where it first stands.
 
     Raises:
         MarshallingError: A null would have to be compared with something: ZooKeeper fails on that, too.

@@ -13,32 +13,32 @@ from zoolet.protocol.acl import READ_ACL_UNSAFE
 from zoolet.protocol.codec import Record
 from zoolet.protocol.txns import CloseSessionTxn, CreateSessionTxn, DeleteTxn
 from zoolet.server.core import (
+    containers,
     ops,
-    reaping,
 )
 from zoolet.server.core.acls import Acls
-from zoolet.server.core.caller import Caller
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.expiry import Expiry
 from zoolet.server.core.metrics import Metrics
-from zoolet.server.core.ops.registry import APPLIES, build_dispatch, zxid_on_decode_error
+from zoolet.server.core.ops.dispatch import APPLIES, build_dispatch, zxid_on_decode_error
 from zoolet.server.core.quota import Quota
 from zoolet.server.core.sessions import Session, Sessions, first_session_id
 from zoolet.server.core.settings import Settings
-from zoolet.server.core.throttle import Tokens
+from zoolet.server.core.throttle import ConnectionThrottle
 from zoolet.server.core.tree import CONFIG, Tree
 from zoolet.server.core.warnings import Warnings
 from zoolet.server.core.watches import Watches
 
 if TYPE_CHECKING:
-    from zoolet.server.core.ops.registry import Answers
+    from zoolet.server.core.ops.dispatch import Answers
 
 
 class Engine:
     """A ZooKeeper server without a clock and without sockets.
 
-    There are two times, for they may run apart: ``now``, milliseconds since the epoch, stands in Stats; ``uptime``,
-    milliseconds on a clock that is never set, ends sessions. Whoever drives the engine calls :meth:`at` before anything
-    else.
+    There are two times, for they may run apart: ``now``, milliseconds since the epoch, stands in Stats;
+    ``monotonic_ms``, milliseconds on a clock that is never set, ends sessions. Whoever drives the engine calls
+    :meth:`set_time` before anything else.
 
     Args:
         settings: What it was told to be.
@@ -60,42 +60,42 @@ class Engine:
         settings: Settings | None = None,
         *,
         now: int = 0,
-        uptime: int = 0,
+        monotonic_ms: int = 0,
         server_id: int = 1,
-        random: Random | None = None,
+        rng: Random | None = None,
         log: Callable[..., None] | None = None,
     ) -> None:
         self.settings = settings or Settings()
-        self.random = random or Random(now)
+        self.rng = rng or Random(now)
         self.metrics = Metrics()
         self.acls = Acls(self.settings, self.metrics)
         self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))
-        self.warnings = Warnings(log, uptime)
+        self.warnings = Warnings(log, monotonic_ms)
         self.quota = Quota(self.tree, self.settings, self.warnings)
         self.watches = Watches(self.acls, self.settings, self.metrics, self.warnings)
         rounding = 0 if self.settings.exact_deadlines else self.settings.tick_time
-        secret = None if self.settings.compat.predictable_passwords else self.random.randbytes(32)
+        secret = None if self.settings.compat.predictable_passwords else self.rng.randbytes(32)
         self.sessions = Sessions(rounding, first_session_id(server_id, now), secret)
-        self.callers: dict[Caller, None] = {}
+        self.connections: dict[ClientConnection, None] = {}
         self.table: Answers = build_dispatch()
         self.read_only = False
         self.zxid_on_decode_error = zxid_on_decode_error(self.settings.compat)
-        self._next_reap = uptime + self.settings.container_check_interval
-        self._tokens = Tokens(self.settings, uptime)
+        self._next_reap = monotonic_ms + self.settings.container_check_interval
+        self._tokens = ConnectionThrottle(self.settings, monotonic_ms)
         self.zxid = 0
         self.now = now
-        self.uptime = self.started = uptime
-        self._silent: Expiry[Caller] = Expiry(self.settings.sessionless_timeout)
+        self.monotonic_ms = self.started = monotonic_ms
+        self._sessionless: Expiry[ClientConnection] = Expiry(self.settings.sessionless_timeout)
         self.trace_mask = 306  # what gtmk answers with
         self.partial_requests = 0  # bytes of requests that have not arrived as a whole, of all connections
         if self.settings.reconfig_enabled:
             only = {server_id: "localhost:2888:3888:participant;0.0.0.0:2181"}
-            self.tree.amend(self.tree.find(CONFIG), ops.reconfig.encode_config(only, 0))
+            self.tree.set_data_silently(self.tree.find(CONFIG), ops.reconfig.encode_config(only, 0))
 
-    def at(self, now: int, uptime: int) -> None:
+    def set_time(self, now: int, monotonic_ms: int) -> None:
         """Set the time of all that follows."""
         self.now = now
-        self.uptime = self.warnings.monotonic_ms = uptime
+        self.monotonic_ms = self.warnings.monotonic_ms = monotonic_ms
 
     # --- read-only mode ---
 
@@ -110,8 +110,8 @@ class Engine:
         self.read_only = on
         self.table = build_dispatch(read_only=on)
         self.zxid_on_decode_error = frozenset() if on else zxid_on_decode_error(self.settings.compat)
-        for caller in list(self.callers):
-            self.hang_up(caller)
+        for client in list(self.connections):
+            self.close_connection(client)
 
     # --- transactions ---
 
@@ -144,31 +144,31 @@ class Engine:
 
     # --- connections ---
 
-    def connect(self, caller: Caller) -> None:
+    def connect(self, client: ClientConnection) -> None:
         """A connection was made; it has ``sessionless_timeout`` to say who it is."""
-        self.callers[caller] = None
-        self._silent.touch(caller, self.uptime, self.settings.sessionless_timeout)
+        self.connections[client] = None
+        self._sessionless.touch(client, self.monotonic_ms, self.settings.sessionless_timeout)
 
-    def disconnect(self, caller: Caller) -> None:
+    def disconnect(self, client: ClientConnection) -> None:
         """A connection is gone: its watches too, but not its session."""
-        if not caller.closing:
-            caller.closing = True
-            self.watches.forget(caller)
-        self.callers.pop(caller, None)
-        self.watches.dirty.pop(caller, None)
-        self._silent.remove(caller)
-        session, caller.session = caller.session, None
-        if session is not None and session.caller is caller:
-            session.caller = None
+        if not client.closing:
+            client.closing = True
+            self.watches.forget(client)
+        self.connections.pop(client, None)
+        self.watches.pending_output.pop(client, None)
+        self._sessionless.remove(client)
+        session, client.session = client.session, None
+        if session is not None and session.client is client:
+            session.client = None
 
-    def hang_up(self, caller: Caller) -> None:
+    def close_connection(self, client: ClientConnection) -> None:
         """Close a connection from this side, once what is in its outbox has been sent."""
-        self.disconnect(caller)
-        self.watches.dirty[caller] = None
+        self.disconnect(client)
+        self.watches.pending_output[client] = None
 
-    def admits(self) -> bool:
-        """Say whether a session may be opened or resumed now, as the connection throttle sees it."""
-        return self._tokens.take(self.uptime)
+    def allow_session(self) -> bool:
+        """Return whether a session may be opened or resumed now, as the connection throttle sees it."""
+        return self._tokens.take(self.monotonic_ms)
 
     # --- sessions ---
 
@@ -179,12 +179,12 @@ class Engine:
         self.apply(CreateSessionTxn(timeout_ms), session_id)
         return self.sessions.alive[session_id]
 
-    def serve(self, session: Session, caller: Caller) -> None:
+    def bind_session(self, session: Session, client: ClientConnection) -> None:
         """Let *caller* be the connection of a session from now on."""
-        self._silent.remove(caller)
-        session.caller, caller.session = caller, session
-        caller.since = self.now
-        self.sessions.touch(session, self.uptime)
+        self._sessionless.remove(client)
+        session.client, client.session = client, session
+        client.since = self.now
+        self.sessions.touch(session, self.monotonic_ms)
 
     def close_session(self, session: Session) -> None:
         """End a session: its ephemeral nodes go, with events; takes a zxid."""
@@ -193,10 +193,10 @@ class Engine:
 
     def expire(self, session: Session) -> None:
         """End a session and hang up on its client without a word."""
-        caller = session.caller
+        client = session.client
         self.close_session(session)
-        if caller is not None:
-            self.hang_up(caller)
+        if client is not None:
+            self.close_connection(client)
 
     def tick(self) -> None:
         """Do what is due at the engine's time: end sessions, oldest deadline first, and silent connections.
@@ -204,33 +204,33 @@ class Engine:
         Source: SessionTrackerImpl.run; NIOServerCnxnFactory.ConnectionExpirerThread.
         """
         # One at a time: should one fail, the others are still there for the next tick.
-        while (session := self.sessions.expiry.pop_due(self.uptime)) is not None:
+        while (session := self.sessions.expiry.pop_due(self.monotonic_ms)) is not None:
             self.expire(session)
-        while (caller := self._silent.pop_due(self.uptime)) is not None:
-            self.hang_up(caller)
+        while (client := self._sessionless.pop_due(self.monotonic_ms)) is not None:
+            self.close_connection(client)
         if self.watches.unswept:
             self.watches.sweep()
-        if self.uptime >= self._next_reap:
-            self._next_reap = self.uptime + self.settings.container_check_interval
+        if self.monotonic_ms >= self._next_reap:
+            self._next_reap = self.monotonic_ms + self.settings.container_check_interval
             self.reap()
 
     def idle(self) -> bool:
-        """Say whether nothing can become due unless somebody connects or calls first."""
-        return not (self.callers or self.sessions.alive or self.tree.fleeting)
+        """Return whether nothing can become due unless somebody connects or calls first."""
+        return not (self.connections or self.sessions.alive or self.tree.expiring)
 
     def next_due(self) -> int | None:
-        """Give the first moment, in milliseconds of uptime, at which a session, a silent connection or a node has
+        """Return the first moment, in milliseconds of uptime, at which a session, a silent connection or a node has
         reached its end; None if none ever will.
         """
-        reap = reaping.next_due(self.tree, self.now, self.settings.container_never_used)
-        moments = [self.sessions.expiry.next(), self._silent.next()]
+        reap = containers.next_due(self.tree, self.now, self.settings.container_never_used)
+        moments = [self.sessions.expiry.next(), self._sessionless.next()]
         if reap is not None:
-            moments.append(self.uptime + reap - self.now)
+            moments.append(self.monotonic_ms + reap - self.now)
         return min((moment for moment in moments if moment is not None), default=None)
 
     def reap(self) -> None:
         """Delete the container and TTL nodes that are due, each with a zxid of its own; no permission is asked for."""
         most = max(1, self.settings.container_max_per_minute * self.settings.container_check_interval // 60_000)
-        for path in reaping.due(self.tree, self.now, self.settings.container_never_used)[:most]:
+        for path in containers.due(self.tree, self.now, self.settings.container_never_used)[:most]:
             self.zxid += 1
             self.apply(DeleteTxn(path), 0)

@@ -13,13 +13,13 @@ import heapq
 from typing import Final, Generic, Protocol, TypeVar
 
 
-class Mortal(Protocol):
+class Expirable(Protocol):
     """What can expire."""
 
     deadline: int
 
 
-M = TypeVar("M", bound=Mortal)
+M = TypeVar("M", bound=Expirable)
 NEVER: Final = -1
 """The deadline of what does not expire."""
 
@@ -34,12 +34,12 @@ class Expiry(Generic[M]):
     def __init__(self, interval: int) -> None:
         self.interval = interval
         self._buckets: dict[int, dict[M, None]] = {}
-        self._hours: list[int] = []  # a heap of the buckets' deadlines
+        self._deadlines: list[int] = []  # a heap of the buckets' deadlines
 
-    def touch(self, one: M, uptime: int, timeout: int) -> None:
+    def touch(self, one: M, monotonic_ms: int, timeout: int) -> None:
         """Let *one* live until *timeout* milliseconds after *uptime*, rounded up."""
         interval = self.interval
-        deadline = (uptime + timeout) // interval * interval + interval if interval else uptime + timeout
+        deadline = (monotonic_ms + timeout) // interval * interval + interval if interval else monotonic_ms + timeout
         if deadline == one.deadline:
             return
         self.remove(one)
@@ -47,7 +47,7 @@ class Expiry(Generic[M]):
         bucket = self._buckets.get(deadline)
         if bucket is None:
             bucket = self._buckets[deadline] = {}
-            heapq.heappush(self._hours, deadline)
+            heapq.heappush(self._deadlines, deadline)
         bucket[one] = None
 
     def remove(self, one: M) -> None:
@@ -57,19 +57,19 @@ class Expiry(Generic[M]):
             bucket.pop(one, None)
         one.deadline = NEVER
 
-    def pop_due(self, uptime: int) -> M | None:
+    def pop_due(self, monotonic_ms: int) -> M | None:
         """Remove and return the one with the oldest deadline, if that has come; of several, the one that was not heard
         of for the longest time.
         """
-        while self._hours and self._hours[0] <= uptime:
-            bucket = self._buckets[self._hours[0]]
+        while self._deadlines and self._deadlines[0] <= monotonic_ms:
+            bucket = self._buckets[self._deadlines[0]]
             for one in bucket:
                 del bucket[one]
                 one.deadline = NEVER
                 return one
-            del self._buckets[heapq.heappop(self._hours)]
+            del self._buckets[heapq.heappop(self._deadlines)]
         return None
 
     def next(self) -> int | None:
-        """Give the hour of the first bucket, in milliseconds of uptime; None if there is none."""
-        return self._hours[0] if self._hours else None
+        """Return the hour of the first bucket, in milliseconds of uptime; None if there is none."""
+        return self._deadlines[0] if self._deadlines else None

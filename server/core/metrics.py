@@ -62,7 +62,7 @@ class Metrics:
         self.latency_total += milliseconds * requests
 
     def latency_average(self) -> float:
-        """Give the mean latency, rounded to four places as ZooKeeper does."""
+        """Return the mean latency, rounded to four places as ZooKeeper does."""
         return round(self.latency_total / self.latency_count, 4) if self.latency_count else 0.0
 
     def reset(self) -> None:

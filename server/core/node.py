@@ -48,7 +48,7 @@ class Children(dict[str, "Node"]):
         self._encoded = None
 
     def encoded(self) -> bytes:
-        """Give the vector of names as it goes on the wire, in order of creation."""
+        """Return the vector of names as it goes on the wire, in order of creation."""
         encoded = self._encoded
         if encoded is None:
             encoded = self._encoded = put_strs(list(self))
@@ -124,7 +124,7 @@ class Node:
         self._stat = None
 
     def stat(self) -> bytes:
-        """Give the encoded Stat record, 68 bytes, made at most once between two changes."""
+        """Return the encoded Stat record, 68 bytes, made at most once between two changes."""
         stat = self._stat
         if stat is None:
             data, children, owner = self.data, self.children, self.owner
@@ -146,14 +146,14 @@ class Node:
         return stat
 
     def encoded_data(self) -> bytes:
-        """Give the data as it goes on the wire."""
+        """Return the data as it goes on the wire."""
         data = self.data
         return NULL if data is None else pack_int(len(data)) + data
 
     def is_container(self) -> bool:
-        """Say whether the node goes away when its last child does."""
+        """Return whether the node goes away when its last child does."""
         return self.owner == CONTAINER_OWNER
 
     def ttl(self) -> int | None:
-        """Give the milliseconds without change after which the node goes away; None for every other kind."""
+        """Return the milliseconds without change after which the node goes away; None for every other kind."""
         return self.owner & MAX_TTL if CONTAINER_OWNER < self.owner < 0 else None

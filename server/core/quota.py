@@ -247,7 +247,7 @@ class Quota:
         if self._before is not None:
             self._before[1].setdefault(path, stats.data)
         text = f"count={count},bytes={size}" + ("=" if others else "")
-        self._tree.amend(stats, (text + "".join(f";{key}={number}" for key, number in others)).encode())
+        self._tree.set_data_silently(stats, (text + "".join(f";{key}={number}" for key, number in others)).encode())
 
     def reload(self) -> None:
         """Find out anew which nodes have a quota: the tree was changed behind this object's back."""
@@ -278,7 +278,7 @@ class Quota:
 
 
 def _quota_of(path: str) -> tuple[str, str]:
-    """Give the node that a limits or stats node is about, and which it is; two empty strings for any other."""
+    """Return the node that a limits or stats node is about, and which it is; two empty strings for any other."""
     if path.startswith(QUOTA + "/"):
         for kind in (LIMITS, STATS):
             if path.endswith(kind):

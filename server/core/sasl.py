@@ -41,9 +41,9 @@ class DigestMd5:
         user: Who the client is, once it has proved it.
     """
 
-    def __init__(self, users: Mapping[str, str], random: Random) -> None:
+    def __init__(self, users: Mapping[str, str], rng: Random) -> None:
         self._users = users
-        self._nonce = base64.b64encode(random.randbytes(30)).decode()
+        self._nonce = base64.b64encode(rng.randbytes(30)).decode()
         self._challenged = False
         self.user: str | None = None
 

@@ -19,7 +19,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
-from zoolet.server.core.caller import Caller
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.expiry import NEVER, Expiry
 
 _SECRET: Final = 0xB3415C00
@@ -41,7 +41,7 @@ def password_of(session_id: int) -> bytes:
 
 
 def first_session_id(server_id: int, now: int) -> int:
-    """Give the first id that a server hands out: its number, then 40 bits of its start time in milliseconds, then a
+    """Return the first id that a server hands out: its number, then 40 bits of its start time in milliseconds, then a
     16-bit count.
 
     Source: SessionTrackerImpl.initializeNextSessionId.
@@ -62,7 +62,7 @@ class Session:
 
     id: int
     timeout_ms: int
-    caller: Caller | None = None
+    client: ClientConnection | None = None
     deadline: int = field(default=NEVER)
 
 
@@ -82,7 +82,7 @@ class Sessions:
         self._next_id = first_id
 
     def new_id(self) -> int:
-        """Give an id that no session had before."""
+        """Return an id that no session had before."""
         self._next_id += 1
         return self._next_id - 1
 
@@ -96,16 +96,16 @@ class Sessions:
         """Return whether *password* is the session's; the time that takes tells nothing about it."""
         return hmac.compare_digest(password or b"", self.password(session_id))
 
-    def open(self, session_id: int, timeout_ms: int, uptime: int) -> Session:
+    def open(self, session_id: int, timeout_ms: int, monotonic_ms: int) -> Session:
         """Make a session."""
         session = self.alive[session_id] = Session(session_id, timeout_ms)
-        self.touch(session, uptime)
+        self.touch(session, monotonic_ms)
         return session
 
-    def touch(self, session: Session, uptime: int) -> None:
+    def touch(self, session: Session, monotonic_ms: int) -> None:
         """Record that something was heard of a session; nothing happens if it has been closed."""
         if session.id in self.alive:
-            self.expiry.touch(session, uptime, session.timeout_ms)
+            self.expiry.touch(session, monotonic_ms, session.timeout_ms)
 
     def close(self, session: Session) -> None:
         """End a session."""

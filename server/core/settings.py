@@ -18,10 +18,10 @@ class Settings:
         max_session_timeout: Default twenty times ``tick_time``.
         max_frame: ``jute.maxbuffer``; a longer request closes its connection.
         sessionless_timeout: A connection that has not said who it is by then is closed.
-        output_share: A connection's replies in one turn; when they exceed it, others get their turn first.
-        max_unread: Events that may wait for one client to read them before it is disconnected.
-        max_unread_total: The same for the replies and events of all clients that do not read.
-        max_partial_total: Bytes of unfinished requests that may be kept for all connections together.
+        max_output_per_turn: A connection's replies in one turn; when they exceed it, others get their turn first.
+        max_write_buffer: Events that may wait for one client to read them before it is disconnected.
+        max_write_buffer_total: The same for the replies and events of all clients that do not read.
+        max_partial_requests: Bytes of unfinished requests that may be kept for all connections together.
         max_acl_entries: Entries of one ACL list, once ``auth`` is replaced by the identities it stands for; they may
             have ``jute.maxbuffer`` bytes together.
         max_identities: Identities that one connection may have.
@@ -32,8 +32,8 @@ class Settings:
         max_set_watches: Watches of one setWatches request; Java's client sends 128 kB at a time, which is less.
         max_multi_read: Bytes of the results of one multiRead.
         compat: Whose bytes to answer with.
-        forgetful: The tree was empty at the start, so a client that resumes a session from before it is told that it
-            expired, rather than cut off for being ahead, again and again (ZooKeeper does that).
+        expire_clients_ahead: The tree was empty at the start, so a client that resumes a session from before it is
+            told that it expired, rather than cut off for being ahead, again and again (ZooKeeper does that).
         exact_deadlines: Do not round the deadlines of sessions up to whole ticks: for a clock that is moved by hand.
         skip_acl: Let everybody do everything.
         super_digest: ``user:hash`` whose owner may do everything.
@@ -59,10 +59,10 @@ class Settings:
     max_session_timeout: int = -1
     max_frame: int = MAX_FRAME
     sessionless_timeout: int = 10_000
-    output_share: int = 256 << 10
-    max_unread: int = 64 << 20
-    max_unread_total: int = 96 << 20
-    max_partial_total: int = 128 << 20
+    max_output_per_turn: int = 256 << 10
+    max_write_buffer: int = 64 << 20
+    max_write_buffer_total: int = 96 << 20
+    max_partial_requests: int = 128 << 20
     max_acl_entries: int = 10_000
     max_identities: int = 128
     max_watches: int = 400_000
@@ -71,7 +71,7 @@ class Settings:
     max_set_watches: int = 25_000
     max_multi_read: int = 16 << 20
     compat: Compat = V3_9
-    forgetful: bool = True
+    expire_clients_ahead: bool = True
     exact_deadlines: bool = False
     skip_acl: bool = False
     super_digest: str | None = None
@@ -105,5 +105,5 @@ class Settings:
             )
 
     def negotiate(self, wanted: int) -> int:
-        """Give the session timeout for a client that wants *wanted* milliseconds."""
+        """Return the session timeout for a client that wants *wanted* milliseconds."""
         return min(max(wanted, self.min_session_timeout), self.max_session_timeout)

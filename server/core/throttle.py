@@ -8,7 +8,7 @@ from __future__ import annotations
 from zoolet.server.core.settings import Settings
 
 
-class Tokens:
+class ConnectionThrottle:
     """How many clients may come now.
 
     Args:
@@ -16,17 +16,17 @@ class Tokens:
         uptime: Milliseconds on a steady clock.
     """
 
-    def __init__(self, settings: Settings, uptime: int) -> None:
+    def __init__(self, settings: Settings, monotonic_ms: int) -> None:
         self._settings = settings
         self._left = settings.throttle_tokens
-        self._filled = uptime
+        self._filled = monotonic_ms
 
-    def take(self, uptime: int) -> bool:
+    def take(self, monotonic_ms: int) -> bool:
         """Take a token; say whether there was one. There is no end of them where the throttle is off."""
         settings = self._settings
         if not settings.throttle_tokens:
             return True
-        refills = (uptime - self._filled) // settings.throttle_fill_time
+        refills = (monotonic_ms - self._filled) // settings.throttle_fill_time
         if refills > 0:
             self._left = min(self._left + refills * settings.throttle_fill_count, settings.throttle_tokens)
             self._filled += refills * settings.throttle_fill_time

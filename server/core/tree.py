@@ -1,8 +1,8 @@
 """The tree of nodes: the only place where a node changes.
 
 A node hangs in the ``children`` of its parent and nowhere else, so a million nodes cost one dictionary entry each and a
-name, not a path. Looking a path up means walking it; what was found is kept in ``known`` until it is deleted or the
-memo is full.
+name, not a path. Looking a path up means walking it; what was found is kept in ``path_cache`` until it is deleted or
+the memo is full.
 
 The tree knows nothing of sessions' rights, watches or versions to expect: whoever calls a mutator has checked.
 """
@@ -15,11 +15,11 @@ from typing import Any, Final
 from zoolet.protocol.errors import NoNodeError
 from zoolet.server.core.node import Children, Node, OwnedPaths, int32
 
-Note = tuple[Callable[..., "Note"], *tuple[Any, ...]]
+UndoRecord = tuple[Callable[..., "UndoRecord"], *tuple[Any, ...]]
 """How to undo one change: a function of this module and its arguments. It returns the note that does it again."""
 
 _MEMO: Final = 1 << 16
-"""Paths kept in ``known``; about 10 MB when full."""
+"""Paths kept in ``path_cache``; about 10 MB when full."""
 
 ROOT: Final = "/"
 ZOOKEEPER: Final = "/zookeeper"
@@ -44,12 +44,12 @@ class Tree:
         """Bytes of all paths and data."""
         self.ephemerals: dict[int, OwnedPaths] = {}
         """Each session's ephemeral paths, in order of creation."""
-        self.fleeting: dict[str, Node] = {}
+        self.expiring: dict[str, Node] = {}
         """Container and TTL nodes by path: what the server itself deletes some day."""
-        self.known: dict[str, Node] = {}
+        self.path_cache: dict[str, Node] = {}
         """Some nodes by path: those that were looked up last. A miss means nothing."""
         self._counts_below = False  # whether Children.below is kept up to date
-        self._undo: list[Note] | None = None
+        self._undo: list[UndoRecord] | None = None
         self._begun: list[int] = []  # where in _undo each transaction began, the outermost first
         for path in (ZOOKEEPER, QUOTA, CONFIG):
             # These were never "created": the counters of their parents stay at 0, as on a fresh ZooKeeper.
@@ -64,25 +64,25 @@ class Tree:
     # --- looking ---
 
     def find(self, path: str) -> Node:
-        """Give the node at exactly this path; the empty string is the root too.
+        """Return the node at exactly this path; the empty string is the root too.
 
         Raises:
             NoNodeError: There is none, which goes for every malformed path.
 
         Source: DataTree.getNode; NodeHashMapImpl.
         """
-        node = self.known.get(path)
+        node = self.path_cache.get(path)
         return node if node is not None else self._walk(path)
 
     def get(self, path: str) -> Node | None:
-        """Give the node at exactly this path, or None."""
+        """Return the node at exactly this path, or None."""
         try:
             return self.find(path)
         except NoNodeError:
             return None
 
     def _walk(self, path: str) -> Node:
-        found = self.known
+        found = self.path_cache
         head, slash, name = path.rpartition("/")
         node: Node | None = self.root
         if path in ("", ROOT):
@@ -102,7 +102,7 @@ class Tree:
         return node
 
     def walk(self, path: str = ROOT) -> Iterator[tuple[str, Node]]:
-        """Give *path* and all below it, parents before children.
+        """Return *path* and all below it, parents before children.
 
         Raises:
             NoNodeError: There is no such node.
@@ -147,7 +147,7 @@ class Tree:
         """Hang a new node into the tree. Its parent exists and has no child of that name."""
         at = path.rindex("/")
         name = path[at + 1 :]
-        parent = self.known.get(path[:at]) or self._walk(path[:at])  # find, without the call
+        parent = self.path_cache.get(path[:at]) or self._walk(path[:at])  # find, without the call
         node = Node(data, acl, owner, zxid, now)
         children = parent.children
         if children is None:
@@ -163,7 +163,7 @@ class Tree:
         self.size += 1
         self.data_size += len(path) + (len(data) if data else 0)
         if owner:
-            self._own(path, node)
+            self._index_owner(path, node)
         if self._counts_below:
             self._count(path, 1)
         return node
@@ -171,7 +171,7 @@ class Tree:
     def delete(self, path: str, zxid: int) -> Node:
         """Take a node without children out of the tree and return it."""
         at = path.rindex("/")
-        parent = self.known.get(path[:at]) or self._walk(path[:at])
+        parent = self.path_cache.get(path[:at]) or self._walk(path[:at])
         children = parent.children
         assert children is not None, path
         node = children[path[at + 1 :]]
@@ -184,7 +184,7 @@ class Tree:
 
     def set_data(self, path: str, data: bytes | None, version: int, zxid: int, now: int) -> Node:
         """Replace a node's data; *version* is the new one."""
-        node = self.known.get(path) or self._walk(path)
+        node = self.path_cache.get(path) or self._walk(path)
         if self._undo is not None:
             self._undo.append((_put_back, node, node.data, node.version, node.mzxid, node.mtime))
         self.data_size += (len(data) if data else 0) - (len(node.data) if node.data else 0)
@@ -205,7 +205,7 @@ class Tree:
         node.changed()
         return node
 
-    def amend(self, node: Node, data: bytes) -> None:
+    def set_data_silently(self, node: Node, data: bytes) -> None:
         """Replace a node's data and leave no trace of it in its Stat but the length: what quota counts need."""
         if self._undo is not None:
             self._undo.append((_put_back, node, node.data, node.version, node.mzxid, node.mtime))
@@ -213,7 +213,7 @@ class Tree:
         node.data = data
         node.changed()
 
-    def _own(self, path: str, node: Node) -> None:
+    def _index_owner(self, path: str, node: Node) -> None:
         if node.owner > 0:
             owned = self.ephemerals.get(node.owner)
             if owned is None:
@@ -221,7 +221,7 @@ class Tree:
             owned[path] = None
             owned.changed()
         else:
-            self.fleeting[path] = node
+            self.expiring[path] = node
 
     def _unhang(self, path: str, parent: Node, node: Node) -> None:
         children = parent.children
@@ -233,7 +233,7 @@ class Tree:
             children.changed()
         else:
             parent.children = None
-        self.known.pop(path, None)
+        self.path_cache.pop(path, None)
         self.size -= 1
         self.data_size -= len(path) + (len(node.data) if node.data else 0)
         if node.owner > 0:
@@ -243,7 +243,7 @@ class Tree:
             if not owned:
                 del self.ephemerals[node.owner]
         elif node.owner:
-            del self.fleeting[path]
+            del self.expiring[path]
 
     # --- all or nothing ---
 
@@ -266,30 +266,30 @@ class Tree:
         """Undo what was changed since :meth:`begin`, last change first."""
         at = self._begun.pop()
         assert self._undo is not None
-        notes, self._undo[at:] = self._undo[at:], []
-        self.undo(notes)
+        undo_records, self._undo[at:] = self._undo[at:], []
+        self.undo(undo_records)
         if not self._begun:
             self._undo = None
 
-    def take_notes(self) -> list[Note]:
-        """Give the notes of the outermost transaction so far, and let it begin anew: for :meth:`undo`.
+    def pop_undo_records(self) -> list[UndoRecord]:
+        """Return the notes of the outermost transaction so far, and let it begin anew: for :meth:`undo`.
 
         Only between requests, for no transaction may be inside it.
         """
         assert self._undo is not None, "no transaction was begun"
         assert self._begun == [0], "a transaction is under way"
-        notes, self._undo = self._undo, []
-        return notes
+        undo_records, self._undo = self._undo, []
+        return undo_records
 
-    def undo(self, notes: list[Note]) -> list[Note]:
+    def undo(self, undo_records: list[UndoRecord]) -> list[UndoRecord]:
         """Do what the notes say, last one first; return the notes with which this is undone in turn."""
-        return [how(self, *what) for how, *what in reversed(notes)]
+        return [how(self, *what) for how, *what in reversed(undo_records)]
 
 
 # What the notes call: the tree's own second half. Each gives the note of its opposite.
 
 
-def _unhang(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> Note:
+def _unhang(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> UndoRecord:
     note = (_hang, path, parent, node, parent.creates, parent.pzxid)
     tree._unhang(path, parent, node)  # noqa: SLF001 - a part of Tree
     parent.creates, parent.pzxid = creates, pzxid
@@ -297,7 +297,7 @@ def _unhang(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid
     return note
 
 
-def _hang(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> Note:
+def _hang(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> UndoRecord:
     note = (_unhang, path, parent, node, parent.creates, parent.pzxid)
     parent.children = parent.children or Children()
     parent.children[path[path.rindex("/") + 1 :]] = node
@@ -307,13 +307,13 @@ def _hang(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: 
     tree.size += 1
     tree.data_size += len(path) + len(node.data or b"")
     if node.owner:
-        tree._own(path, node)  # noqa: SLF001 - a part of Tree
+        tree._index_owner(path, node)  # noqa: SLF001 - a part of Tree
     if tree._counts_below:  # noqa: SLF001 - a part of Tree
         tree._count(path, 1)  # noqa: SLF001 - a part of Tree
     return note
 
 
-def _put_back(tree: Tree, node: Node, data: bytes | None, version: int, mzxid: int, mtime: int) -> Note:
+def _put_back(tree: Tree, node: Node, data: bytes | None, version: int, mzxid: int, mtime: int) -> UndoRecord:
     note = (_put_back, node, node.data, node.version, node.mzxid, node.mtime)
     tree.data_size += len(data or b"") - len(node.data or b"")
     node.data, node.version, node.mzxid, node.mtime = data, version, mzxid, mtime
@@ -321,7 +321,7 @@ def _put_back(tree: Tree, node: Node, data: bytes | None, version: int, mzxid: i
     return note
 
 
-def _put_acl_back(tree: Tree, node: Node, acl: int, aversion: int) -> Note:
+def _put_acl_back(tree: Tree, node: Node, acl: int, aversion: int) -> UndoRecord:
     note = (_put_acl_back, node, node.acl, node.aversion)
     node.acl, node.aversion = acl, aversion
     node.changed()

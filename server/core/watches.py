@@ -2,8 +2,8 @@
 
 There are two stores. The *data* store holds the watches that exists, getData and addWatch set, the *child* store those
 of getChildren and addWatch. In each store a connection has a set of modes for a path: STANDARD (fires once),
-PERSISTENT, and in the data store RECURSIVE, which also hears of everything below. The modes live in ``Caller.modes``;
-the stores only know who has any.
+PERSISTENT, and in the data store RECURSIVE, which also hears of everything below. The modes live in
+``ClientConnection.modes``; the stores only know who has any.
 
 A change fires its steps in order, and in each step a connection hears at most once:
 
@@ -26,7 +26,7 @@ from zoolet.protocol.enums import EventType, KeeperState, Perm, WatcherType, Xid
 from zoolet.protocol.errors import MarshallingError, ThrottledOpError
 from zoolet.server.core.acls import Acls
 from zoolet.server.core.ancestors import AncestorIndex
-from zoolet.server.core.caller import Caller
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.metrics import Metrics
 from zoolet.server.core.settings import Settings
 from zoolet.server.core.warnings import Warnings
@@ -90,7 +90,7 @@ class Watches:
         active: How many watches there are: one for each connection, store and path. With none, nothing need be fired.
         dirty: Connections that have something to send, in the order in which they came to it; whoever sends it clears
             this.
-        withholds: Asked about each event before it is sent, with whom it is for, the path, the event type and the
+        event_filter: Asked about each event before it is sent, with whom it is for, the path, the event type and the
             frame; one that it keeps is not sent. Tests lose events so.
     """
 
@@ -100,45 +100,47 @@ class Watches:
         self._compat = settings.compat
         self._metrics = metrics
         self._warnings = warnings
-        self._stores: tuple[dict[str, dict[Caller, None]], dict[str, dict[Caller, None]]] = ({}, {})
+        self._stores: tuple[dict[str, dict[ClientConnection, None]], dict[str, dict[ClientConnection, None]]] = ({}, {})
         # The recursive watches of each store once more, to find those above a path; empty spares the search.
-        self._recursive: tuple[AncestorIndex[dict[Caller, None]], AncestorIndex[dict[Caller, None]]] = (
+        self._recursive: tuple[
+            AncestorIndex[dict[ClientConnection, None]], AncestorIndex[dict[ClientConnection, None]]
+        ] = (
             AncestorIndex(),
             AncestorIndex(),
         )
         self.active = 0
         self._weight = 0  # of all watches in the stores
-        self._gone: list[Caller] = []  # connections whose watches are still to be removed
+        self._gone: list[ClientConnection] = []  # connections whose watches are still to be removed
         self._held: list[tuple[int, str, int, int, int]] | None = None
-        self.dirty: dict[Caller, None] = {}
-        self.withholds: Callable[[Caller, str, int, bytes], bool] | None = None
+        self.pending_output: dict[ClientConnection, None] = {}
+        self.event_filter: Callable[[ClientConnection, str, int, bytes], bool] | None = None
 
     # --- setting and removing ---
 
-    def add(self, caller: Caller, store: int, path: str, mode: int) -> None:
+    def add(self, client: ClientConnection, store: int, path: str, mode: int) -> None:
         """Set a watch; one that is set already is not set twice.
 
         Raises:
             ThrottledOpError: The connection, or all together, have as many as they may.
         """
-        modes = caller.modes[store]
+        modes = client.modes[store]
         before = modes.get(path, 0)
         if not before:
-            self.admit(caller, path, 1)
+            self.admit(client, path, 1)
         after = before | mode if self._compat.watch_modes_coexist else mode
         if (before ^ after) & RECURSIVE:
-            self._set_recursive(caller, store, path, bool(after & RECURSIVE))
+            self._set_recursive(client, store, path, bool(after & RECURSIVE))
         modes[path] = after
         if not before:
             self.active += 1
-            self._stores[store].setdefault(path, {})[caller] = None
+            self._stores[store].setdefault(path, {})[client] = None
             more = weight(path)
-            caller.watch_weight += more
+            client.watch_weight += more
             self._weight += more
             if store == DATA:
-                caller.watched_data = True
+                client.watched_data = True
 
-    def admit(self, caller: Caller, path: str, count: int) -> None:
+    def admit(self, client: ClientConnection, path: str, count: int) -> None:
         """Make sure that there is room for so many more watches on a path.
 
         Raises:
@@ -146,7 +148,7 @@ class Watches:
         """
         settings = self._settings
         more = weight(path) * count
-        if caller.watch_weight + more > settings.max_watches_per_connection:
+        if client.watch_weight + more > settings.max_watches_per_connection:
             limit, name, key = settings.max_watches_per_connection, "watches_per_connection", "maxWatchesPerConnection"
         elif self._weight + more > settings.max_watches:
             limit, name, key = settings.max_watches, "watches", "maxWatches"
@@ -154,28 +156,28 @@ class Watches:
             return
         self._metrics.refuse(name)
         self._warnings.warn(
-            name, "refusing a watch of %s:%d: %d is the limit (zoolet.%s)", caller.host, caller.port, limit, key
+            name, "refusing a watch of %s:%d: %d is the limit (zoolet.%s)", client.host, client.port, limit, key
         )
         raise ThrottledOpError(path, f"no room for another watch: {limit} is the limit (zoolet.{key})")
 
-    def _set_recursive(self, caller: Caller, store: int, path: str, on: bool) -> None:
+    def _set_recursive(self, client: ClientConnection, store: int, path: str, on: bool) -> None:
         index = self._recursive[store]
-        callers = index.get(path)
+        clients = index.get(path)
         if on:
-            if callers is None:
-                index.put(path, callers := {})
-            callers[caller] = None
-        elif callers is not None:
-            del callers[caller]
-            if not callers:
+            if clients is None:
+                index.put(path, clients := {})
+            clients[client] = None
+        elif clients is not None:
+            del clients[client]
+            if not clients:
                 index.remove(path)
 
     def wanted(self, kind: int) -> tuple[tuple[int, int], ...] | None:
-        """Give the stores and modes that a WatcherType means; None if there is no such type."""
+        """Return the stores and modes that a WatcherType means; None if there is no such type."""
         return (WANTED if self._compat.watcher_types_4_and_5 else WANTED_3_8).get(kind)
 
-    def has(self, caller: Caller, path: str, kind: int) -> bool:
-        """Say whether *caller* has a watch of that WatcherType on exactly this path.
+    def has(self, client: ClientConnection, path: str, kind: int) -> bool:
+        """Return whether *caller* has a watch of that WatcherType on exactly this path.
 
         Raises:
             MarshallingError: The path is relative and the release that is imitated stumbles over it.
@@ -183,10 +185,10 @@ class Watches:
         wanted = self.wanted(kind) or ()
         if self._compat.check_watches_sees_others:
             return self._anybody_has(path, [store for store, _ in wanted])
-        return any(caller.modes[store].get(path, 0) & mode for store, mode in wanted)
+        return any(client.modes[store].get(path, 0) & mode for store, mode in wanted)
 
     def _anybody_has(self, path: str, stores: list[int]) -> bool:
-        """Say what 3.8 says of a watch: it looks at all connections, and stumbles over relative paths.
+        """Return what 3.8 says of a watch: it looks at all connections, and stumbles over relative paths.
 
         Source: WatchManager.containsWatcher and PathParentIterator, 3.8.0.
         """
@@ -198,24 +200,24 @@ class Watches:
             raise MarshallingError(path, "a relative path has no parent to look for recursive watches at")
         return len(missing) < len(stores)
 
-    def remove(self, caller: Caller, path: str, kind: int) -> bool:
+    def remove(self, client: ClientConnection, path: str, kind: int) -> bool:
         """Remove the watches of that WatcherType; say whether there was one."""
         removed = False
         for store, mode in self.wanted(kind) or ():
-            if caller.modes[store].get(path, 0) & mode:
-                self._drop(caller, store, path, mode)
+            if client.modes[store].get(path, 0) & mode:
+                self._drop(client, store, path, mode)
                 removed = True
-        if self._compat.removal_ends_watching and not caller.modes[DATA]:
-            caller.watched_data = False
+        if self._compat.removal_ends_watching and not client.modes[DATA]:
+            client.watched_data = False
         return removed
 
-    def forget(self, caller: Caller) -> None:
+    def forget(self, client: ClientConnection) -> None:
         """Remove all watches of a connection that is gone; its ``closing`` is set."""
-        count = sum(map(len, caller.modes))
+        count = sum(map(len, client.modes))
         self.active -= count
-        self._gone.append(caller)
+        self._gone.append(client)
         if count <= _DROPPED_AT_ONCE:
-            self._sweep(caller, count)
+            self._sweep(client, count)
             self._gone.pop()
 
     @property
@@ -230,37 +232,37 @@ class Watches:
             if not any(self._gone[-1].modes):
                 self._gone.pop()
 
-    def _sweep(self, caller: Caller, limit: int) -> int:
+    def _sweep(self, client: ClientConnection, limit: int) -> int:
         """Remove up to *limit* watches of a connection that is gone; return how many."""
         done = 0
-        for store, modes in enumerate(caller.modes):
+        for store, modes in enumerate(client.modes):
             while modes and done < limit:
                 path, mode = modes.popitem()
                 if mode & RECURSIVE:
-                    self._set_recursive(caller, store, path, False)
-                self._leave(caller, store, path)
+                    self._set_recursive(client, store, path, False)
+                self._leave(client, store, path)
                 done += 1
         return done
 
-    def _drop(self, caller: Caller, store: int, path: str, mode: int) -> None:
-        modes = caller.modes[store]
+    def _drop(self, client: ClientConnection, store: int, path: str, mode: int) -> None:
+        modes = client.modes[store]
         before = modes[path]
         after = before & ~mode
         if (before ^ after) & RECURSIVE:
-            self._set_recursive(caller, store, path, False)
+            self._set_recursive(client, store, path, False)
         if after:
             modes[path] = after
             return
         del modes[path]
         self.active -= 1
-        self._leave(caller, store, path)
+        self._leave(client, store, path)
 
-    def _leave(self, caller: Caller, store: int, path: str) -> None:
+    def _leave(self, client: ClientConnection, store: int, path: str) -> None:
         less = weight(path)
-        caller.watch_weight -= less
+        client.watch_weight -= less
         self._weight -= less
         waiting = self._stores[store][path]
-        del waiting[caller]
+        del waiting[client]
         if not waiting:
             del self._stores[store][path]
 
@@ -289,26 +291,26 @@ class Watches:
             self._step(CHILD, path, event, acl, zxid, told)
 
     def _step(
-        self, store: int, path: str, event: int, acl: int, zxid: int, told: dict[Caller, None] | tuple[()]
-    ) -> dict[Caller, None] | tuple[()]:
+        self, store: int, path: str, event: int, acl: int, zxid: int, told: dict[ClientConnection, None] | tuple[()]
+    ) -> dict[ClientConnection, None] | tuple[()]:
         """Tell everybody in one store who waits for *path*, but those in *told*; return whom."""
         waiting = self._waiting(store, path, event)
         if not waiting:
             return ()
         frame = encode_event(path, event, zxid if self._compat.event_zxid else -1)
-        for caller in waiting:
-            if caller.closing:
+        for client in waiting:
+            if client.closing:
                 continue
-            if caller.modes[store].get(path, 0) & STANDARD:
-                self._drop(caller, store, path, STANDARD)
-            if caller not in told and (not acl or self._acls.allows(acl, caller, Perm.READ)):
-                if self.withholds is not None and self.withholds(caller, path, event, frame):
+            if client.modes[store].get(path, 0) & STANDARD:
+                self._drop(client, store, path, STANDARD)
+            if client not in told and (not acl or self._acls.allows(acl, client, Perm.READ)):
+                if self.event_filter is not None and self.event_filter(client, path, event, frame):
                     continue
-                caller.outbox.append(frame)
-                self.dirty[caller] = None
+                client.outbox.append(frame)
+                self.pending_output[client] = None
         return waiting
 
-    def _waiting(self, store: int, path: str, event: int) -> dict[Caller, None]:
+    def _waiting(self, store: int, path: str, event: int) -> dict[ClientConnection, None]:
         """Who is to hear of *path*: a copy, for the watches that fire once are removed on the way.
 
         Recursive watches hear of everything below them, and never that a node's children changed. They are in the data
@@ -319,19 +321,19 @@ class Watches:
         if not self._recursive[store]:
             return dict(exact)
         if event == EventType.NODE_CHILDREN_CHANGED:
-            return {caller: None for caller in exact if caller.modes[store][path] & ~RECURSIVE}
+            return {client: None for client in exact if client.modes[store][path] & ~RECURSIVE}
         waiting = dict(exact)
-        for above, callers in self._recursive[store].along(path):
+        for above, clients in self._recursive[store].along(path):
             if above != path:
-                waiting.update(callers)
+                waiting.update(clients)
         return waiting
 
-    def tell(self, caller: Caller, path: str, event: int) -> None:
+    def tell(self, client: ClientConnection, path: str, event: int) -> None:
         """Tell one connection what it missed while it was away; no permission is asked for, no zxid told.
 
         Source: DataTree.setWatches.
         """
-        caller.outbox.append(encode_event(path, event, -1))
+        client.outbox.append(encode_event(path, event, -1))
 
     def begin(self) -> None:
         """Keep back all events from now on."""
@@ -349,10 +351,10 @@ class Watches:
 
     # --- looking ---
 
-    def by_path(self, store: int) -> dict[str, list[Caller]]:
-        """Give the connections that watch each path, for reports."""
+    def by_path(self, store: int) -> dict[str, list[ClientConnection]]:
+        """Return the connections that watch each path, for reports."""
         return {
-            path: callers
+            path: clients
             for path, waiting in self._stores[store].items()
-            if (callers := [caller for caller in waiting if not caller.closing])
+            if (clients := [client for client in waiting if not client.closing])
         }

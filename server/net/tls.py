@@ -17,11 +17,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from zoolet.server.net.protocol import LINGER, ServerProtocol
 from zoolet.server.net.tls_settings import TlsSettings, store_type
-from zoolet.server.net.transport import LINGER, Transport
 
 if TYPE_CHECKING:
-    from zoolet.server.net.listener import Listener
+    from zoolet.server.net.daemon import Daemon
 
 _log = logging.getLogger("zoolet.server")
 HANDSHAKE_SECONDS: Final = 10.0
@@ -276,7 +276,7 @@ class SecureAcceptor:
         backlog: Connections that may wait to be accepted.
     """
 
-    def __init__(self, listener: Listener, context: ssl.SSLContext, backlog: int) -> None:
+    def __init__(self, listener: Daemon, context: ssl.SSLContext, backlog: int) -> None:
         self._listener = listener
         self.context = context
         self._backlog = backlog
@@ -332,7 +332,7 @@ class SecureAcceptor:
         task.add_done_callback(self._handshakes.discard)
 
     async def _shake_hands(self, accepted: socket.socket, host: str) -> None:
-        made = Transport(self._listener, counted=host)
+        made = ServerProtocol(self._listener, counted=host)
         try:
             await self._listener.loop.connect_accepted_socket(
                 lambda: made,

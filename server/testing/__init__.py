@@ -19,11 +19,11 @@ if TYPE_CHECKING:
         lose_reply,
         withhold_event,
     )
-    from zoolet.server.testing.cases import KazooTestCase, KazooTestHarness, ZooletTestCase
     from zoolet.server.testing.faults import Fault
-    from zoolet.server.testing.harness import Server
-    from zoolet.server.testing.population import Znode
+    from zoolet.server.testing.populate import Znode
+    from zoolet.server.testing.server import Server
     from zoolet.server.testing.sim import Simulation
+    from zoolet.server.testing.unittest import KazooTestCase, KazooTestHarness, ZooletTestCase
 
 _HOMES = {
     **dict.fromkeys(
@@ -40,12 +40,12 @@ _HOMES = {
         "actions",
     ),
     "Fault": "faults",
-    "Server": "harness",
+    "Server": "server",
     "Simulation": "sim",
-    "Znode": "population",
-    "KazooTestCase": "cases",
-    "KazooTestHarness": "cases",
-    "ZooletTestCase": "cases",
+    "Znode": "populate",
+    "KazooTestCase": "unittest",
+    "KazooTestHarness": "unittest",
+    "ZooletTestCase": "unittest",
 }
 
 __all__ = [

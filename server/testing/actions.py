@@ -48,7 +48,7 @@ class Action:
         self.released = False
         self.used = False
         """It belongs to a fault."""
-        self.let_go: Callable[[], None] | None = None  # set by the fault it belongs to
+        self.on_release: Callable[[], None] | None = None  # set by the fault it belongs to
 
     def __repr__(self) -> str:
         return self.name
@@ -61,10 +61,10 @@ class Action:
         """
         if not (self.holds or self.events):
             raise ValueError(f"{self.name} holds nothing that could be released; hold() and withhold_event() do")
-        if self.let_go is None:
+        if self.on_release is None:
             self.released = True
         else:
-            self.let_go()
+            self.on_release()
 
 
 def delay(seconds: float) -> Action:

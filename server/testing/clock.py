@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable
 from typing import Final
 
-EPOCH: Final = 1_600_000_000_000
+MANUAL_CLOCK_START: Final = 1_600_000_000_000
 """When a seeded manual clock starts: 2020-09-13 12:26:40 UTC, in milliseconds."""
 
 
@@ -17,30 +17,30 @@ class ManualClock:
         now: Where it starts, in milliseconds since the epoch. Its steady time starts at 0.
     """
 
-    def __init__(self, now: int = EPOCH) -> None:
+    def __init__(self, now: int = MANUAL_CLOCK_START) -> None:
         self._epoch = now
-        self.uptime = 0
+        self.monotonic_ms = 0
         self._timers: list[tuple[int, int, Callable[[], object]]] = []
         self._made = 0
 
     def read(self) -> tuple[int, int]:
-        """Give milliseconds since the epoch, and milliseconds since the clock was made."""
-        return self._epoch + self.uptime, self.uptime
+        """Return milliseconds since the epoch, and milliseconds since the clock was made."""
+        return self._epoch + self.monotonic_ms, self.monotonic_ms
 
     def forgive(self, milliseconds: int) -> None:
         """Change nothing: only :meth:`move_to` moves this clock."""
 
-    def later(self, seconds: float, do: Callable[[], object]) -> None:
+    def call_later(self, seconds: float, do: Callable[[], object]) -> None:
         """Call *do* once the clock was moved so far."""
         self._made += 1
-        heapq.heappush(self._timers, (self.uptime + round(seconds * 1000), self._made, do))
+        heapq.heappush(self._timers, (self.monotonic_ms + round(seconds * 1000), self._made, do))
 
     def next(self) -> int | None:
-        """Give the moment at which there is something to call, in milliseconds of its steady time."""
+        """Return the moment at which there is something to call, in milliseconds of its steady time."""
         return self._timers[0][0] if self._timers else None
 
-    def move_to(self, uptime: int) -> None:
+    def move_to(self, monotonic_ms: int) -> None:
         """Move on, and call what is due by then."""
-        self.uptime = max(self.uptime, uptime)
-        while self._timers and self._timers[0][0] <= self.uptime:
+        self.monotonic_ms = max(self.monotonic_ms, monotonic_ms)
+        while self._timers and self._timers[0][0] <= self.monotonic_ms:
             heapq.heappop(self._timers)[2]()

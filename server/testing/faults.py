@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol.errors import MarshallingError
-from zoolet.protocol.opcodes import OPERATIONS, OpCode
+from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.server.testing.actions import Action
 
 CONNECT: Final = int(OpCode.CREATE_SESSION)
@@ -48,7 +48,7 @@ A name that clients use for several op codes means all of them; ``create2`` and 
 
 
 def ops_named(op: str | int | None) -> frozenset[int] | None:
-    """Give the op codes that a rule is about; None for all.
+    """Return the op codes that a rule is about; None for all.
 
     Raises:
         ValueError: There is no such operation.
@@ -64,7 +64,7 @@ def ops_named(op: str | int | None) -> frozenset[int] | None:
 
 
 def compile_glob(path: str | None) -> Callable[[str], bool] | None:
-    """Give what says whether a path matches a glob, in which ``*`` matches slashes too; None for any path.
+    """Return what says whether a path matches a glob, in which ``*`` matches slashes too; None for any path.
 
     Raises:
         ValueError: It is no glob for paths.
@@ -82,10 +82,10 @@ def compile_glob(path: str | None) -> Callable[[str], bool] | None:
 
 
 def paths_in(opcode: int, body: bytes) -> tuple[str, ...]:
-    """Give the paths that a request is about: none, one, or all those of a transaction."""
+    """Return the paths that a request is about: none, one, or all those of a transaction."""
     if opcode in (OpCode.MULTI, OpCode.MULTI_READ):
         try:
-            operations = list(wire.take_operations(body, 0, len(body), wire.WRITES | wire.READS))
+            operations = list(wire.iter_operations(body, 0, len(body), wire.WRITES | wire.READS))
         except MarshallingError:
             return ()
         return tuple(path for _, request in operations if (path := getattr(request, "path", None)) is not None)
@@ -130,7 +130,7 @@ class Fault:
         probability: float | None = None,
         times: int | None = None,
         strict: bool = False,
-        random: Random | None = None,
+        rng: Random | None = None,
         end: Callable[[Fault], None] | None = None,
         release: Callable[[Fault], None] | None = None,
     ) -> None:
@@ -159,13 +159,13 @@ class Fault:
         self._probability = probability
         self._times = times
         self._strict = strict
-        self._random = random or Random(0)
+        self._rng = rng or Random(0)
         self._end = end
         said = {"op": op, "path": path, "nth": nth, "probability": probability, "times": times}
         self._said = ", ".join(f"{name}={value!r}" for name, value in said.items() if value is not None)
         action.used = True
         if release is not None:
-            action.let_go = lambda: release(self)
+            action.on_release = lambda: release(self)
 
     def __repr__(self) -> str:
         return f"fault({self._said + ', ' if self._said else ''}action={self.action})"
@@ -196,7 +196,7 @@ class Fault:
     # --- asked by the gate ---
 
     def applies(self, opcode: int, session_id: int, paths: Callable[[], tuple[str, ...]], *, event: bool) -> bool:
-        """Say whether to apply it to this request or event; count."""
+        """Return whether to apply it to this request or event; count."""
         if self.action.events != event or self.action.released:
             return False
         if self._ops is not None and opcode not in self._ops:
@@ -208,7 +208,7 @@ class Fault:
         self.seen += 1
         if self._nth and self.seen not in self._nth:
             return False
-        if self._probability is not None and self._random.random() >= self._probability:
+        if self._probability is not None and self._rng.random() >= self._probability:
             return False
         if self._times is not None and self.hits >= self._times:
             return False

@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
-    from zoolet.server.testing.harness import Server
+    from zoolet.server.testing.server import Server
 
 _LEAKS = ("off", "warn", "error")
 _SERVER: pytest.StashKey[Server] = pytest.StashKey()
@@ -31,7 +31,7 @@ class _WithoutAsyncio:
 
     @pytest.fixture
     def zoolet_client(self) -> None:
-        """Say what is missing."""
+        """Return what is missing."""
         pytest.fail("zoolet_client needs the plugin pytest-asyncio: pip install pytest-asyncio", pytrace=False)
 
 
@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def zoolet_server() -> Iterator[Server]:
     """One ZooKeeper for the whole run."""
-    from zoolet.server.testing.harness import Server
+    from zoolet.server.testing.server import Server
 
     with Server() as server:
         yield server
@@ -78,7 +78,7 @@ def zoolet(zoolet_server: Server, request: pytest.FixtureRequest) -> Iterator[Se
 @pytest.fixture
 def zoolet_factory() -> Iterator[Callable[..., Server]]:
     """Make more ZooKeepers, with the arguments of ``Server``; they run until the end of the test."""
-    from zoolet.server.testing.harness import Server
+    from zoolet.server.testing.server import Server
 
     made: list[Server] = []
 

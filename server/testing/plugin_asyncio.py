@@ -9,7 +9,7 @@ import pytest_asyncio
 
 if TYPE_CHECKING:
     from zoolet.client import Client
-    from zoolet.server.testing.harness import Server
+    from zoolet.server.testing.server import Server
 
 
 @pytest_asyncio.fixture

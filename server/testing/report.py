@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from zoolet.server.testing.harness import Server
+from zoolet.server.testing.server import Server
 from zoolet.server.testing.views import NodeView
 
 _CONTENDER: Final = re.compile(r"(?:__lock__|__rlock__|__WRIT__|__READ__|lock-|lease-|latch-)-?\d{10}$")
@@ -14,7 +14,7 @@ _SHOWN: Final = 20
 
 
 def describe(server: Server, before: Mapping[str, NodeView]) -> str:
-    """Give what changed in the tree since *before*, the sessions, the watches and the last 20 operations, as text."""
+    """Return what changed in the tree since *before*, the sessions, the watches and the last 20 operations, as text."""
     parts = {
         "tree, as it changed": difference(before, server.tree()),
         "sessions": [
@@ -31,7 +31,7 @@ def describe(server: Server, before: Mapping[str, NodeView]) -> str:
 
 
 def difference(before: Mapping[str, NodeView], after: Mapping[str, NodeView]) -> list[str]:
-    """Give a line for each node that was made (+), is gone (-) or has other data (~)."""
+    """Return a line for each node that was made (+), is gone (-) or has other data (~)."""
     lines = []
     for path in sorted({*before, *after}):
         old, new = before.get(path), after.get(path)
@@ -51,7 +51,7 @@ def _data(node: NodeView) -> str:
 
 
 def leaks(server: Server) -> list[str]:
-    """Give a line for each session, ephemeral node, lock contender and watch that is left."""
+    """Return a line for each session, ephemeral node, lock contender and watch that is left."""
     lines = []
     for session in server.sessions().values():
         lines.append(f"session 0x{session.id:x} is still open, from {session.client or 'nowhere'}")

@@ -8,7 +8,7 @@ as long as it gets its time from ``loop.time()`` and its connections from ``loop
 
         async def main() -> None:
             async with sim.server() as server, Client(server.hosts) as zk:
-                sim.network.cut()
+                sim.network.drop()
                 ...
 
         sim.run(main())
@@ -26,8 +26,8 @@ from math import inf
 from random import Random
 from typing import Any, Final, TypeVar
 
-from zoolet.server.testing.clock import EPOCH
-from zoolet.server.testing.harness import Server
+from zoolet.server.testing.clock import MANUAL_CLOCK_START
+from zoolet.server.testing.server import Server
 
 T = TypeVar("T")
 _FIRST_PORT: Final = 40_000
@@ -43,7 +43,7 @@ class TooLongError(RuntimeError):
 
 
 def waiting(loop: asyncio.AbstractEventLoop) -> str:
-    """Give the tasks that are not done, and where each waits."""
+    """Return the tasks that are not done, and where each waits."""
     lines = []
     for task in asyncio.all_tasks(loop):
         at: Any = task.get_coro()
@@ -81,20 +81,20 @@ class SimLoop(asyncio.BaseEventLoop):
         limit: Virtual seconds after which a run is given up.
     """
 
-    def __init__(self, random: Random, limit: float) -> None:
+    def __init__(self, rng: Random, limit: float) -> None:
         super().__init__()
         self._selector = _Selector(self)
         self._clock_resolution = 1e-9
         self._now = 0.0
         self._limit = limit
-        self.network = Network(self, random)
+        self.network = Network(self, rng)
 
     def __del__(self) -> None:
         if not self.is_closed():  # it was never run, and holds nothing that could leak
             self.close()
 
     def time(self) -> float:
-        """Give the virtual seconds since the loop was made."""
+        """Return the virtual seconds since the loop was made."""
         return self._now
 
     def pass_time(self, seconds: float) -> None:
@@ -147,21 +147,21 @@ class Network:
             the client's first bytes and whose answers are lost.
     """
 
-    def __init__(self, loop: SimLoop, random: Random) -> None:
+    def __init__(self, loop: SimLoop, rng: Random) -> None:
         self._loop = loop
-        self._random = random
+        self._rng = rng
         self.latency = (0.0002, 0.003)
         self.duplicates = 0.0
         self._listening: dict[int, Callable[[], Any]] = {}
         self._ports = _FIRST_PORT
         self._ends: dict[_End, None] = {}
         self._refused: set[int] = set()
-        self._stalled = False
+        self._paused = False
         self._moved: list[Callable[[], None]] = []
 
     # --- what goes wrong ---
 
-    def cut(self, port: int | None = None) -> int:
+    def drop(self, port: int | None = None) -> int:
         """Reset all connections, or those to one server; return how many."""
         ends = [end for end in self._ends if end.serves and port in (None, end.port)]
         for end in ends:
@@ -169,21 +169,21 @@ class Network:
             self.soon(0, end.peer.reset)
         return len(ends)
 
-    def refuse(self, port: int) -> None:
+    def refuse_connections(self, port: int) -> None:
         """Let nobody connect to a server until :meth:`admit`."""
         self._refused.add(port)
 
-    def admit(self, port: int) -> None:
+    def accept_connections(self, port: int) -> None:
         """Let everybody connect again."""
         self._refused.discard(port)
 
-    def stall(self) -> None:
+    def pause(self) -> None:
         """Deliver nothing, and complete no connection, until :meth:`flow`; nothing is lost."""
-        self._stalled = True
+        self._paused = True
 
-    def flow(self) -> None:
+    def resume(self) -> None:
         """End a stall."""
-        self._stalled = False
+        self._paused = False
         moved, self._moved = self._moved, []
         for move in moved:
             move()
@@ -193,21 +193,21 @@ class Network:
     def soon(self, after: float, do: Callable[[], None]) -> float:
         """Do something once a piece has travelled, but not before *after*; give the moment."""
         # A moment later at the least: timers of the same moment are called in any order.
-        at = max(after + 1e-6, self._loop.time() + self._random.uniform(*self.latency))
+        at = max(after + 1e-6, self._loop.time() + self._rng.uniform(*self.latency))
         self._loop.call_at(at, self._arrive, do)
         return at
 
     def _arrive(self, do: Callable[[], None]) -> None:
-        if self._stalled:
+        if self._paused:
             self._moved.append(do)
         else:
             do()
 
     def pieces(self, data: bytes) -> list[bytes]:
         """Cut what is sent at random places, as networks do now and then."""
-        if len(data) < 2 or self._random.random() < 0.7:
+        if len(data) < 2 or self._rng.random() < 0.7:
             return [data]
-        at = self._random.randrange(1, len(data))
+        at = self._rng.randrange(1, len(data))
         return [data[:at], data[at:]]
 
     def listen(self, factory: Callable[[], Any], host: str | None, port: int | None) -> _Listening:
@@ -240,7 +240,7 @@ class Network:
         mine.peer, its.peer = its, mine
         self._ends[mine] = self._ends[its] = None
         its.begin(served())
-        if self._random.random() < self.duplicates:
+        if self._rng.random() < self.duplicates:
             mine.echo = _End(self._loop, self, port, True)
             mine.echo.peer = _End(self._loop, self, port, False)
             mine.echo.peer.peer = mine.echo
@@ -299,7 +299,7 @@ class _End(asyncio.Transport):
         self._inbox: deque[bytes | None] = deque()  # None is the end
         self._on_its_way = 0
         self._high = _HIGH
-        self._choked = False
+        self._write_paused = False
 
     def begin(self, protocol: Any) -> None:
         self._protocol = protocol
@@ -348,8 +348,8 @@ class _End(asyncio.Transport):
         for piece in self._network.pieces(bytes(data)):
             self._on_its_way += len(piece)
             self._after = self._network.soon(self._after, partial(self._hand_over, piece))
-        if self._on_its_way > self._high and not self._choked:
-            self._choked = True
+        if self._on_its_way > self._high and not self._write_paused:
+            self._write_paused = True
             self._protocol.pause_writing()
 
     def write_eof(self) -> None:
@@ -384,7 +384,7 @@ class _End(asyncio.Transport):
             self._read()
 
     def reset(self) -> None:
-        """Take note that the other end was aborted."""
+        """Record that the other end was aborted."""
         if not self._lost:
             self._closing = True
             self._lose(ConnectionResetError(104, "the simulated connection was reset"))
@@ -400,10 +400,10 @@ class _End(asyncio.Transport):
                 self._protocol.data_received(piece)
 
     def arrived(self, size: int) -> None:
-        """Take note that the other end has read so much."""
+        """Record that the other end has read so much."""
         self._on_its_way -= size
-        if self._choked and self._on_its_way <= self._high // 4:
-            self._choked = False
+        if self._write_paused and self._on_its_way <= self._high // 4:
+            self._write_paused = False
             self._protocol.resume_writing()
 
     def _lose(self, why: Exception | None) -> None:
@@ -422,9 +422,9 @@ class _LoopClock:
         self._loop = loop
 
     def read(self) -> tuple[int, int]:
-        """Give milliseconds since the epoch, and milliseconds since the loop was made."""
-        uptime = int(self._loop.time() * 1000)
-        return EPOCH + uptime, uptime
+        """Return milliseconds since the epoch, and milliseconds since the loop was made."""
+        monotonic_ms = int(self._loop.time() * 1000)
+        return MANUAL_CLOCK_START + monotonic_ms, monotonic_ms
 
     def forgive(self, milliseconds: int) -> None:
         """Change nothing: a loop in virtual time is never late."""
@@ -440,10 +440,10 @@ class _SimServer(Server):
         self._turn = inf  # a turn that ended by the real clock would end elsewhere in the next run
 
     def _refuse(self) -> None:
-        self._network.refuse(self.port)
+        self._network.refuse_connections(self.port)
 
     def _accept(self) -> None:
-        self._network.admit(self.port)
+        self._network.accept_connections(self.port)
 
 
 class Simulation:
@@ -460,7 +460,7 @@ class Simulation:
 
     def __init__(self, seed: int = 0, *, limit: float = 86_400.0) -> None:
         self.seed = seed
-        self.random = Random(f"test {seed}")
+        self.rng = Random(f"test {seed}")
         self._loop = SimLoop(Random(f"network {seed}"), limit)
         self.network = self._loop.network
         self._servers = 0
@@ -494,5 +494,5 @@ class Simulation:
         return result
 
     def time(self) -> float:
-        """Give the virtual seconds since the beginning."""
+        """Return the virtual seconds since the beginning."""
         return self._loop.time()

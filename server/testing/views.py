@@ -8,13 +8,13 @@ from types import MappingProxyType
 
 from zoolet.protocol.acl import AclList
 from zoolet.protocol.errors import ErrorCode, NoNodeError
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.protocol.records import Stat
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.tree import ZOOKEEPER
 from zoolet.server.core.watches import CHILD, DATA, PERSISTENT, RECURSIVE, STANDARD
 from zoolet.server.testing.faults import CONNECT, paths_in
-from zoolet.server.testing.gate import Seen
+from zoolet.server.testing.interceptor import RecordedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +165,14 @@ def sessions(engine: Engine) -> Mapping[int, SessionView]:
     """Show all sessions that are alive, by id."""
     shown = {}
     for session in engine.sessions.alive.values():
-        caller = session.caller
+        client = session.client
         shown[session.id] = SessionView(
             session.id,
             session.timeout_ms / 1000,
-            f"{caller.host}:{caller.port}" if caller is not None else None,
+            f"{client.host}:{client.port}" if client is not None else None,
             tuple(engine.tree.ephemerals.get(session.id, ())),
-            sum(map(len, caller.modes)) if caller is not None else 0,
-            max(0, session.deadline - engine.uptime) / 1000,
+            sum(map(len, client.modes)) if client is not None else 0,
+            max(0, session.deadline - engine.monotonic_ms) / 1000,
         )
     return MappingProxyType(shown)
 
@@ -180,16 +180,16 @@ def sessions(engine: Engine) -> Mapping[int, SessionView]:
 def watches(engine: Engine) -> tuple[WatchView, ...]:
     """Show all watches, by session."""
     shown = []
-    for caller in engine.callers:
-        owner = caller.session.id if caller.session is not None else 0
+    for client in engine.connections:
+        owner = client.session.id if client.session is not None else 0
         for store, once in ((DATA, "data"), (CHILD, "child")):
-            for path, modes in caller.modes[store].items():
+            for path, modes in client.modes[store].items():
                 kinds = ((STANDARD, once), (PERSISTENT, "persistent"), (RECURSIVE, "recursive"))
                 shown += [WatchView(path, owner, kind) for mode, kind in kinds if modes & mode]
     return tuple(dict.fromkeys(shown))  # one persistent watch stands in both stores
 
 
-def ops(seen: Iterable[Seen]) -> tuple[OpView, ...]:
+def ops(seen: Iterable[RecordedRequest]) -> tuple[OpView, ...]:
     """Show requests in the order in which they were read."""
     return tuple(
         OpView(
@@ -198,7 +198,7 @@ def ops(seen: Iterable[Seen]) -> tuple[OpView, ...]:
             one.session,
             one.error,
             one.zxid,
-            one.fate,
+            one.faults_applied,
         )
         for one in seen
     )

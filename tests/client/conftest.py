@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from support.oracle import Oracle
+from support.apache import ApacheZooKeeper
 
 from zoolet.client import Backoff, Client
 from zoolet.server import Server
@@ -26,8 +26,8 @@ Connect = Callable[..., Awaitable[Client]]
 @pytest.fixture(scope="session")
 def apache() -> Iterator[str]:
     """The address of Apache's server, one for the whole run."""
-    with Oracle(config={"tickTime": "200"}) as oracle:
-        yield oracle.hosts
+    with ApacheZooKeeper(config={"tickTime": "200"}) as apache:
+        yield apache.hosts
 
 
 @pytest.fixture

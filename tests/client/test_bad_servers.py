@@ -127,12 +127,12 @@ async def relay(server: Server) -> AsyncIterator[Relay]:
 
 
 def reply(xid: int, zxid: int = 1, err: int = 0, body: bytes = b"") -> bytes:
-    """Give a reply's frame."""
+    """Return a reply's frame."""
     return frame(r.ReplyHeader(xid, zxid, err).encode() + body)
 
 
 def event(kind: int, path: bytes) -> bytes:
-    """Give a notification's frame."""
+    """Return a notification's frame."""
     return reply(-1, -1, 0, pack_int(kind) + pack_int(3) + path)
 
 

@@ -22,11 +22,11 @@ from zoolet.client import (
     NodeExistsError,
     NoNodeError,
     State,
-    codecs,
+    serializers,
 )
 from zoolet.client import Client as AsyncClient
 from zoolet.client.blocking import Client
-from zoolet.client.client import Events
+from zoolet.client.client import Watcher
 from zoolet.client.transaction import Transaction
 from zoolet.server import Server
 from zoolet.server.testing import hold, lose_reply
@@ -38,11 +38,11 @@ FOR_RECIPES: Final = {
     "take",
     "add_listener",
     "fail",
-    "find_or_create",
+    "create_protected",
     "flush",
-    "in_background",
-    "sweep",
-    "unique",
+    "spawn",
+    "delete_guaranteed",
+    "new_uuid",
 }
 """What is public so that recipes can be written with the asyncio client; nobody writes them with this one."""
 MORE_HERE: Final = {"wait_for": {"timeout"}, "next": {"timeout"}}
@@ -71,7 +71,7 @@ def public(of: type) -> dict[str, Any]:
 
 
 def parameters(of: Any) -> dict[str, tuple[Any, Any]]:
-    """Give name, kind and default of each parameter."""
+    """Return name, kind and default of each parameter."""
     found = inspect.signature(of).parameters.values()
     return {one.name: (one.kind, one.default) for one in found if one.name != "self"}
 
@@ -101,7 +101,7 @@ def test_transactions_and_watches_have_the_same_methods(zk: Client) -> None:
     transaction, watch = zk.transaction(), zk.watch("/a")
 
     assert not [name for name in public(Transaction) if name not in FOR_RECIPES and not hasattr(transaction, name)]
-    assert not [name for name in public(Events) if name not in FOR_RECIPES and not hasattr(watch, name)]
+    assert not [name for name in public(Watcher) if name not in FOR_RECIPES and not hasattr(watch, name)]
     for name in ("check", "create", "set", "delete"):
         assert parameters(getattr(transaction, name)) == parameters(getattr(Transaction, name))
 
@@ -165,7 +165,7 @@ def test_errors_are_the_same_and_come_out_of_the_call(zk: Client) -> None:
 
 
 def test_options_are_the_asyncio_client_s(server: Server) -> None:
-    with Client(server.hosts, 5.0, codec=codecs.json, patience=1.0) as zk:
+    with Client(server.hosts, 5.0, serializer=serializers.json, operation_timeout=1.0) as zk:
         zk.create("/a", [1, 2])
         assert zk.get("/a")[0] == [1, 2]
     with pytest.raises(ValueError, match="timeout"):
@@ -222,9 +222,9 @@ def test_events_are_iterated_in_a_block_and_the_server_forgets_the_watch_at_its_
 def test_a_watch_that_fires_once_ends_its_iteration(zk: Client) -> None:
     zk.create("/a", b"1")
     with zk.watch_data("/a") as watch, zk.watch_children("/") as children, zk.watch_exists("/b") as missing:
-        assert watch.found[0] == b"1"
-        assert sorted(children.found) == ["a", "zookeeper"]
-        assert missing.found is None
+        assert watch.initial[0] == b"1"
+        assert sorted(children.initial) == ["a", "zookeeper"]
+        assert missing.initial is None
         zk.set("/a", b"2")
         zk.create("/b")
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from zoolet.client import Backoff, Client, SessionExpiredError, State, ZooKeeperError
-from zoolet.client.client import Events
+from zoolet.client.client import Watcher
 from zoolet.server import Server
 from zoolet.server.testing import Simulation
 
@@ -24,7 +24,7 @@ STEP: Final = LATENCY / 2
 MOST: Final = 400  # moments; no operation here takes as long
 
 
-async def enter(watch: Events) -> None:
+async def enter(watch: Watcher) -> None:
     async with watch:
         await asyncio.sleep(LATENCY)
 
@@ -66,7 +66,7 @@ def simulation(seed: int = 3) -> Simulation:
 
 
 def tasks() -> set[str]:
-    """Give the names of all other tasks that are not done."""
+    """Return the names of all other tasks that are not done."""
     return {task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()}
 
 
@@ -76,7 +76,7 @@ async def settle(zk: Client) -> None:
         with suppress(SessionExpiredError):
             await zk.sync()
         await zk.wait_for(State.CONNECTED)
-        while zk._jobs or zk._session.inflight or zk._session.waiting:
+        while zk._tasks or zk._session.inflight or zk._session.waiting:
             await asyncio.sleep(LATENCY)
     await asyncio.sleep(5 * LATENCY)
 
@@ -90,7 +90,7 @@ def test_an_operation_can_be_cancelled_at_any_moment(name: str, meanwhile: str) 
         async with sim.server() as server:
             server.populate({"/top": {"a": {"x": b""}, "b": b""}})
             begun = server.snapshot()
-            zk = Client(server.hosts, random=Random(1), backoff=Backoff(first=LATENCY, longest=LATENCY))
+            zk = Client(server.hosts, rng=Random(1), backoff=Backoff(first=LATENCY, longest=LATENCY))
             async with zk:
                 for moment in range(MOST):
                     task = asyncio.create_task(OPERATIONS[name](zk))
@@ -99,7 +99,7 @@ def test_an_operation_can_be_cancelled_at_any_moment(name: str, meanwhile: str) 
                         await task
                         return moment
                     if meanwhile == "cut":
-                        sim.network.cut()
+                        sim.network.drop()
                     elif meanwhile == "expire":
                         server.expire("all")
                     ended = task.done()
@@ -126,7 +126,7 @@ def test_waiting_for_an_event_or_a_state_can_be_cancelled_at_any_moment() -> Non
     sim = simulation()
 
     async def main() -> None:
-        async with sim.server() as server, Client(server.hosts, random=Random(1)) as zk:
+        async with sim.server() as server, Client(server.hosts, rng=Random(1)) as zk:
             async with zk.watch("/a") as events:
                 for moment in range(20):
                     waiting = [asyncio.create_task(events.next()), asyncio.create_task(zk.wait_for(State.LOST))]
@@ -147,7 +147,7 @@ def test_an_event_that_comes_as_its_waiter_is_cancelled_is_not_lost() -> None:
     sim = simulation()
 
     async def main() -> None:
-        async with sim.server() as server, Client(server.hosts, random=Random(1)) as zk:
+        async with sim.server() as server, Client(server.hosts, rng=Random(1)) as zk:
             async with zk.watch("/a") as events:
                 for moment in range(12):
                     waiting = asyncio.create_task(events.next())
@@ -170,7 +170,7 @@ def test_a_start_can_be_cancelled_at_any_moment() -> None:
     async def main() -> int:
         async with sim.server() as server:
             for moment in range(MOST):
-                zk = Client(server.hosts, random=Random(1), auth=(("digest", b"bob:secret"),))
+                zk = Client(server.hosts, rng=Random(1), auth=(("digest", b"bob:secret"),))
                 task = asyncio.create_task(zk.start())
                 await asyncio.sleep(moment * STEP)
                 if task.done():
@@ -193,7 +193,7 @@ def test_a_close_that_was_cancelled_can_be_made_again() -> None:
     async def main() -> int:
         async with sim.server() as server:
             for moment in range(MOST):
-                zk = Client(server.hosts, random=Random(1))
+                zk = Client(server.hosts, rng=Random(1))
                 await zk.start()
                 task = asyncio.create_task(zk.aclose())
                 await asyncio.sleep(moment * STEP)
@@ -216,7 +216,7 @@ def test_a_close_that_was_cancelled_has_closed_all_the_same() -> None:
 
     async def main() -> None:
         async with sim.server() as server:
-            zk = Client(server.hosts, random=Random(1))
+            zk = Client(server.hosts, rng=Random(1))
             await zk.start()
             task = asyncio.create_task(zk.aclose())
             await asyncio.sleep(STEP)
@@ -237,7 +237,7 @@ def test_a_protected_node_of_somebody_who_gave_up_is_removed_though_the_reply_wa
     sim = simulation()
 
     async def main(server: Server) -> None:
-        async with Client(server.hosts, random=Random(1)) as zk:
+        async with Client(server.hosts, rng=Random(1)) as zk:
             with server.fault("create", times=1, action=lose_reply(), strict=True):
                 task = asyncio.create_task(zk.create("/lock-", protected=True))
                 await asyncio.sleep(1.5 * LATENCY)
@@ -261,7 +261,7 @@ def test_a_protected_create_whose_reply_was_lost_gives_the_node_it_made() -> Non
     sim = simulation()
 
     async def run() -> None:
-        async with sim.server() as server, Client(server.hosts, random=Random(1)) as zk:
+        async with sim.server() as server, Client(server.hosts, rng=Random(1)) as zk:
             with server.fault("create", times=1, action=lose_reply(), strict=True):
                 path = await zk.create("/lock-", ephemeral=True, sequential=True, protected=True)
 
@@ -274,7 +274,7 @@ def test_a_call_that_is_cancelled_before_it_went_out_is_never_sent() -> None:
     sim = simulation()
 
     async def run() -> None:
-        async with sim.server() as server, Client(server.hosts, random=Random(1)) as zk:
+        async with sim.server() as server, Client(server.hosts, rng=Random(1)) as zk:
             zk.create("/a").cancel()
             await zk.sync()
 

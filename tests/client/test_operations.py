@@ -20,9 +20,9 @@ from zoolet.client import (
     NotEmptyError,
     Stat,
     ZooKeeperError,
-    codecs,
+    serializers,
 )
-from zoolet.client.codecs import Codec, UndecodableError
+from zoolet.client.serializers import Serializer, UndecodableError
 from zoolet.protocol.acl import ACL, ANYONE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 from zoolet.protocol.enums import MAX_FRAME, Perm, WatcherType
 from zoolet.protocol.errors import (
@@ -403,7 +403,7 @@ async def test_update_awaits_what_the_function_gives(zk: Client) -> None:
 
 
 async def test_no_update_is_lost_under_contention(hosts: str, connect: Connect) -> None:
-    clients = [await connect(hosts, codec=codecs.json) for _ in range(3)]
+    clients = [await connect(hosts, serializer=serializers.json) for _ in range(3)]
     await clients[0].create("/n", 0)
 
     async def add(client: Client) -> None:
@@ -677,16 +677,16 @@ async def test_a_chroot_that_is_missing_is_made_by_ensure_path_and_by_parents(ho
 def test_a_path_is_located_and_localized() -> None:
     zk = Client("a:1/app")
 
-    assert [zk.locate("/"), zk.locate("/x")] == ["/app", "/app/x"]
-    assert [zk.localize("/app"), zk.localize("/app/x")] == ["/", "/x"]
+    assert [zk.add_chroot("/"), zk.add_chroot("/x")] == ["/app", "/app/x"]
+    assert [zk.strip_chroot("/app"), zk.strip_chroot("/app/x")] == ["/", "/x"]
 
 
 # --- values ---
 
 
-@pytest.mark.parametrize("codec", [codecs.json, codecs.msgpack], ids=lambda codec: codec.name)
-async def test_a_codec_writes_and_reads_values_everywhere(hosts: str, connect: Connect, codec: Codec) -> None:
-    zk = await connect(hosts, codec=codec)
+@pytest.mark.parametrize("serializer", [serializers.json, serializers.msgpack], ids=lambda serializer: serializer.name)
+async def test_a_codec_writes_and_reads_values_everywhere(hosts: str, connect: Connect, serializer: Serializer) -> None:
+    zk = await connect(hosts, serializer=serializer)
     value = {"name": "käse", "numbers": [1, 2.5, None, True]}
 
     await zk.create("/a", value)
@@ -696,15 +696,15 @@ async def test_a_codec_writes_and_reads_values_everywhere(hosts: str, connect: C
     ((read, _),) = await zk.multi_read(("get", "/b"))
     updated, _ = await zk.update("/a", lambda old: {**old, "more": 1})
     async with zk.watch_data("/a") as watch:
-        found = watch.found[0]
+        found = watch.initial[0]
 
     assert read == [2]
     assert updated == found == (await zk.get("/a"))[0] == {**value, "more": 1}
 
 
-@pytest.mark.parametrize("codec", [codecs.json, codecs.msgpack], ids=lambda codec: codec.name)
-async def test_an_empty_node_is_none_to_a_codec(hosts: str, connect: Connect, codec: Codec) -> None:
-    zk = await connect(hosts, codec=codec)
+@pytest.mark.parametrize("serializer", [serializers.json, serializers.msgpack], ids=lambda serializer: serializer.name)
+async def test_an_empty_node_is_none_to_a_codec(hosts: str, connect: Connect, serializer: Serializer) -> None:
+    zk = await connect(hosts, serializer=serializer)
 
     await zk.create("/a")
 
@@ -724,19 +724,19 @@ async def test_an_empty_node_is_none_to_a_codec(hosts: str, connect: Connect, co
 async def test_data_that_the_codec_cannot_read_is_a_clear_error(
     hosts: str, zk: Client, connect: Connect, read: Do
 ) -> None:
-    typed = await connect(hosts, codec=codecs.json)
+    typed = await connect(hosts, serializer=serializers.json)
     await zk.create("/a", b"\xff{")
 
     with pytest.raises(UndecodableError) as caught:
         await read(typed)
 
-    assert (caught.value.path, caught.value.codec, caught.value.data) == ("/a", "JSON", b"\xff{")
+    assert (caught.value.path, caught.value.serializer, caught.value.data) == ("/a", "JSON", b"\xff{")
     assert str(caught.value).startswith("/a: the data is no JSON: ")
     assert await typed.children("/") == ["a"]
 
 
 async def test_a_value_that_the_codec_cannot_write_is_refused_at_the_call(hosts: str, connect: Connect) -> None:
-    zk = await connect(hosts, codec=codecs.json)
+    zk = await connect(hosts, serializer=serializers.json)
 
     with pytest.raises(TypeError):
         zk.create("/a", object())
@@ -745,7 +745,7 @@ async def test_a_value_that_the_codec_cannot_write_is_refused_at_the_call(hosts:
 
 
 async def test_a_codec_that_gives_no_bytes_is_refused_by_name(hosts: str, connect: Connect) -> None:
-    zk = await connect(hosts, codec=Codec("broken", lambda value: value, bytes))
+    zk = await connect(hosts, serializer=Serializer("broken", lambda value: value, bytes))
 
     with pytest.raises(TypeError, match="broken"):
         await zk.create("/a", "text")
@@ -932,9 +932,9 @@ async def test_a_bad_path_is_refused_before_anything_is_sent(embedded: Client, n
         (lambda zk: zk.multi_read(("write", "/a")), ValueError),
         (lambda zk: zk.watch("/a", limit=0), ValueError),
         (lambda zk: zk.watch("/a", limit="x"), ValueError),
-        (lambda zk: zk.with_patience(-1), ValueError),
-        (lambda zk: zk.with_patience(float("nan")), ValueError),
-        (lambda zk: zk.with_patience("x"), ValueError),
+        (lambda zk: zk.with_operation_timeout(-1), ValueError),
+        (lambda zk: zk.with_operation_timeout(float("nan")), ValueError),
+        (lambda zk: zk.with_operation_timeout("x"), ValueError),
         (lambda zk: zk.add_auth("digest", "bob:secret"), TypeError),
     ],
 )
@@ -973,8 +973,8 @@ async def test_an_argument_of_the_wrong_type_is_refused_at_the_call(embedded: Cl
         ({"timeout": float("nan")}, ValueError),
         ({"timeout": 1e10}, ValueError),
         ({"timeout": "10"}, (TypeError, ValueError)),
-        ({"patience": -1}, ValueError),
-        ({"patience": "x"}, (TypeError, ValueError)),
+        ({"operation_timeout": -1}, ValueError),
+        ({"operation_timeout": "x"}, (TypeError, ValueError)),
         ({"codec": "json"}, TypeError),
         ({"hosts": ""}, ValueError),
         ({"hosts": None}, TypeError),

@@ -22,19 +22,19 @@ from zoolet.client import (
     SessionExpiredError,
     State,
     WatchOverflowError,
-    codecs,
+    serializers,
 )
-from zoolet.client.codecs import Codec, UndecodableError
 from zoolet.client.hosts import Address, Hosts
-from zoolet.client.session import BrokenLinkError, Phase, Session
-from zoolet.client.watches import Census, Kind, Watch, Watches
+from zoolet.client.serializers import Serializer, UndecodableError
+from zoolet.client.session import ConnectionBroken, Phase, Session
+from zoolet.client.watches import Kind, Registration, SubtreeResync, WatchTable
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import int_at, pack_int, put_str
 from zoolet.protocol.enums import KeeperState, WatcherType
 from zoolet.protocol.errors import ErrorCode, ZooKeeperError
 from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 
 CREATED = EventType.NODE_CREATED
 DELETED = EventType.NODE_DELETED
@@ -139,8 +139,8 @@ def test_delays_grow_by_the_factor_up_to_the_longest() -> None:
 
 
 def test_chance_shortens_and_lengthens_a_delay_by_its_part() -> None:
-    random = Random(1)
-    found = [next(Backoff(first=1.0, jitter=0.4).delays(random)) for _ in range(1000)]
+    rng = Random(1)
+    found = [next(Backoff(first=1.0, jitter=0.4).delays(rng)) for _ in range(1000)]
 
     assert 0.6 <= min(found) < 0.65
     assert 1.35 < max(found) <= 1.4
@@ -178,41 +178,41 @@ def test_a_back_off_that_makes_no_sense_is_refused(options: dict[str, float]) ->
 VALUES: Final = [None, True, 0, -5, 1.5, "", "käse \N{SNOWMAN}", [], [1, [2]], {}, {"a": {"b": None}}]
 
 
-@pytest.mark.parametrize("codec", [codecs.json, codecs.msgpack], ids=lambda codec: codec.name)
+@pytest.mark.parametrize("serializer", [serializers.json, serializers.msgpack], ids=lambda serializer: serializer.name)
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_what_a_codec_writes_it_reads(codec: Codec, value: Any) -> None:
-    assert codec.read("/a", codec.encode(value)) == value
+def test_what_a_codec_writes_it_reads(serializer: Serializer, value: Any) -> None:
+    assert serializer.read("/a", serializer.encode(value)) == value
 
 
 def test_bytes_stay_bytes_and_msgpack_tells_them_from_text() -> None:
-    assert codecs.msgpack.read("/a", codecs.msgpack.encode({"a": b"\xff", 1: "x"})) == {"a": b"\xff", 1: "x"}
-    assert codecs.raw.encode(bytearray(b"ab")) == codecs.raw.encode(memoryview(b"ab")) == b"ab"
-    assert codecs.raw.read("/a", None) == b""
+    assert serializers.msgpack.read("/a", serializers.msgpack.encode({"a": b"\xff", 1: "x"})) == {"a": b"\xff", 1: "x"}
+    assert serializers.raw.encode(bytearray(b"ab")) == serializers.raw.encode(memoryview(b"ab")) == b"ab"
+    assert serializers.raw.read("/a", None) == b""
 
 
 @pytest.mark.parametrize(
-    ("codec", "data"),
+    ("serializer", "data"),
     [
-        (codecs.json, b"{"),
-        (codecs.json, b"\xff"),
-        (codecs.json, b"1 2"),
-        (codecs.json, b"nonsense"),
-        (codecs.msgpack, b"\xc1"),
-        (codecs.msgpack, b"\x92\x01"),
-        (codecs.msgpack, b"\x01\x01"),
-        (codecs.msgpack, b"\xa1\xff"),
-        (codecs.json, b"[" * 100_000),
+        (serializers.json, b"{"),
+        (serializers.json, b"\xff"),
+        (serializers.json, b"1 2"),
+        (serializers.json, b"nonsense"),
+        (serializers.msgpack, b"\xc1"),
+        (serializers.msgpack, b"\x92\x01"),
+        (serializers.msgpack, b"\x01\x01"),
+        (serializers.msgpack, b"\xa1\xff"),
+        (serializers.json, b"[" * 100_000),
     ],
-    ids=lambda value: value.name if isinstance(value, Codec) else repr(value[:10]),
+    ids=lambda value: value.name if isinstance(value, Serializer) else repr(value[:10]),
 )
-def test_bytes_that_are_not_a_codec_s_are_refused_with_path_and_reason(codec: Codec, data: bytes) -> None:
+def test_bytes_that_are_not_a_codec_s_are_refused_with_path_and_reason(serializer: Serializer, data: bytes) -> None:
     with pytest.raises(UndecodableError) as caught:
-        codec.read("/a", data)
+        serializer.read("/a", data)
 
     error = caught.value
-    assert (error.path, error.codec, error.data) == ("/a", codec.name, data)
+    assert (error.path, error.serializer, error.data) == ("/a", serializer.name, data)
     assert error.reason
-    assert str(error).startswith(f"/a: the data is no {codec.name}: ")
+    assert str(error).startswith(f"/a: the data is no {serializer.name}: ")
 
 
 def test_only_the_beginning_of_long_data_is_shown() -> None:
@@ -220,41 +220,41 @@ def test_only_the_beginning_of_long_data_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("codec", "value"),
+    ("serializer", "value"),
     [
-        (codecs.raw, "text"),
-        (codecs.raw, 5),
-        (codecs.raw, None),
-        (codecs.json, object()),
-        (codecs.json, b"bytes"),
-        (codecs.json, float("inf")),
-        (codecs.json, "\ud800"),
-        (codecs.msgpack, object()),
-        (codecs.msgpack, "\ud800"),
-        (codecs.msgpack, 1 << 70),
+        (serializers.raw, "text"),
+        (serializers.raw, 5),
+        (serializers.raw, None),
+        (serializers.json, object()),
+        (serializers.json, b"bytes"),
+        (serializers.json, float("inf")),
+        (serializers.json, "\ud800"),
+        (serializers.msgpack, object()),
+        (serializers.msgpack, "\ud800"),
+        (serializers.msgpack, 1 << 70),
     ],
-    ids=lambda value: value.name if isinstance(value, Codec) else type(value).__name__,
+    ids=lambda value: value.name if isinstance(value, Serializer) else type(value).__name__,
 )
-def test_a_value_that_a_codec_cannot_write_is_a_type_or_value_error(codec: Codec, value: Any) -> None:
+def test_a_value_that_a_codec_cannot_write_is_a_type_or_value_error(serializer: Serializer, value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
-        codec.encode(value)
+        serializer.encode(value)
 
 
 # --- watches ---
 
 
-def watch(kind: Kind, path: str = "/a", limit: int = 100) -> Watch:
-    return Watch(kind, path, limit, lambda: None)
+def watch(kind: Kind, path: str = "/a", limit: int = 100) -> Registration:
+    return Registration(kind, path, limit, lambda: None)
 
 
-def table(*watches: Watch) -> Watches:
-    made = Watches()
+def table(*watches: Registration) -> WatchTable:
+    made = WatchTable()
     for one in watches:
         made.add(one)
     return made
 
 
-def events(one: Watch) -> list[tuple[EventType, str]]:
+def events(one: Registration) -> list[tuple[EventType, str]]:
     return [(event.type, event.path) for event in one.events]
 
 
@@ -361,7 +361,7 @@ def test_a_path_that_is_watched_twice_is_told_once() -> None:
 
 
 def test_without_watches_there_is_nothing_to_tell() -> None:
-    assert Watches().batches(5) == []
+    assert WatchTable().batches(5) == []
 
 
 def test_a_watch_whose_node_was_missing_catches_up_by_waiting_for_it_to_come() -> None:
@@ -394,9 +394,9 @@ class Tree:
         )
 
 
-def counted(tree: Tree) -> tuple[Watch, Census]:
+def counted(tree: Tree) -> tuple[Registration, SubtreeResync]:
     one = watch(Kind.RECURSIVE)
-    one.census = Census(one, tree.ask)
+    one.census = SubtreeResync(one, tree.ask)
     one.census.count(None)
     return one, one.census
 
@@ -449,7 +449,7 @@ def test_what_went_during_an_absence_is_told_though_its_parent_goes_before_it_wa
     tree = Tree(m=(1, 1), m_a=(2, 2), m_a_x=(3, 3))
     later: list[Callable[[], None]] = []
     one = watch(Kind.RECURSIVE, "/m")
-    census = one.census = Census(one, lambda path, answered: later.append(lambda: tree.ask(path, answered)))
+    census = one.census = SubtreeResync(one, lambda path, answered: later.append(lambda: tree.ask(path, answered)))
     census.count(None)
     while later:
         later.pop(0)()
@@ -468,7 +468,7 @@ def test_an_answer_of_a_connection_that_is_gone_counts_for_nothing() -> None:
     tree = Tree(a=(1, 1))
     late: list[Callable[[r.GetChildren2Response | None], None]] = []
     one = watch(Kind.RECURSIVE)
-    census = one.census = Census(one, lambda path, answered: late.append(answered))
+    census = one.census = SubtreeResync(one, lambda path, answered: late.append(answered))
     census.count(None)
 
     census.count(5)
@@ -518,7 +518,7 @@ class Told:
 
     def __init__(self, **options: Any) -> None:
         self.states: list[State] = []
-        self.session = Session(10_000, Random(1), told=lambda state, why: self.states.append(state), **options)
+        self.session = Session(10_000, Random(1), on_state=lambda state, why: self.states.append(state), **options)
 
     def sent(self) -> list[bytes]:
         """Take what was sent since the last time, frame by frame."""
@@ -556,7 +556,7 @@ def event(type_: int, path: str) -> bytes:
 def test_the_pure_parts_of_the_client_touch_no_clock_socket_or_loop() -> None:
     folder = Path(zoolet.client.__file__).parent
     impure = {"asyncio", "socket", "ssl", "time", "threading", "select", "os", "logging", "subprocess", "uvloop"}
-    for name in ("session", "watches", "hosts", "retry", "codecs", "events", "transaction"):
+    for name in ("session", "watches", "hosts", "backoff", "serializers", "states", "transaction"):
         imported = set()
         for node in ast.walk(ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
@@ -598,7 +598,7 @@ def test_replies_out_of_order_break_the_link() -> None:
     told.shake()
     told.ask(Asked(), Asked())
 
-    with pytest.raises(BrokenLinkError, match="answered request 2, and 1 was next"):
+    with pytest.raises(ConnectionBroken, match="answered request 2, and 1 was next"):
         told.reply(2)
 
 
@@ -697,7 +697,7 @@ def test_a_session_that_is_over_fails_all_calls_and_begins_anew() -> None:
     told.session.begin(1.0)
     told.sent()
 
-    with pytest.raises(BrokenLinkError, match="expired"):
+    with pytest.raises(ConnectionBroken, match="expired"):
         told.session.receive(frame(ConnectResponse().encode()), 1.0)
     told.session.lost("expired", 1.0)
     again = told.shake(2.0, session_id=10)
@@ -727,10 +727,10 @@ def test_a_third_of_the_timeout_without_a_word_is_a_ping_and_two_thirds_without_
     told.session.tick(100 + third)
     assert told.heads() == [(-2, OpCode.PING)]
     told.reply(-2, now=103.5)
-    assert told.session.vouched == pytest.approx(100 + third)
+    assert told.session.last_confirmed == pytest.approx(100 + third)
 
     told.session.tick(100 + 2 * third)
-    with pytest.raises(BrokenLinkError, match=r"nothing was heard of the server for 6\.6"):
+    with pytest.raises(ConnectionBroken, match=r"nothing was heard of the server for 6\.6"):
         told.session.tick(103.5 + 2 * third + 0.001)
 
 
@@ -758,7 +758,7 @@ def test_a_credential_that_was_refused_is_not_tried_again() -> None:
     proving = Asked()
     told.session.add_credential("digest", b"a:1", proving)
 
-    with pytest.raises(BrokenLinkError):
+    with pytest.raises(ConnectionBroken):
         told.reply(-4, err=ErrorCode.AUTH_FAILED)
     told.session.lost("x", 0.0)
     told.shake()
@@ -775,7 +775,7 @@ def test_a_credential_that_was_good_before_and_is_refused_now_ends_everything() 
     call = Asked()
     told.session.submit(call)
 
-    with pytest.raises(BrokenLinkError):
+    with pytest.raises(ConnectionBroken):
         told.reply(-4, err=ErrorCode.AUTH_FAILED)
 
     assert isinstance(call.outcome, AuthFailedError)
@@ -880,5 +880,5 @@ def test_a_claim_of_more_bytes_than_any_reply_has_breaks_the_link() -> None:
     told = Told()
     told.shake()
 
-    with pytest.raises(BrokenLinkError, match="makes no sense: a frame of 67108865 bytes"):
+    with pytest.raises(ConnectionBroken, match="makes no sense: a frame of 67108865 bytes"):
         told.session.receive(pack_int((64 << 20) + 1), 0.0)

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pytest
 import uvloop
-from support.daemon import Daemon
-from support.oracle import Oracle
+from support.apache import ApacheZooKeeper
+from support.daemon import DaemonProcess
 
 from zoolet.client import (
     AuthFailedError,
@@ -62,12 +62,12 @@ def simulated(main: Callable[[Simulation, Server], Coroutine[Any, Any, None]], s
 
 
 def client_of(server: Server, timeout: float = 10.0, **options: Any) -> Client:
-    """Give a client whose chance is always the same."""
-    return Client(server.hosts, timeout, **{"random": Random(5), **options})
+    """Return a client whose chance is always the same."""
+    return Client(server.hosts, timeout, **{"rng": Random(5), **options})
 
 
 def free_port() -> int:
-    """Give a port that nobody listens on."""
+    """Return a port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -277,7 +277,7 @@ async def test_a_call_without_patience_fails_at_once_and_has_not_happened(server
     server.drop(zk)
     await zk.wait_for(State.SUSPENDED)
 
-    for call in (zk.with_patience(0).create("/a"), zk.with_patience(0).get("/a")):
+    for call in (zk.with_operation_timeout(0).create("/a"), zk.with_operation_timeout(0).get("/a")):
         async with asyncio.timeout(DEADLINE_S):
             with pytest.raises(
                 ConnectionLossError, match="/a: there was no connection in time; it was not sent"
@@ -289,7 +289,7 @@ async def test_a_call_without_patience_fails_at_once_and_has_not_happened(server
 
 def test_a_call_waits_for_a_connection_for_exactly_its_patience() -> None:
     async def main(sim: Simulation, server: Server) -> None:
-        async with client_of(server, patience=3.0) as zk:
+        async with client_of(server, operation_timeout=3.0) as zk:
             server.refuse_connections()
             server.drop("all")
             await zk.wait_for(State.SUSPENDED)
@@ -297,8 +297,8 @@ def test_a_call_waits_for_a_connection_for_exactly_its_patience() -> None:
 
             calls = {
                 3.0: zk.set("/a", b""),
-                1.0: zk.with_patience(1.0).set("/a", b""),
-                2.0: zk.with_patience(2).get("/"),
+                1.0: zk.with_operation_timeout(1.0).set("/a", b""),
+                2.0: zk.with_operation_timeout(2).get("/"),
             }
             for seconds, call in sorted(calls.items()):
                 with pytest.raises(ConnectionLossError) as caught:
@@ -410,7 +410,7 @@ async def test_calls_of_a_session_that_ended_say_so(server: Server, connect: Con
 
 async def test_a_client_with_another_patience_is_the_same_client(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
-    other = zk.with_patience(1.0)
+    other = zk.with_operation_timeout(1.0)
 
     await other.create("/here", ephemeral=True)
     await zk.aclose()
@@ -423,7 +423,7 @@ async def test_a_client_with_another_patience_is_the_same_client(server: Server,
 
 async def test_a_client_with_another_patience_may_be_made_before_the_start(server: Server) -> None:
     zk = Client(server.hosts)
-    other = zk.with_patience(1.0)
+    other = zk.with_operation_timeout(1.0)
 
     async with zk:
         assert await other.exists("/") is not None
@@ -487,11 +487,11 @@ def test_closing_takes_two_seconds_at_the_most_whatever_the_network_does() -> No
             zk = client_of(server)
             await zk.start()
             if how == "stalled":
-                sim.network.stall()
+                sim.network.pause()
             elif how == "paused":
                 server.pause(zk)
             elif how == "cut":
-                sim.network.cut()
+                sim.network.drop()
             elif how == "refused":
                 server.refuse_connections()
                 server.drop("all")
@@ -499,7 +499,7 @@ def test_closing_takes_two_seconds_at_the_most_whatever_the_network_does() -> No
             began = sim.time()
             await zk.aclose()
             took[how] = sim.time() - began
-            sim.network.flow()
+            sim.network.resume()
             server.accept_connections()
 
         assert took["connected"] < 0.1
@@ -547,13 +547,13 @@ def test_a_server_that_falls_silent_is_left_after_two_thirds_of_the_timeout() ->
             states = zk.states()
             await zk.exists("/")
             began = sim.time()
-            sim.network.stall()
+            sim.network.pause()
 
             async for state in states:
                 if state is State.SUSPENDED:
                     break
             assert sim.time() - began == pytest.approx(4.0, abs=0.05)
-            sim.network.flow()
+            sim.network.resume()
             await zk.wait_for(State.CONNECTED)
 
     simulated(main)
@@ -565,9 +565,9 @@ def test_what_is_told_of_the_session_s_life_is_never_too_long() -> None:
             assert 5.9 < zk.valid_for() <= 6.0
             for step in range(300):
                 if step == 100:
-                    sim.network.stall()
+                    sim.network.pause()
                 if step == 140:
-                    sim.network.flow()
+                    sim.network.resume()
                 if step == 200:
                     server.refuse_connections()
                     server.drop("all")
@@ -706,7 +706,7 @@ async def test_a_credential_waits_for_a_connection_no_longer_than_its_patience(
 
     with pytest.raises(ConnectionLossError):
         async with asyncio.timeout(0.1):
-            await zk.with_patience(0).add_auth("digest", b"bob:secret")
+            await zk.with_operation_timeout(0).add_auth("digest", b"bob:secret")
 
 
 @pytest.fixture
@@ -749,7 +749,7 @@ async def test_a_login_is_what_apache_s_server_takes(tmp_path: Path, connect: Co
     path = tmp_path / "jaas.conf"
     path.write_text(f'Server {{ {MODULE} user_bob="secret"; }};\n', encoding="utf-8")
     provider = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
-    with Oracle(config=provider, properties={"java.security.auth.login.config": str(path)}) as apache:
+    with ApacheZooKeeper(config=provider, properties={"java.security.auth.login.config": str(path)}) as apache:
         zk = await connect(apache.hosts, login=("bob", "secret"))
         await zk.create("/mine", b"v", acl=CREATOR_ALL_ACL)
         acl, _ = await zk.get_acl("/mine")
@@ -769,7 +769,7 @@ def test_a_client_of_a_read_only_server_reads_there_and_looks_for_one_that_takes
         reader.populate({"/a": b"v"})
         reader._engine.set_read_only(True)
         port = 50_000
-        zk = Client(f"{reader.hosts},sim:{port}", read_only=True, random=Random(5))
+        zk = Client(f"{reader.hosts},sim:{port}", read_only=True, rng=Random(5))
         async with zk:
             states = zk.states()
             assert zk.state is State.READ_ONLY
@@ -802,7 +802,7 @@ def test_a_client_that_wants_to_write_does_not_stay_with_a_read_only_server() ->
 
 @pytest.mark.slow
 async def test_a_daemon_that_turns_read_only_is_read_from_and_written_to_again_afterwards(connect: Connect) -> None:
-    with Daemon("-Dzookeeper.tickTime=100") as daemon:
+    with DaemonProcess("-Dzookeeper.tickTime=100") as daemon:
         zk = await connect(daemon.hosts, timeout=2.0, read_only=True)
         await zk.create("/a", b"1")
         states = zk.states()
@@ -828,7 +828,7 @@ async def test_a_forked_child_is_told_that_the_client_is_not_its_own_and_leaves_
     zk = await connect(server.hosts)
     session_id = zk.session_id
     await zk.create("/here", ephemeral=True)
-    copy = zk.with_patience(1.0)
+    copy = zk.with_operation_timeout(1.0)
     hear, tell = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 and later say what this test is about

@@ -71,19 +71,19 @@ class World:
     async def trouble(self) -> None:
         """Let something go wrong every now and then, for ever."""
         while True:
-            await asyncio.sleep(self.sim.random.expovariate(1))
-            await self.sim.random.choice(self.troubles)()
+            await asyncio.sleep(self.sim.rng.expovariate(1))
+            await self.sim.rng.choice(self.troubles)()
 
     async def pass_time(self, *seconds: float) -> None:
-        await asyncio.sleep(self.sim.random.choice(seconds))
+        await asyncio.sleep(self.sim.rng.choice(seconds))
 
     async def cut(self) -> None:
-        self.sim.network.cut()
+        self.sim.network.drop()
 
     async def stall(self) -> None:
-        self.sim.network.stall()
+        self.sim.network.pause()
         await self.pass_time(0.5, 2, 6, 12)
-        self.sim.network.flow()
+        self.sim.network.resume()
 
     async def drop(self) -> None:
         self.server.drop("all")
@@ -107,7 +107,7 @@ class World:
         self.server.resume("all")
 
     async def fault(self) -> None:
-        action = self.sim.random.choice([lose_reply, drop_request, close_after, lambda: delay(1.0)])()
+        action = self.sim.rng.choice([lose_reply, drop_request, close_after, lambda: delay(1.0)])()
         with self.server.fault(probability=0.5, action=action):
             await asyncio.sleep(1)
 
@@ -115,46 +115,46 @@ class World:
 # --- what clients do ---
 
 
-async def _many(zk: Client, path: str, random: Random) -> None:
+async def _many(zk: Client, path: str, rng: Random) -> None:
     await asyncio.gather(*[zk.exists("/") for _ in range(10)])
 
 
-async def _briefly(zk: Client, path: str, random: Random) -> None:
+async def _briefly(zk: Client, path: str, rng: Random) -> None:
     with suppress(TimeoutError):
-        async with asyncio.timeout(random.random() * 0.01):
+        async with asyncio.timeout(rng.random() * 0.01):
             await zk.children("/")
 
 
-async def _watch(zk: Client, path: str, random: Random) -> None:
+async def _watch(zk: Client, path: str, rng: Random) -> None:
     with suppress(TimeoutError, WatchOverflowError):
-        async with zk.watch(path, recursive=random.random() < 0.5, limit=5) as events, asyncio.timeout(1):
+        async with zk.watch(path, recursive=rng.random() < 0.5, limit=5) as events, asyncio.timeout(1):
             await events.next()
 
 
-async def _watch_once(zk: Client, path: str, random: Random) -> None:
-    make = random.choice([zk.watch_exists, zk.watch_data, zk.watch_children])
+async def _watch_once(zk: Client, path: str, rng: Random) -> None:
+    make = rng.choice([zk.watch_exists, zk.watch_data, zk.watch_children])
     with suppress(TimeoutError):
         async with make(path) as watch, asyncio.timeout(0.2):
             await watch.next()
 
 
-async def _transaction(zk: Client, path: str, random: Random) -> None:
+async def _transaction(zk: Client, path: str, rng: Random) -> None:
     async with zk.transaction() as t:
         t.check("/")
         t.create(path)
 
 
 DO: Final[list[Callable[[Client, str, Random], Any]]] = [
-    lambda zk, path, random: zk.create(path + "/x", b"x", parents=True),
-    lambda zk, path, random: zk.create(path, ephemeral=True),
-    lambda zk, path, random: zk.create("/e/", ephemeral=True, sequential=True, parents=True, protected=True),
-    lambda zk, path, random: zk.get(path),
-    lambda zk, path, random: zk.set(path, b"y"),
-    lambda zk, path, random: zk.update(path, lambda old: old + b"z"),
-    lambda zk, path, random: zk.delete(path, recursive=True),
-    lambda zk, path, random: zk.multi_read(("get", path), ("children", "/")),
-    lambda zk, path, random: zk.add_auth("digest", b"bob:secret"),
-    lambda zk, path, random: zk.with_patience(0).set(path, b"w"),
+    lambda zk, path, rng: zk.create(path + "/x", b"x", parents=True),
+    lambda zk, path, rng: zk.create(path, ephemeral=True),
+    lambda zk, path, rng: zk.create("/e/", ephemeral=True, sequential=True, parents=True, protected=True),
+    lambda zk, path, rng: zk.get(path),
+    lambda zk, path, rng: zk.set(path, b"y"),
+    lambda zk, path, rng: zk.update(path, lambda old: old + b"z"),
+    lambda zk, path, rng: zk.delete(path, recursive=True),
+    lambda zk, path, rng: zk.multi_read(("get", path), ("children", "/")),
+    lambda zk, path, rng: zk.add_auth("digest", b"bob:secret"),
+    lambda zk, path, rng: zk.with_operation_timeout(0).set(path, b"w"),
     _many,
     _briefly,
     _watch,
@@ -163,14 +163,14 @@ DO: Final[list[Callable[[Client, str, Random], Any]]] = [
 ]
 
 
-async def work(zk: Client, random: Random, outcomes: Counter[str]) -> None:
+async def work(zk: Client, rng: Random, outcomes: Counter[str]) -> None:
     """Make calls, one after the other; each ends in time."""
     now = asyncio.get_running_loop().time
     for _ in range(CALLS):
-        number = random.randrange(len(DO))
+        number = rng.randrange(len(DO))
         began = now()
         try:
-            await DO[number](zk, f"/n{random.randrange(4)}", random)
+            await DO[number](zk, f"/n{rng.randrange(4)}", rng)
             outcome = "result"
         except (ConnectionLossError, SessionExpiredError, ClosedError) as error:
             outcome = type(error).__name__
@@ -178,22 +178,22 @@ async def work(zk: Client, random: Random, outcomes: Counter[str]) -> None:
             outcome = "answer"
         outcomes[outcome] += 1
         assert now() - began < SLOWEST_CALL, (number, outcome, now() - began)
-        await asyncio.sleep(random.random() * 0.5)
+        await asyncio.sleep(rng.random() * 0.5)
 
 
 async def be_a_client(name: str, outcomes: Counter[str]) -> None:
     """Connect, however often it takes, work, and close; closing takes no longer than it may."""
     now = asyncio.get_running_loop().time
-    random = Random(name)
+    rng = Random(name)
     while True:
-        zk = Client("sim:2181", TIMEOUT, random=Random(name), auth=(("digest", b"eve:secret"),))
+        zk = Client("sim:2181", TIMEOUT, rng=Random(name), auth=(("digest", b"eve:secret"),))
         try:
             await zk.start()
             break
         except ConnectionLossError:
             outcomes["no start"] += 1
     try:
-        await work(zk, random, outcomes)
+        await work(zk, rng, outcomes)
     finally:
         began = now()
         await zk.aclose()
@@ -216,7 +216,7 @@ def live(seed: int) -> Counter[str]:
                 group.create_task(be_a_client(f"{seed} {number}", outcomes))
         trouble.cancel()
         await asyncio.wait([trouble])
-        sim.network.flow()
+        sim.network.resume()
         if world.server._loop is not None:
             world.server.resume("all")
             await asyncio.sleep(6 * TIMEOUT)
@@ -287,25 +287,25 @@ async def follow_once(zk: Client, values: list[bytes]) -> None:
     while True:
         with suppress(ConnectionLossError, SessionExpiredError):
             async with zk.watch_data("/v") as watch:
-                values.append(watch.found[0])
+                values.append(watch.initial[0])
                 await watch.next()
 
 
-async def change(zk: Client, random: Random) -> None:
+async def change(zk: Client, rng: Random) -> None:
     """Change what is followed; nobody minds what fails."""
     for _ in range(25):
-        path = f"/m/{random.randrange(3)}"
+        path = f"/m/{rng.randrange(3)}"
         do: list[Callable[[], Coroutine[Any, Any, Any]]] = [
             lambda path=path: zk.create(path),
             lambda path=path: zk.create(path + "/x", parents=True),
             lambda path=path: zk.delete(path, recursive=True),
             lambda path=path: zk.set(path, b""),
-            lambda: zk.set("/v", b"%d" % random.getrandbits(30)),
-            lambda: zk.set("/v", b"%d" % random.getrandbits(30)),
+            lambda: zk.set("/v", b"%d" % rng.getrandbits(30)),
+            lambda: zk.set("/v", b"%d" % rng.getrandbits(30)),
         ]
         with suppress(ZooKeeperError):
-            await random.choice(do)()
-        await asyncio.sleep(random.random())
+            await rng.choice(do)()
+        await asyncio.sleep(rng.random())
 
 
 def follow(seed: int, release: Compat = V3_9, *, together: bool = False) -> None:
@@ -325,7 +325,7 @@ def follow(seed: int, release: Compat = V3_9, *, together: bool = False) -> None
         world.server.populate({"/m": b"", "/v": b"0"})
         names: set[str] = set()
         values, once = [b"0"], [b"0"]
-        clients = [Client("sim:2181", TIMEOUT, random=Random(f"{seed} {number}")) for number in range(3)]
+        clients = [Client("sim:2181", TIMEOUT, rng=Random(f"{seed} {number}")) for number in range(3)]
         async with clients[0] as one, clients[1] as two, clients[2] as writer:
             jobs = [
                 asyncio.create_task(follow_names(one, names)),
@@ -337,7 +337,7 @@ def follow(seed: int, release: Compat = V3_9, *, together: bool = False) -> None
             await change(writer, Random(seed))
             trouble.cancel()
             await asyncio.wait([trouble])
-            sim.network.flow()
+            sim.network.resume()
             world.server.resume("all")
             world.server.accept_connections()
             await asyncio.sleep(30)

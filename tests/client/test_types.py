@@ -61,10 +61,10 @@ REVEALED = [
     "zoolet.protocol.records.Stat",
     "None",
     "list[str]",
-    "zoolet.client.events.State",
+    "zoolet.client.states.State",
     "zoolet.client.transaction.Transaction",
-    "zoolet.client.events.Event",
-    "zoolet.client.events.State",
+    "zoolet.client.states.Event",
+    "zoolet.client.states.State",
 ]
 
 
@@ -79,7 +79,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def checked(linked: Path, program: str) -> list[str]:
-    """Give what ``mypy --strict`` says of a program, without the numbers of lines."""
+    """Return what ``mypy --strict`` says of a program, without the numbers of lines."""
     (linked / "program.py").write_text(program, encoding="utf-8")
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--explicit-package-bases"]
     command += ["--cache-dir", str(ROOT / ".mypy_cache" / "users"), "--follow-imports=silent", "program.py"]

@@ -18,10 +18,10 @@ from zoolet.client import (
     NoNodeError,
     State,
     WatchOverflowError,
-    codecs,
+    serializers,
 )
-from zoolet.client.client import Events
-from zoolet.client.codecs import UndecodableError
+from zoolet.client.client import Watcher
+from zoolet.client.serializers import UndecodableError
 from zoolet.protocol.enums import WatcherType
 from zoolet.server import Server
 from zoolet.server.testing import drop_request, hold
@@ -37,7 +37,7 @@ DEADLINE_S = 5.0  # only ever reached on failure
 
 
 def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Give what a coroutine returns without waiting for anything."""
+    """Return what a coroutine returns without waiting for anything."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -47,18 +47,18 @@ def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("it would have to wait")
 
 
-def waits(events: Events) -> bool:
-    """Say whether there is no event to take."""
+def waits(events: Watcher) -> bool:
+    """Return whether there is no event to take."""
     return not events._watch.events
 
 
-async def take(events: Events, count: int) -> list[tuple[EventType, str]]:
+async def take(events: Watcher, count: int) -> list[tuple[EventType, str]]:
     """Wait for so many events."""
     async with asyncio.timeout(DEADLINE_S):
         return [told(await events.next()) for _ in range(count)]
 
 
-async def rest(zk: Client, events: Events) -> list[tuple[EventType, str]]:
+async def rest(zk: Client, events: Watcher) -> list[tuple[EventType, str]]:
     """Take all events that the server had to tell by now."""
     await zk.sync("/")
     if events._watch.census is not None:
@@ -94,7 +94,7 @@ def do(server: Server, op: str, path: str) -> None:
     """Change the tree behind the client's back."""
     from zoolet.protocol import records as r
     from zoolet.protocol.acl import OPEN_ACL_UNSAFE
-    from zoolet.protocol.opcodes import OpCode
+    from zoolet.protocol.operations import OpCode
 
     from support.peer import Peer  # isort: skip
 
@@ -173,7 +173,7 @@ async def test_a_recursive_watch_of_the_root_tells_of_everything(zk: Client) -> 
 async def test_a_data_watch_gives_what_it_read_and_tells_once(zk: Client) -> None:
     await zk.create("/a", b"1")
     async with zk.watch_data("/a") as watch:
-        value, stat = watch.found
+        value, stat = watch.initial
         await zk.set("/a", b"2", version=stat.version)
         await zk.set("/a", b"3")
 
@@ -193,7 +193,7 @@ async def test_a_data_watch_tells_of_a_deletion(zk: Client) -> None:
 
 async def test_an_exists_watch_waits_for_a_node_to_come(zk: Client) -> None:
     async with zk.watch_exists("/a") as watch:
-        assert watch.found is None
+        assert watch.initial is None
         await zk.create("/a")
 
         assert told(await watch.next()) == (CREATED, "/a")
@@ -202,7 +202,7 @@ async def test_an_exists_watch_waits_for_a_node_to_come(zk: Client) -> None:
 async def test_an_exists_watch_of_a_node_that_is_there_waits_for_a_change(zk: Client) -> None:
     await zk.create("/a")
     async with zk.watch_exists("/a") as watch:
-        assert watch.found == await zk.exists("/a")
+        assert watch.initial == await zk.exists("/a")
         await zk.set("/a", b"1")
 
         assert told(await watch.next()) == (CHANGED, "/a")
@@ -211,7 +211,7 @@ async def test_an_exists_watch_of_a_node_that_is_there_waits_for_a_change(zk: Cl
 async def test_a_children_watch_tells_that_one_came_or_went(zk: Client) -> None:
     await zk.create("/a/x", parents=True)
     async with zk.watch_children("/a") as watch:
-        assert watch.found == ["x"]
+        assert watch.initial == ["x"]
         await zk.set("/a", b"1")
         await zk.delete("/a/x")
 
@@ -298,7 +298,7 @@ async def test_what_a_data_watch_found_and_its_event_leave_no_gap(hosts: str, zk
     async with asyncio.timeout(DEADLINE_S):
         while True:
             async with zk.watch_data("/n") as watch:
-                if watch.found[0] == b"30":
+                if watch.initial[0] == b"30":
                     break
                 await watch.next()
     await counting
@@ -311,7 +311,7 @@ async def test_what_a_data_watch_found_and_its_event_leave_no_gap(hosts: str, zk
 async def test_the_server_has_the_watch_inside_the_block_and_forgets_it_at_the_end(zk: Client, how: str) -> None:
     await zk.create("/a")
     path = "/gone" if how == "missing" else "/a"
-    make: dict[str, Callable[[], Events]] = {
+    make: dict[str, Callable[[], Watcher]] = {
         "persistent": lambda: zk.watch(path),
         "recursive": lambda: zk.watch(path, recursive=True),
         "data": lambda: zk.watch_data(path),
@@ -403,7 +403,7 @@ async def test_a_watch_that_ends_while_one_that_fires_once_lives_leaves_nothing_
 @pytest.mark.parametrize("make", [Client.watch_data, Client.watch_exists, Client.watch_children])
 @pytest.mark.parametrize("recursive", [False, True])
 async def test_a_watch_that_fires_once_outlives_one_that_was_there_before_it(
-    hosts: str, zk: Client, make: Callable[[Client, str], Events], recursive: bool
+    hosts: str, zk: Client, make: Callable[[Client, str], Watcher], recursive: bool
 ) -> None:
     await zk.create("/a")
     staying = await zk.watch("/a", recursive=recursive).__aenter__()
@@ -445,7 +445,7 @@ async def test_a_watch_that_stays_is_set_though_one_that_was_there_before_it_end
 
 @pytest.mark.parametrize("make", [Client.watch_data, Client.watch_exists, Client.watch_children])
 async def test_a_watch_that_fires_once_is_set_though_its_like_ends_meanwhile(
-    zk: Client, make: Callable[[Client, str], Events]
+    zk: Client, make: Callable[[Client, str], Watcher]
 ) -> None:
     await zk.create("/a")
     before, after = await make(zk, "/a").__aenter__(), make(zk, "/a")
@@ -480,7 +480,7 @@ async def test_the_last_watch_of_a_path_takes_those_with_it_that_ended_before(se
 
 
 async def test_a_data_watch_of_undecodable_data_leaves_nothing_at_the_server(server: Server, connect: Connect) -> None:
-    zk = await connect(server.hosts, codec=codecs.json)
+    zk = await connect(server.hosts, serializer=serializers.json)
     server.populate({"/a": b"{"})
 
     with pytest.raises(UndecodableError):
@@ -614,7 +614,7 @@ async def test_after_its_block_a_watch_has_no_more_events(zk: Client) -> None:
 
 
 async def test_the_end_of_a_block_ends_an_iteration_in_another_task(zk: Client) -> None:
-    async def collect(events: Events) -> list[Event]:
+    async def collect(events: Watcher) -> list[Event]:
         return [event async for event in events]
 
     async with zk.watch("/a") as events:
@@ -660,7 +660,7 @@ async def test_closing_the_client_ends_the_entering_of_a_recursive_watch(server:
 
 
 async def test_entering_a_recursive_watch_waits_no_longer_than_its_patience(server: Server, connect: Connect) -> None:
-    zk = await connect(server.hosts, patience=0.05)
+    zk = await connect(server.hosts, operation_timeout=0.05)
     with server.fault("getChildren", action=drop_request()) as fault:
         server.refuse_connections()
         entering = asyncio.create_task(zk.watch("/", recursive=True).__aenter__())
@@ -777,7 +777,7 @@ async def test_a_watch_that_fires_once_tells_what_happened_meanwhile(
     server: Server,
     connect: Connect,
     expire: bool,
-    make: Callable[[Client, str], Events],
+    make: Callable[[Client, str], Watcher],
     before: list[str],
     meanwhile: list[tuple[str, str]],
     tells: tuple[EventType, str],

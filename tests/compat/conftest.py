@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from support.daemon import Daemon
+from support.daemon import DaemonProcess
 
 
 @pytest.fixture(scope="session")
-def daemon() -> Iterator[Daemon]:
+def daemon() -> Iterator[DaemonProcess]:
     """A daemon with a tick of 200 ms, so sessions live 400 ms to 4 s."""
     options = ("-Dzookeeper.tickTime=200", "-Dzookeeper.minSessionTimeout=400", "-Dzookeeper.maxClientCnxns=0")
-    with Daemon(*options) as running:
+    with DaemonProcess(*options) as running:
         yield running
 
 
 @pytest.fixture
-def kazoo(daemon: Daemon) -> Iterator[Callable[..., KazooClient]]:
+def kazoo(daemon: DaemonProcess) -> Iterator[Callable[..., KazooClient]]:
     """A function that returns a started client; takes a chroot and ``KazooClient``'s own keywords."""
     clients: list[KazooClient] = []
 

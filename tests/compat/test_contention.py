@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from support.daemon import Daemon
+from support.daemon import DaemonProcess
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,9 @@ def contention(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("contention")
 
 
-def test_four_processes_count_under_one_lock_without_losing_an_update(daemon: Daemon, contention: ModuleType) -> None:
+def test_four_processes_count_under_one_lock_without_losing_an_update(
+    daemon: DaemonProcess, contention: ModuleType
+) -> None:
     result = contention.contend(daemon.hosts, processes=4, rounds=50)
 
     assert result.count == 200
@@ -27,7 +29,7 @@ def test_four_processes_count_under_one_lock_without_losing_an_update(daemon: Da
 
 
 def test_lock_of_a_killed_holder_moves_on_within_session_timeout_and_tick(
-    daemon: Daemon, contention: ModuleType
+    daemon: DaemonProcess, contention: ModuleType
 ) -> None:
     result = contention.contend(
         daemon.hosts, processes=4, rounds=60, kill_every=0.1, kills=3, session_timeout=1.5, tick=0.2

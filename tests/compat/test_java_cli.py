@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from support.daemon import Daemon
-from support.oracle import JARS, NEEDED, require_oracle
+from support.apache import JARS, NEEDED, require_apache
+from support.daemon import DaemonProcess
 
 COMMANDS = """\
 create /app one
@@ -35,10 +35,10 @@ quit
 
 @pytest.mark.slow
 def test_the_java_command_line_does_all_that_it_offers() -> None:
-    require_oracle()
+    require_apache()
     jars = ":".join(str(jar) for pattern in (*NEEDED, "jline*.jar") for jar in sorted(JARS.glob(pattern)))
 
-    with Daemon("-Dzookeeper.maxClientCnxns=0") as daemon:
+    with DaemonProcess("-Dzookeeper.maxClientCnxns=0") as daemon:
         done = subprocess.run(
             ["java", "-cp", jars, "org.apache.zookeeper.ZooKeeperMain", "-server", daemon.hosts],
             input=COMMANDS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,

@@ -33,7 +33,7 @@ from kazoo.recipe.cache import TreeCache, TreeEvent
 from kazoo.recipe.partitioner import SetPartitioner
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, make_acl, make_digest_acl
-from support.daemon import Daemon
+from support.daemon import DaemonProcess
 
 WAIT_S = 10.0  # every wait ends early when the thing happens; only a failure lasts this long
 TICK_S = 0.2  # the daemon's
@@ -479,7 +479,7 @@ def test_stop_fires_the_watches_on_ephemerals(kazoo: Connect, base: str) -> None
 
 @pytest.mark.slow
 def test_ephemerals_of_a_killed_process_go_within_session_timeout_and_tick(
-    kazoo: Connect, base: str, daemon: Daemon
+    kazoo: Connect, base: str, daemon: DaemonProcess
 ) -> None:
     client = kazoo()
     child, _ = start_child(daemon.hosts, f"{base}/ephemeral")
@@ -498,7 +498,9 @@ def test_ephemerals_of_a_killed_process_go_within_session_timeout_and_tick(
 
 
 @pytest.mark.slow
-def test_session_of_a_killed_process_is_resumed_with_its_password(kazoo: Connect, base: str, daemon: Daemon) -> None:
+def test_session_of_a_killed_process_is_resumed_with_its_password(
+    kazoo: Connect, base: str, daemon: DaemonProcess
+) -> None:
     other = kazoo()
     child, (session, password) = start_child(daemon.hosts, f"{base}/ephemeral")
 
@@ -567,7 +569,7 @@ def test_session_survives_many_dropped_connections(kazoo: Connect, base: str) ->
 
 @pytest.mark.slow
 def test_client_whose_session_was_closed_elsewhere_learns_that_it_is_lost(
-    kazoo: Connect, base: str, daemon: Daemon
+    kazoo: Connect, base: str, daemon: DaemonProcess
 ) -> None:
     client = kazoo()
     session = client.client_id

@@ -9,13 +9,13 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NotReadOnlyCallError
 from kazoo.protocol.states import KeeperState
-from support.daemon import Daemon
+from support.daemon import DaemonProcess
 
 DEADLINE_S = 20
 
 
 def reaches(client: KazooClient, state: KeeperState) -> threading.Event:
-    """Give an event that is set as soon as the client's link is in a state."""
+    """Return an event that is set as soon as the client's link is in a state."""
     reached = threading.Event()
 
     @client.add_listener
@@ -28,7 +28,7 @@ def reaches(client: KazooClient, state: KeeperState) -> threading.Event:
 
 @pytest.mark.slow
 def test_kazoo_reads_on_while_the_daemon_is_read_only_and_writes_again_afterwards() -> None:
-    with Daemon("-Dzookeeper.4lw.commands.whitelist=*") as daemon:
+    with DaemonProcess("-Dzookeeper.4lw.commands.whitelist=*") as daemon:
         client = KazooClient(daemon.hosts, read_only=True, timeout=5)
         client.start()
         try:

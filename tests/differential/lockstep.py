@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from differential.pair import MAX_TIMEOUT, MIN_TIMEOUT, SUPER, Pair, Request, Step
-from support.oracle import Oracle
+from support.apache import ApacheZooKeeper
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import digest_id
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.core.tree import RESERVED
 
 CONNECTIONS = 3
@@ -26,7 +26,7 @@ class Lockstep:
     def __init__(self, release: str, *, enforce_quota: bool = False) -> None:
         self.release = release
         self.enforce_quota = enforce_quota
-        self.oracle: Oracle | None = None
+        self.apache: ApacheZooKeeper | None = None
         self.pair: Pair | None = None
         self._before = 0
 
@@ -38,7 +38,7 @@ class Lockstep:
     def start(self) -> Pair:
         """Return the pair, a new one if there is none."""
         if self.pair is None:
-            self.oracle = Oracle(
+            self.apache = ApacheZooKeeper(
                 self.release,
                 config={
                     "minSessionTimeout": str(MIN_TIMEOUT),
@@ -50,16 +50,16 @@ class Lockstep:
                     "zookeeper.enforceQuota": str(self.enforce_quota).lower(),
                 },
             ).__enter__()
-            self.pair = Pair(self.oracle, CONNECTIONS, enforce_quota=self.enforce_quota)
+            self.pair = Pair(self.apache, CONNECTIONS, enforce_quota=self.enforce_quota)
         return self.pair
 
     def stop(self) -> None:
         """Stop both sides; the next script starts others."""
-        if self.pair is not None and self.oracle is not None:
+        if self.pair is not None and self.apache is not None:
             self._before += self.pair.steps
             self.pair.close()
-            self.oracle.__exit__(None, None, None)
-        self.pair = self.oracle = None
+            self.apache.__exit__(None, None, None)
+        self.pair = self.apache = None
 
     def compare(self, script: Iterable[Step]) -> None:
         """Do the steps, then clear the tree, on both sides.

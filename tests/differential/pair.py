@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Final
 
-from support.oracle import Oracle
+from support.apache import ApacheZooKeeper
 from support.peer import Peer
 
 from zoolet.protocol import multi as wire
@@ -23,7 +23,7 @@ from zoolet.protocol.codec import Record
 from zoolet.protocol.errors import MarshallingError
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OPERATIONS, OpCode
+from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.server.core.compat import BY_NAME
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
@@ -92,7 +92,7 @@ class Link:
             pass  # it has been closed; reading says so
 
     def read(self) -> bytes | None:
-        """Give the next payload, or None at the end."""
+        """Return the next payload, or None at the end."""
         while True:
             if len(self._buffer) >= 4:
                 (length,) = struct.unpack_from(">i", self._buffer)
@@ -117,7 +117,7 @@ def is_event(payload: bytes) -> bool:
 
 
 def closes(op: int, payload: bytes) -> bool:
-    """Say whether the server closes the connection behind this reply: only then is it read to the end."""
+    """Return whether the server closes the connection behind this reply: only then is it read to the end."""
     (err,) = struct.unpack_from(">i", payload, 12)
     return op == OpCode.CLOSE_SESSION or (op == OpCode.AUTH and err != 0) or (err == -6 and op not in KEPT_AT_6)
 
@@ -178,13 +178,13 @@ class Pair:
         options: More of zoolet's :class:`~zoolet.server.core.settings.Settings`.
     """
 
-    def __init__(self, oracle: Oracle, size: int = 3, **options: Any) -> None:
-        self.oracle = oracle
+    def __init__(self, apache: ApacheZooKeeper, size: int = 3, **options: Any) -> None:
+        self.apache = apache
         self.steps = 0
         settings = Settings(
             **{
-                "compat": BY_NAME[oracle.release],
-                "forgetful": False,
+                "compat": BY_NAME[apache.release],
+                "expire_clients_ahead": False,
                 "super_digest": digest_id(SUPER.encode()),
                 "min_session_timeout": MIN_TIMEOUT,
                 "max_session_timeout": MAX_TIMEOUT,
@@ -275,7 +275,7 @@ class Pair:
         if link is None or peer is None:
             return None, None
         self._gone(who)
-        self.engine.disconnect(peer.caller)
+        self.engine.disconnect(peer.client)
         self.peers[who] = None
         return self._with_others(who, [], [], False)
 
@@ -293,7 +293,7 @@ class Pair:
             ).encode()
             for side in (0, 1)
         ]
-        link = Link(self.oracle.port)
+        link = Link(self.apache.port)
         link.send(asked[0])
         answer = link.read()
         welcome = ConnectResponse.decode(answer) if answer else None
@@ -308,6 +308,6 @@ class Pair:
             self.links[step.who] = None
         elif own is not None:
             self.welcomes[step.who] = welcome, ConnectResponse.decode(own)
-        if self.oracle.release != "3.8":
+        if self.apache.release != "3.8":
             answer, own = blank_password(answer), blank_password(own)
         return self._with_others(step.who, [answer], [own], False)

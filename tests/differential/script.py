@@ -11,7 +11,7 @@ from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE, AclList
 from zoolet.protocol.codec import NULL, put_str
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 
 Operation = tuple[OpCode, bytes]
 

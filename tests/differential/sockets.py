@@ -16,7 +16,7 @@ from differential.script import Operation
 
 from zoolet.protocol import records as r
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 
 LONG_TIMEOUT = 600_000
 """Milliseconds; such a session does not expire here."""

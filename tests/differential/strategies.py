@@ -36,7 +36,7 @@ from hypothesis import strategies as st
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, AclList, Id, digest_id
 from zoolet.protocol.codec import NULL, Record, put_str
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 
 SHORTEST = 20
 """Steps in a script, at the least."""

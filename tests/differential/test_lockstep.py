@@ -18,7 +18,7 @@ from differential.strategies import SHORTEST, quota_steps, steps
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as with_seed
 from hypothesis.strategies import SearchStrategy
-from support.oracle import RELEASES
+from support.apache import RELEASES
 
 STEPS = {"3.8": 2500, "3.9": 1200}
 if chosen := os.environ.get("ZOOLET_DIFFERENTIAL_STEPS"):

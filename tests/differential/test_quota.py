@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from differential.pair import MAX_TIMEOUT, MIN_TIMEOUT, Pair
 from differential.script import Operation, by, create, delete, read, together, write
-from support.oracle import RELEASES, Oracle
+from support.apache import RELEASES, ApacheZooKeeper
 
 pytestmark = pytest.mark.slow
 LIMITS = "/zookeeper/quota/a/zookeeper_limits"
@@ -17,8 +17,8 @@ STATS = "/zookeeper/quota/a/zookeeper_stats"
 @pytest.fixture(scope="module", params=RELEASES)
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     timeouts = {"minSessionTimeout": str(MIN_TIMEOUT), "maxSessionTimeout": str(MAX_TIMEOUT)}
-    with Oracle(request.param, config=timeouts, properties={"zookeeper.enforceQuota": "true"}) as oracle:
-        made = Pair(oracle, 1, enforce_quota=True)
+    with ApacheZooKeeper(request.param, config=timeouts, properties={"zookeeper.enforceQuota": "true"}) as apache:
+        made = Pair(apache, 1, enforce_quota=True)
         yield made
         made.close()
 

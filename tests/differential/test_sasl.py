@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from differential.sockets import Client
-from support.daemon import Daemon
-from support.oracle import RELEASES, Oracle
+from support.apache import RELEASES, ApacheZooKeeper
+from support.daemon import DaemonProcess
 
 from zoolet.protocol.codec import NULL
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.protocol.sasl import MAX_TOKEN, REALM, URI, directives, proof
 
 pytestmark = pytest.mark.slow
@@ -120,10 +120,12 @@ def servers(release: str, folder: Path, **properties: str) -> Iterator[Sides]:
     definitions = [f"-D{name}={text}" for name, text in login.items()]
     definitions += ["-Dzookeeper.maxClientCnxns=0", "-Dzookeeper.maxSessionTimeout=600000"]
     with (
-        Oracle(release, config={"maxSessionTimeout": "600000", "authProvider.1": PROVIDER}, properties=login) as oracle,
-        Daemon("--compat", release, *definitions) as daemon,
+        ApacheZooKeeper(
+            release, config={"maxSessionTimeout": "600000", "authProvider.1": PROVIDER}, properties=login
+        ) as apache,
+        DaemonProcess("--compat", release, *definitions) as daemon,
     ):
-        yield Sides(oracle.port, daemon.port)
+        yield Sides(apache.port, daemon.port)
 
 
 @pytest.fixture(scope="module", params=RELEASES)

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from differential.script import add_watch, children, create, create_ttl, delete, exists, read, together, write
 from differential.sockets import LONG_TIMEOUT, Client
-from support.daemon import Daemon
-from support.oracle import RELEASES, Oracle
+from support.apache import RELEASES, ApacheZooKeeper
+from support.daemon import DaemonProcess
 
 from zoolet.protocol import records as r
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 
 pytestmark = pytest.mark.slow
 TICK_MS = 200
@@ -75,10 +75,10 @@ def sides(request: pytest.FixtureRequest) -> Iterator[Sides]:
     definitions = [f"-Dzookeeper.{name}={text}" for name, text in {**LIMITS, "maxClientCnxns": "0"}.items()]
     definitions += [f"-D{name}={text}" for name, text in PROPERTIES.items()]
     with (
-        Oracle(request.param, config=LIMITS, properties=PROPERTIES) as oracle,
-        Daemon("--compat", request.param, *definitions) as daemon,
+        ApacheZooKeeper(request.param, config=LIMITS, properties=PROPERTIES) as apache,
+        DaemonProcess("--compat", request.param, *definitions) as daemon,
     ):
-        yield Sides(oracle.port, daemon.port)
+        yield Sides(apache.port, daemon.port)
 
 
 # --- container and TTL nodes ---

@@ -25,9 +25,9 @@ from differential.script import (
     together,
     write,
 )
-from support.oracle import RELEASES
+from support.apache import RELEASES
 
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 
 pytestmark = pytest.mark.slow
 LIMITS = "/zookeeper/quota/a/zookeeper_limits"

@@ -14,10 +14,10 @@ import pytest
 from differential.lockstep import Lockstep
 from differential.pair import Drop, Pair, Step
 from differential.script import add_watch, by, children, create, exists, read, remove_watches, write
-from support.oracle import RELEASES
+from support.apache import RELEASES
 from support.peer import Peer
 
-from zoolet.server.admin.words import words
+from zoolet.server.admin.four_letter import four_letter_commands
 
 pytestmark = pytest.mark.slow
 STATE = (
@@ -76,14 +76,14 @@ def fresh(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 
 def ask_real(pair: Pair, word: bytes) -> str:
-    with socket.create_connection(("127.0.0.1", pair.oracle.port), timeout=8) as link:
+    with socket.create_connection(("127.0.0.1", pair.apache.port), timeout=8) as link:
         link.sendall(word)
         return b"".join(iter(lambda: link.recv(1 << 16), b"")).decode()
 
 
 def ask(pair: Pair, word: bytes) -> str:
     """Ask zoolet, from a connection of its own that ends with the answer."""
-    return Peer(pair.engine, words=words("*")).feed(word).decode()
+    return Peer(pair.engine, four_letter_commands=four_letter_commands("*")).feed(word).decode()
 
 
 def watchers(answer: str) -> dict[str, set[str]]:

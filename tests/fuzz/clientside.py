@@ -1,4 +1,4 @@
-"""Broken servers for the client's session: whatever bytes come, it goes on or raises BrokenLinkError.
+"""Broken servers for the client's session: whatever bytes come, it goes on or raises ConnectionBroken.
 
 A session talks to a server in process. What the server says is broken on the way in the same ways in which requests
 are, and now and then a reply or an event is made up. Calls wait at the session all the time, watches of every kind are
@@ -22,17 +22,17 @@ from typing import Any, Final
 
 from fuzz import engines, frames
 
-from zoolet.client.session import BrokenLinkError, Phase, Session
-from zoolet.client.watches import Census, Kind, Watch
+from zoolet.client.session import ConnectionBroken, Phase, Session
+from zoolet.client.watches import Kind, Registration, SubtreeResync
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import pack_int, put_bytes, put_str
 from zoolet.protocol.errors import NoNodeError, ZooKeeperError
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectResponse
-from zoolet.protocol.opcodes import OPERATIONS, OpCode
+from zoolet.protocol.operations import OPERATIONS, OpCode
 
-EPOCH: Final = 5_000
+MANUAL_CLOCK_START: Final = 5_000
 """Frames from a server after which everything begins anew."""
 DEEP: Final = 1_500
 """Levels of the deepest path that a server makes up; Python allows about a thousand calls in each other."""
@@ -119,10 +119,10 @@ class Shell:
         return session
 
     def _watch(self, session: Session, kind: Kind, path: str) -> None:
-        watch = Watch(kind, path, 50, lambda: None)
+        watch = Registration(kind, path, 50, lambda: None)
         session.watches.add(watch)
         if kind is Kind.RECURSIVE:
-            watch.census = Census(watch, self._ask)
+            watch.census = SubtreeResync(watch, self._ask)
 
     def _ask(self, path: str, answered: Callable[[r.GetChildren2Response | None], None]) -> None:
         def then(found: Any, error: ZooKeeperError | None) -> None:
@@ -135,7 +135,7 @@ class Shell:
             self._submit(OpCode.GET_CHILDREN2, put_str(path) + b"\0", then)
 
     def _submit(self, op: int, body: bytes, then: Callable[..., None] | None = None) -> None:
-        if self.session.refusal is None:
+        if self.session.terminal_error is None:
             call = Call(op, body, self.now + 20, op in (3, 4, 8, 12), then)
             self.session.submit(call)
             self.calls.append(call)
@@ -151,7 +151,7 @@ class Shell:
         """Let some calls be made, the server answer, and the client read what has become of its answers.
 
         Raises:
-            Exception: Anything but BrokenLinkError came out of the session.
+            Exception: Anything but ConnectionBroken came out of the session.
         """
         rng, session = self.rng, self.session
         self.now += rng.random() * 0.2
@@ -174,16 +174,16 @@ class Shell:
                 session.out.clear()
                 while engines.receive(self.connection, sent):
                     sent = b""
-            answer = self._lied(b"".join(self.connection.caller.outbox))
-            self.connection.caller.outbox.clear()
+            answer = self._lied(b"".join(self.connection.client.outbox))
+            self.connection.client.outbox.clear()
             if rng.random() < 0.2 and answer:
                 at = rng.randrange(len(answer))
                 session.receive(answer[:at], self.now)
                 answer = answer[at:]
             session.receive(answer, self.now)
-            if self.connection.caller.closing or rng.random() < 0.005:
+            if self.connection.client.closing or rng.random() < 0.005:
                 self._lost("the server closed the connection")
-        except BrokenLinkError as error:
+        except ConnectionBroken as error:
             self.broken += 1
             self._lost(str(error))
         self.calls = [call for call in self.calls if not call.done()]
@@ -192,11 +192,11 @@ class Shell:
         engines.fail_unless(not lost, "a call was forgotten", [(call.op, call.body) for call in lost])
 
     def _lost(self, reason: str) -> None:
-        self.connection.lost()
+        self.connection.connection_lost()
         self.session.lost(reason, self.now)
         if self.session.overdue(self.now):
             self.session.expired("nobody could be reached")
-        if self.session.refusal is not None or self.rng.random() < 0.02:
+        if self.session.terminal_error is not None or self.rng.random() < 0.02:
             self.session.close("over")
             engines.fail_unless(not self.session.inflight and not self.session.waiting, "a closed session has calls")
             self.session = self._fresh()
@@ -263,7 +263,7 @@ def event(kind: int, path: str) -> bytes:
     return frame(r.ReplyHeader(-1, 7, 0).encode() + r.WatcherEvent(kind, 3, path).encode())
 
 
-def play(seed: int, number: int, pool: list[bytes], count: int = EPOCH) -> tuple[int, int, str | None]:
+def play(seed: int, number: int, pool: list[bytes], count: int = MANUAL_CLOCK_START) -> tuple[int, int, str | None]:
     """Do one epoch.
 
     Returns:

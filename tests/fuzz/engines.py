@@ -10,20 +10,20 @@ from typing import Any, Final
 
 from fuzz import frames
 
-from zoolet.server.admin.words import words
-from zoolet.server.core.caller import Caller
+from zoolet.server.admin.four_letter import four_letter_commands
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.compat import V3_8
-from zoolet.server.core.connection import Connection
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.node import Children, Node
 from zoolet.server.core.quota import LIMITS
+from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.core.settings import Settings
 from zoolet.server.core.tree import QUOTA
 from zoolet.server.core.watches import RECURSIVE, weight
 
 START: Final = 1_700_000_000_000
 """The time at which every engine starts, in milliseconds since the epoch."""
-ANSWERS: Final = words("*")
+ANSWERS: Final = four_letter_commands("*")
 HOSTS: Final = ("127.0.0.1", "127.0.0.1", "10.0.0.7", "::1", "fe80::1%eth0")
 
 VARIANTS: Final[tuple[dict[str, Any], ...]] = (
@@ -35,11 +35,11 @@ VARIANTS: Final[tuple[dict[str, Any], ...]] = (
     {"sasl_users": frames.SASL_USERS, "allow_failed_sasl": True, "compat": V3_8},
     {"require_auth": frozenset({"digest"})},
     {"reconfig_enabled": True, "skip_acl": True},
-    {"reconfig_enabled": True, "compat": V3_8, "forgetful": False},
+    {"reconfig_enabled": True, "compat": V3_8, "expire_clients_ahead": False},
     {"enforce_quota": True},
     {"enforce_quota": True, "exact_deadlines": True, "min_session_timeout": 0},
-    {"max_frame": 600, "output_share": 300},
-    {"output_share": 2000, "extended_types": False},
+    {"max_frame": 600, "max_output_per_turn": 300},
+    {"max_output_per_turn": 2000, "extended_types": False},
     {"throttle_tokens": 3, "throttle_fill_time": 50, "sessionless_timeout": 500},
     {"container_never_used": 5000, "container_check_interval": 1000, "container_max_per_minute": 120},
 )
@@ -49,21 +49,21 @@ VARIANTS: Final[tuple[dict[str, Any], ...]] = (
 def engine_for(variant: int) -> Engine:
     """Make a server."""
     settings = Settings(**{"super_digest": frames.SUPER_DIGEST, **VARIANTS[variant % len(VARIANTS)]})
-    return Engine(settings, now=START, uptime=0, random=Random(variant))
+    return Engine(settings, now=START, monotonic_ms=0, rng=Random(variant))
 
 
-def connection_to(engine: Engine, host: str) -> Connection:
+def connection_to(engine: Engine, host: str) -> ServerConnection:
     """Connect to a server."""
-    return Connection(engine, Caller(host, 40_000), ANSWERS)
+    return ServerConnection(engine, ClientConnection(host, 40_000), ANSWERS)
 
 
-def receive(connection: Connection, data: bytes) -> bool:
+def receive(connection: ServerConnection, data: bytes) -> bool:
     """Send bytes to a server; return whether it has more to answer. Where it answers little at a time anyway, it has
     little time, too.
     """
     clock = count()
-    hurried = connection.engine.settings.output_share <= 2000
-    return connection.receive(data, len(data) % 5 if hurried else inf, lambda: next(clock))
+    hurried = connection.engine.settings.max_output_per_turn <= 2000
+    return connection.receive_data(data, len(data) % 5 if hurried else inf, lambda: next(clock))
 
 
 # --- what is true at any time between two calls ---
@@ -97,14 +97,14 @@ def check(engine: Engine) -> None:
 def _check_tree(engine: Engine, nodes: dict[str, Node]) -> None:
     tree = engine.tree
     same("size", tree.size, len(nodes))
-    size, ephemerals, fleeting, children = len(nodes["/"].data or b"") - 1, {}, {}, 0
+    size, ephemerals, expiring, children = len(nodes["/"].data or b"") - 1, {}, {}, 0
     for path, node in nodes.items():
         size += len(path) + (len(node.data or b"") if path != "/" else 0)
         if node.owner > 0:
             ephemerals.setdefault(node.owner, set()).add(path)
             fail_unless(node.children is None, "an ephemeral node has children", path)
         elif node.owner:
-            fleeting[path] = node
+            expiring[path] = node
         _check_memos(path, node)
         children += len(node.children or ())
     same("nodes that are somebody's children", children, len(nodes) - 1)
@@ -112,8 +112,8 @@ def _check_tree(engine: Engine, nodes: dict[str, Node]) -> None:
     same("data_size", tree.data_size, size)
     same("ephemerals", {owner: set(paths) for owner, paths in tree.ephemerals.items()}, ephemerals)
     fail_unless(ephemerals.keys() <= engine.sessions.alive.keys(), "an ephemeral node of a session that is over")
-    fail_unless(tree.fleeting == fleeting, "fleeting", list(tree.fleeting), list(fleeting))
-    for path, node in tree.known.items():
+    fail_unless(tree.expiring == expiring, "fleeting", list(tree.expiring), list(expiring))
+    for path, node in tree.path_cache.items():
         fail_unless(nodes.get(path or "/") is node, "known leads to a node that is not there", path)
     fail_unless(tree._undo is None and not tree._begun, "a transaction is still open")
     limited = {path[len(QUOTA) : -len(LIMITS)] for path in nodes if path.startswith(QUOTA) and path.endswith(LIMITS)}
@@ -154,18 +154,18 @@ def _check_acls(engine: Engine, nodes: dict[str, Node]) -> None:
 def _check_watches(engine: Engine) -> None:
     watches = engine.watches
     active, weights = 0, 0
-    recursive: tuple[dict[str, set[Caller]], dict[str, set[Caller]]] = ({}, {})
-    stores: tuple[dict[str, set[Caller]], dict[str, set[Caller]]] = ({}, {})
-    for caller in engine.callers:
-        for store, modes in enumerate(caller.modes):
+    recursive: tuple[dict[str, set[ClientConnection]], dict[str, set[ClientConnection]]] = ({}, {})
+    stores: tuple[dict[str, set[ClientConnection]], dict[str, set[ClientConnection]]] = ({}, {})
+    for client in engine.connections:
+        for store, modes in enumerate(client.modes):
             active += len(modes)
             weights += sum(map(weight, modes))
             for path, mode in modes.items():
                 fail_unless(0 < mode < 8, "watch modes", path, mode)
                 if mode & RECURSIVE:
-                    recursive[store].setdefault(path, set()).add(caller)
-                stores[store].setdefault(path, set()).add(caller)
-        same("the weight of a connection's watches", caller.watch_weight, sum(map(weight, chain(*caller.modes))))
+                    recursive[store].setdefault(path, set()).add(client)
+                stores[store].setdefault(path, set()).add(client)
+        same("the weight of a connection's watches", client.watch_weight, sum(map(weight, chain(*client.modes))))
     same("active watches", watches.active, active)
     same("the weight of all watches", watches._weight, weights)
     for index, found in zip(watches._recursive, recursive, strict=True):
@@ -173,34 +173,40 @@ def _check_watches(engine: Engine) -> None:
     for kept, found in zip(watches._stores, stores, strict=True):
         fail_unless({path: set(waiting) for path, waiting in kept.items()} == found, "a store of watches", kept, found)
     fail_unless(watches._held is None, "a transaction is still open in the watches")
-    for caller in watches.dirty:
-        fail_unless(caller in engine.callers or caller.closing, "something to send to a connection that is gone")
+    for client in watches.pending_output:
+        fail_unless(client in engine.connections or client.closing, "something to send to a connection that is gone")
 
 
 def _check_sessions(engine: Engine) -> None:
     alive = engine.sessions.alive
     for what, expiry, living in (
         ("sessions", engine.sessions.expiry, set(alive.values())),
-        ("connections without a session", engine._silent, {one for one in engine.callers if one.session is None}),
+        (
+            "connections without a session",
+            engine._sessionless,
+            {one for one in engine.connections if one.session is None},
+        ),
     ):
-        fail_unless(expiry._buckets.keys() == set(expiry._hours), what, "buckets and their hours differ")
-        fail_unless(len(expiry._buckets) == len(expiry._hours), what, "an hour stands twice")
+        fail_unless(expiry._buckets.keys() == set(expiry._deadlines), what, "buckets and their hours differ")
+        fail_unless(len(expiry._buckets) == len(expiry._deadlines), what, "an hour stands twice")
         members = [(one, hour) for hour, bucket in expiry._buckets.items() for one in bucket]
         fail_unless({one for one, _ in members} == living, what, "those that can expire are not those that live")
         fail_unless(len(members) == len(living), what, "one of them is in two buckets")
         fail_unless(all(one.deadline == hour for one, hour in members), what, "a deadline is not that of its bucket")
     for session_id, session in alive.items():
         fail_unless(session.id == session_id, "a session under another's id", session_id)
-        if session.caller is not None:
-            fail_unless(session.caller.session is session, "a session whose connection serves another", session_id)
-            fail_unless(session.caller in engine.callers, "a session whose connection is gone", session_id)
-    for caller in engine.callers:
-        if caller.session is not None:
-            fail_unless(alive.get(caller.session.id) is caller.session, "a connection of a session that is over")
-            fail_unless(caller.session.caller is caller, "a connection whose session has another")
+        if session.client is not None:
+            fail_unless(session.client.session is session, "a session whose connection serves another", session_id)
+            fail_unless(session.client in engine.connections, "a session whose connection is gone", session_id)
+    for client in engine.connections:
+        if client.session is not None:
+            fail_unless(alive.get(client.session.id) is client.session, "a connection of a session that is over")
+            fail_unless(client.session.client is client, "a connection whose session has another")
 
 
-def check_gone(engine: Engine, caller: Caller) -> None:
+def check_gone(engine: Engine, client: ClientConnection) -> None:
     """Make sure that a server has let go of a connection that was lost."""
-    fail_unless(caller not in engine.callers and caller not in engine.watches.dirty, "a lost connection is kept")
-    fail_unless(not any(caller.modes) and caller.session is None, "a lost connection has watches or a session")
+    fail_unless(
+        client not in engine.connections and client not in engine.watches.pending_output, "a lost connection is kept"
+    )
+    fail_unless(not any(client.modes) and client.session is None, "a lost connection has watches or a session")

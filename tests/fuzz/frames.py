@@ -18,7 +18,7 @@ from zoolet.protocol.acl import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_
 from zoolet.protocol.codec import NULL, Record, pack_int, put_bytes, put_str
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import NO_PASSWORD, ConnectRequest
-from zoolet.protocol.opcodes import OPERATIONS, OpCode
+from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.server.core.sessions import password_of
 
 SUPER: Final = b"super:secret"

@@ -33,7 +33,7 @@ from fuzz.world import CONNECTIONS, Action, World
 from zoolet.protocol.errors import ErrorCode
 from zoolet.server.core.sessions import first_session_id
 
-EPOCH: Final = 20_000
+MANUAL_CLOCK_START: Final = 20_000
 """Frames after which everything begins anew."""
 CHECKED: Final = 2_000
 """Frames between two looks at all indexes."""
@@ -81,41 +81,41 @@ def script(rng: Random, pool: list[bytes], session: Callable[[], int] | None = N
     """
     first = first_session_id(1, engines.START)
     sessions = 0
-    random, choices, size = rng.random, rng.choices, len(pool)
+    draw, choices, size = rng.random, rng.choices, len(pool)
     while True:
-        n = random()
-        slot = int(random() * CONNECTIONS)
+        n = draw()
+        slot = int(draw() * CONNECTIONS)
         if n < 0.80:
-            chunk = choices(pool, k=1 + int(random() * 40))
-            for _ in range(int(random() * 0.5 * len(chunk))):
-                at = int(random() * len(chunk))
+            chunk = choices(pool, k=1 + int(draw() * 40))
+            for _ in range(int(draw() * 0.5 * len(chunk))):
+                at = int(draw() * len(chunk))
                 chunk[at] = frames.broken(rng, chunk[at], pool)
             data = b"".join(chunk)
             if n < 0.68:
                 yield "data", slot, data
             else:  # in pieces, with others between them
-                cuts = sorted(int(random() * len(data)) for _ in range(1 + int(random() * 4)))
+                cuts = sorted(int(draw() * len(data)) for _ in range(1 + int(draw() * 4)))
                 for at, stop in pairwise([0, *cuts, len(data)]):
                     yield "data", slot, data[at:stop]
-                    if random() < 0.2:
-                        yield "data", int(random() * CONNECTIONS), pool[int(random() * size)]
+                    if draw() < 0.2:
+                        yield "data", int(draw() * CONNECTIONS), pool[int(draw() * size)]
         elif n < 0.86:
             sessions += 1
-            known = session() if session is not None else first + max(0, sessions - int(random() * 12))
+            known = session() if session is not None else first + max(0, sessions - int(draw() * 12))
             yield "hello", slot, frames.hello(rng, known)
         elif n < 0.89:
             yield "drop", slot
         elif n < 0.91:
             yield "login", slot, rng.choice((b"alice:wonder", b"bob:builder", b"super:secret", b"alice:x", b"eve:x"))
         elif n < 0.912:
-            yield "data", slot, rng.randbytes(int(random() * 300))
+            yield "data", slot, rng.randbytes(int(draw() * 300))
         elif n < 0.914:
-            yield "mode", int(random() < 0.3)
+            yield "mode", int(draw() < 0.3)
         elif n < 0.9145:
-            long = frames.HEAVY[rng.choice(list(frames.HEAVY))](int(random() * 3000))
+            long = frames.HEAVY[rng.choice(list(frames.HEAVY))](int(draw() * 3000))
             yield "data", slot, long
         else:
-            jump = rng.choice((0, 1, 10, 50, 300, 1000, 1999, 2000, 2001)) if random() < 0.97 else rng.randrange(90_000)
+            jump = rng.choice((0, 1, 10, 50, 300, 1000, 1999, 2000, 2001)) if draw() < 0.97 else rng.randrange(90_000)
             yield "time", rng.choice((0, 0, 0, 0, 0, 3_600_000, -3_600_000)), jump
 
 
@@ -149,7 +149,7 @@ class Run:
         """Make the actions of an epoch."""
         return script(Random(f"{self.seed}:{number}"), self.pool(number))
 
-    def epoch(self, number: int, count: int = EPOCH) -> Finding | None:
+    def epoch(self, number: int, count: int = MANUAL_CLOCK_START) -> Finding | None:
         """Do one epoch of about so many frames; return what was found, and look no further."""
         world = World(number)
         found = play(world, self.script(number), count)
@@ -203,7 +203,9 @@ def play(world: World, actions: Iterator[Action], count: int, every: int = CHECK
 
 def pieces_of(number: int) -> int:
     """Return how long the pieces are in which an epoch's bytes are sent the second time; 0 where they are not."""
-    stalls = "output_share" in engines.VARIANTS[number % len(engines.VARIANTS)]  # others have their turn in between
+    stalls = (
+        "max_output_per_turn" in engines.VARIANTS[number % len(engines.VARIANTS)]
+    )  # others have their turn in between
     return 0 if number % REPEATED or stalls else PIECES[number // REPEATED % len(PIECES)]
 
 
@@ -288,7 +290,7 @@ def read(text: str) -> tuple[int, list[Action]]:
 
 
 def report(run: Run, number: int, finding: Finding) -> None:
-    """Say what was found and how to see it again."""
+    """Return what was found and how to see it again."""
     print(f"\nFOUND in epoch {number} of seed {run.seed}, at action {finding.action}:\n{finding.what}", flush=True)
     print(f"settings: {engines.VARIANTS[number % len(engines.VARIANTS)]}")
     actions = minimised(number, run.actions(number, finding.action), finding.where)
@@ -316,7 +318,7 @@ def fuzz(seed: int, count: int, minutes: float) -> int:
     run, epoch, found, kinds = Run(seed), 0, 0, set()
     early = 0
     while run.frames < count and time.monotonic() < stop:
-        finding = run.epoch(epoch, min(EPOCH, count - run.frames))
+        finding = run.epoch(epoch, min(MANUAL_CLOCK_START, count - run.frames))
         if finding is not None:
             found += 1
             if finding.where not in kinds:

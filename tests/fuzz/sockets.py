@@ -25,14 +25,14 @@ from typing import IO, Final
 
 from fuzz import frames
 from fuzz.inprocess import GROWTH, POOL, RENEWED, script
-from support.daemon import Daemon
+from support.daemon import DaemonProcess
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
 from zoolet.protocol.framing import Frames
 from zoolet.protocol.handshake import ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 
 ATTACKERS: Final = 4
 SOCKETS: Final = 5
@@ -274,7 +274,7 @@ def options(folder: Path) -> list[str]:
     ]
 
 
-def besiege(daemon: Daemon, seed: int, seconds: float) -> Siege:
+def besiege(daemon: DaemonProcess, seed: int, seconds: float) -> Siege:
     """Attack a daemon for so long; return what was seen."""
     siege = Siege((daemon.host, daemon.port), seed)
     client = Plain(siege.address, PATIENCE_S)
@@ -340,7 +340,7 @@ def fuzz(seed: int, minutes: float) -> int:
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as log:
         found = 0
         try:
-            with Daemon(*options(Path(folder)), stderr=log) as daemon:
+            with DaemonProcess(*options(Path(folder)), stderr=log) as daemon:
                 found += len(besiege(daemon, seed, minutes * 60).found)
         except AssertionError as error:  # of the exit code
             print(f"FOUND: {error}")

@@ -14,7 +14,7 @@ import pytest
 from fuzz import clientside, engines, frames, inprocess, sockets
 from fuzz.world import World
 
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.core.acls import Acls
 from zoolet.server.core.expiry import Expiry
 from zoolet.server.core.node import Children, Node
@@ -52,10 +52,10 @@ def test_a_request_just_before_the_end_of_its_connection_keeps_the_session_alive
     engine = engines.engine_for(0)
     connection = engines.connection_to(engine, "127.0.0.1")
     engines.receive(connection, frames.HELLO)  # 10 s
-    engine.at(engines.START, 9_000)
+    engine.set_time(engines.START, 9_000)
 
     engines.receive(connection, frames.header(1, OpCode.WHO_AM_I, b"") + frames.header(2, 99, b""))
-    engine.at(engines.START, 15_000)
+    engine.set_time(engines.START, 15_000)
     engine.tick()
 
     assert len(engine.sessions.alive) == 1

@@ -30,7 +30,7 @@ from zoolet.protocol.codec import put_bytes
 from zoolet.protocol.errors import ErrorCode, MarshallingError
 from zoolet.protocol.handshake import ConnectResponse
 from zoolet.protocol.multi import decode_results
-from zoolet.protocol.opcodes import OPERATIONS, OpCode
+from zoolet.protocol.operations import OPERATIONS, OpCode
 
 Action = tuple[Any, ...]
 
@@ -54,14 +54,14 @@ class Link:
 
     def __init__(self, engine: engines.Engine, host: str) -> None:
         self.connection = engines.connection_to(engine, host)
-        self.caller = self.connection.caller
+        self.client = self.connection.client
         self.unsent = b""  # of the request that is not whole
         self.opened = False  # the first frame is behind us
         self.word = False  # it was a four-letter word
         self.hopeless = False  # what follows cannot be a frame
         self.greeted = False
         self.expected: deque[tuple[int, int]] = deque()  # xid and op code
-        self.stalled = False
+        self.has_backlog = False
         self.zxid = 0
         self.max_frame = engine.settings.max_frame
         self.pings_may_be_refused = bool(engine.settings.require_auth)
@@ -100,14 +100,14 @@ class Link:
     def read(self, data: bytes, counts: dict[int, int]) -> None:
         """Check what the server sent, and count the error codes of its replies."""
         if self.word:
-            fail_unless(self.caller.closing, "a four-letter word is answered and the connection stays")
+            fail_unless(self.client.closing, "a four-letter word is answered and the connection stays")
             return
         at, size = 0, len(data)
         if not self.greeted:
             (length,) = struct.unpack_from(">i", data)
             fail_unless(length in (36, 37), "the first reply is not that to a connect request", data[:64])
             answer = ConnectResponse.decode(data, 4, 4 + length)
-            fail_unless((answer.session_id == 0) == self.caller.closing or self.opened, "greeting", answer)
+            fail_unless((answer.session_id == 0) == self.client.closing or self.opened, "greeting", answer)
             self.greeted, at = True, 4 + length
         expected = self.expected
         while at < size:
@@ -145,7 +145,7 @@ class Link:
 
     def settled(self) -> None:
         """Make sure that nothing is left unanswered on a connection that stays."""
-        if not self.caller.closing and not self.stalled:
+        if not self.client.closing and not self.has_backlog:
             fail_unless(not self.expected, "requests were not answered", len(self.expected))
 
 
@@ -186,7 +186,7 @@ class World:
         self.actions = self.frames = 0
         self.codes: dict[int, int] = {}
         self.slowest: tuple[float, Action] = (0.0, ())
-        self._by_caller: dict[engines.Caller, Link] = {}
+        self._by_caller: dict[engines.ClientConnection, Link] = {}
         self._pieces = pieces
         self._opened = 0
         self._uptime = 0
@@ -224,7 +224,7 @@ class World:
 
     def _data(self, slot: int, data: bytes) -> None:
         link = self.links[slot]
-        if link is None or link.caller.closing or link.hopeless:
+        if link is None or link.client.closing or link.hopeless:
             self._drop(slot)
             link = self._open(slot)
             self._send(link, frames.HELLO)
@@ -233,16 +233,16 @@ class World:
     def _login(self, slot: int, password: bytes) -> None:
         """Prove to be a user whose password is the right one, or not."""
         link = self.links[slot]
-        if link is None or link.caller.closing or link.unsent or not link.opened or link.hopeless:
+        if link is None or link.client.closing or link.unsent or not link.opened or link.hopeless:
             return
         self._resume(link)
         self._deliver()
-        outbox = link.caller.outbox
+        outbox = link.client.outbox
         link.expect(frames.header(1, OpCode.SASL, put_bytes(b"")))
         engines.receive(link.connection, frames.header(1, OpCode.SASL, put_bytes(b"")))
         said = b"".join(outbox)
         self._read(link)
-        if len(said) < 24 or link.caller.closing:
+        if len(said) < 24 or link.client.closing:
             return
         challenge = r.SetSASLResponse.decode(said, 20).token
         if challenge:
@@ -254,13 +254,13 @@ class World:
         link, self.links[slot] = self.links[slot], None
         if link is not None:
             self._read(link)
-            del self._by_caller[link.caller]
-            link.connection.lost()
-            engines.check_gone(self.engine, link.caller)
+            del self._by_caller[link.client]
+            link.connection.connection_lost()
+            engines.check_gone(self.engine, link.client)
 
-    def _time(self, now: int, uptime: int) -> None:
-        self._uptime += uptime
-        self.engine.at(engines.START + self._uptime + now, self._uptime)
+    def _time(self, now: int, monotonic_ms: int) -> None:
+        self._uptime += monotonic_ms
+        self.engine.set_time(engines.START + self._uptime + now, self._uptime)
         self.engine.tick()
 
     def _mode(self, read_only: int) -> None:
@@ -272,40 +272,40 @@ class World:
         link = Link(self.engine, engines.HOSTS[self._opened % len(engines.HOSTS)])
         self._opened += 1
         self.links[slot] = link
-        self._by_caller[link.caller] = link
+        self._by_caller[link.client] = link
         return link
 
     def _send(self, link: Link, data: bytes) -> None:
-        if link.stalled:
+        if link.has_backlog:
             self._resume(link)
         self.frames += link.expect(data)
         if self._pieces:
             self._send_in_pieces(link, data)
         else:
-            link.stalled = engines.receive(link.connection, data)
+            link.has_backlog = engines.receive(link.connection, data)
             self._read(link)
-        if link.caller.closing:
+        if link.client.closing:
             self.frames -= len(link.expected)
             link.expected.clear()
-        elif not link.stalled:
+        elif not link.has_backlog:
             link.settled()
 
     def _send_in_pieces(self, link: Link, data: bytes) -> None:
         for at in range(0, len(data), self._pieces):
-            link.stalled = engines.receive(link.connection, data[at : at + self._pieces])
+            link.has_backlog = engines.receive(link.connection, data[at : at + self._pieces])
             self._read(link)
             self._resume(link)
 
     def _resume(self, link: Link) -> None:
         for _ in range(_TRIES):
-            if not link.stalled:
+            if not link.has_backlog:
                 return
-            link.stalled = engines.receive(link.connection, b"")
+            link.has_backlog = engines.receive(link.connection, b"")
             self._read(link)
         raise AssertionError("a connection has always more to answer")
 
     def _read(self, link: Link) -> None:
-        outbox = link.caller.outbox
+        outbox = link.client.outbox
         if outbox:
             data = b"".join(outbox)
             outbox.clear()
@@ -314,12 +314,12 @@ class World:
                 self.digest = crc32(data, self.digest)
 
     def _deliver(self) -> None:
-        dirty = self.engine.watches.dirty
+        dirty = self.engine.watches.pending_output
         while dirty:
             callers = list(dirty)
             dirty.clear()
-            for caller in callers:
-                link = self._by_caller.get(caller)
+            for client in callers:
+                link = self._by_caller.get(client)
                 if link is None:
                     raise AssertionError("something to send to a connection that is gone")
                 self._read(link)

@@ -14,7 +14,7 @@ import tempfile
 from typing import Any
 
 import pytest
-from support.oracle import free_port
+from support.apache import free_port
 
 os.environ.setdefault("ZOOKEEPER_VERSION", "3.9.3")
 os.environ.setdefault("ZOOKEEPER_CLASSPATH", "none: zoolet needs no jars")
@@ -88,7 +88,7 @@ class Server:
     reset = destroy = stop
 
     def get_logs(self) -> list[str]:
-        """Give no logs: the daemon's stderr is not kept."""
+        """Return no logs: the daemon's stderr is not kept."""
         return []
 
 
@@ -133,11 +133,11 @@ class Cluster:
         self._home.cleanup()
 
     def get_logs(self) -> list[str]:
-        """Give no logs."""
+        """Return no logs."""
         return []
 
     def get_ssl_client_configuration(self) -> dict[str, bytes]:
-        """Give nothing that would connect: there is no TLS."""
+        """Return nothing that would connect: there is no TLS."""
         return {"client_key": b"", "client_cert": b"", "ca_cert": b""}
 
 

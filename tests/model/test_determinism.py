@@ -19,7 +19,7 @@ from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 from zoolet.protocol.codec import Record
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
@@ -30,12 +30,12 @@ PATHS = ["/a", "/b", "/c", "/a/x", "/a/y", "/b/z", "/a/x/p", "/"]
 ACLS = [OPEN_ACL_UNSAFE, OPEN_ACL_UNSAFE, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, CREATOR_ALL_ACL]
 
 
-def write(chance: Random) -> tuple[OpCode, Record]:
+def write(rng: Random) -> tuple[OpCode, Record]:
     """One of what a transaction may hold."""
-    path, data, acl = chance.choice(PATHS), chance.randbytes(3), chance.choice(ACLS)
-    return chance.choice(
+    path, data, acl = rng.choice(PATHS), rng.randbytes(3), rng.choice(ACLS)
+    return rng.choice(
         [
-            (OpCode.CREATE, r.CreateRequest(path, data, acl, chance.choice([0, 0, 1, 2, 3]))),
+            (OpCode.CREATE, r.CreateRequest(path, data, acl, rng.choice([0, 0, 1, 2, 3]))),
             (OpCode.CREATE2, r.CreateRequest(path, data, acl, 0)),
             (OpCode.CREATE_CONTAINER, r.CreateRequest(path, data, acl, 4)),
             (OpCode.CREATE_TTL, r.CreateTTLRequest(path, data, acl, 5, 100)),
@@ -45,17 +45,17 @@ def write(chance: Random) -> tuple[OpCode, Record]:
     )
 
 
-def request(chance: Random) -> tuple[OpCode, bytes]:
+def request(rng: Random) -> tuple[OpCode, bytes]:
     """Anything that a client may ask for."""
-    path, flag = chance.choice(PATHS), chance.random() < 0.5
-    some = [chance.choice(PATHS) for _ in range(2)]
-    op, body = chance.choice(
+    path, flag = rng.choice(PATHS), rng.random() < 0.5
+    some = [rng.choice(PATHS) for _ in range(2)]
+    op, body = rng.choice(
         [
-            write(chance),
-            write(chance),
-            write(chance),
+            write(rng),
+            write(rng),
+            write(rng),
             (OpCode.CREATE, r.CreateRequest("/mine-", b"", OPEN_ACL_UNSAFE, 3)),
-            (OpCode.SET_ACL, r.SetACLRequest(path, chance.choice(ACLS), -1)),
+            (OpCode.SET_ACL, r.SetACLRequest(path, rng.choice(ACLS), -1)),
             (OpCode.GET_DATA, r.GetDataRequest(path, flag)),
             (OpCode.EXISTS, r.ExistsRequest(path, flag)),
             (OpCode.GET_CHILDREN2, r.GetChildrenRequest(path, flag)),
@@ -65,37 +65,37 @@ def request(chance: Random) -> tuple[OpCode, bytes]:
             (OpCode.GET_EPHEMERALS, r.GetEphemeralsRequest("/")),
             (OpCode.WHO_AM_I, r.EmptyRequest()),
             (OpCode.SASL, r.GetSASLRequest(b"")),
-            (OpCode.AUTH, r.AuthPacket(0, "digest", chance.choice([b"u:p", b"v:q", b"w:r"]))),
+            (OpCode.AUTH, r.AuthPacket(0, "digest", rng.choice([b"u:p", b"v:q", b"w:r"]))),
         ]
     )
-    if chance.random() < 0.15:
-        return OpCode.MULTI, wire.encode_operations([write(chance) for _ in range(3)])
+    if rng.random() < 0.15:
+        return OpCode.MULTI, wire.encode_operations([write(rng) for _ in range(3)])
     return op, body.encode()
 
 
 def transcript(seed: int) -> bytes:
     """Every byte that four clients get to read, while they come and go and time passes."""
-    chance = Random(seed)
+    rng = Random(seed)
     settings = Settings(sasl_users={"bob": "secret"}, container_check_interval=3000, container_never_used=5000)
     engine = Engine(settings, now=NOW)
-    peers = [joined(engine, chance) for _ in range(4)]
+    peers = [joined(engine, rng) for _ in range(4)]
     seen = []
     for _ in range(STEPS):
-        at = chance.randrange(len(peers))
-        if peers[at].closed or chance.random() < 0.02:
-            peers[at] = joined(engine, chance)
-        op, body = request(chance) if chance.random() < 0.97 else (OpCode.CLOSE_SESSION, b"")
-        header = r.RequestHeader(chance.randrange(1000), op).encode()
+        at = rng.randrange(len(peers))
+        if peers[at].closed or rng.random() < 0.02:
+            peers[at] = joined(engine, rng)
+        op, body = request(rng) if rng.random() < 0.97 else (OpCode.CLOSE_SESSION, b"")
+        header = r.RequestHeader(rng.randrange(1000), op).encode()
         seen.append(peers[at].feed((8 + len(body)).to_bytes(4, "big") + header + body))
-        silence = 7000 if chance.random() < 0.02 else chance.randrange(300)  # now and then all sessions end at once
-        engine.at(engine.now + chance.randrange(100), engine.uptime + silence)
+        silence = 7000 if rng.random() < 0.02 else rng.randrange(300)  # now and then all sessions end at once
+        engine.set_time(engine.now + rng.randrange(100), engine.monotonic_ms + silence)
         engine.tick()
         seen += [peer.take() for peer in peers]
     return b"".join(seen)
 
 
-def joined(engine: Engine, chance: Random) -> Peer:
-    peer = Peer(engine, host=f"10.0.0.{chance.randrange(9)}")
+def joined(engine: Engine, rng: Random) -> Peer:
+    peer = Peer(engine, host=f"10.0.0.{rng.randrange(9)}")
     peer.connect(timeout=4000)
     peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
     return peer

@@ -17,7 +17,7 @@ from support.peer import Peer
 from zoolet.protocol import records as r
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import NO_PASSWORD, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
@@ -43,11 +43,11 @@ class Session:
         """Its ephemeral node."""
         return f"/s{self.id}"
 
-    def must_live(self, uptime: int) -> bool:
-        return self.alive and uptime - self.heard <= self.timeout
+    def must_live(self, monotonic_ms: int) -> bool:
+        return self.alive and monotonic_ms - self.heard <= self.timeout
 
-    def must_be_gone(self, uptime: int) -> bool:
-        return not self.alive or uptime - self.heard >= self.timeout + TICK
+    def must_be_gone(self, monotonic_ms: int) -> bool:
+        return not self.alive or monotonic_ms - self.heard >= self.timeout + TICK
 
 
 def granted(wanted: int) -> int:
@@ -64,8 +64,8 @@ class Living(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.engine = Engine(Settings(tick_time=TICK), now=NOW, uptime=777)
-        self.now, self.uptime = NOW, 777
+        self.engine = Engine(Settings(tick_time=TICK), now=NOW, monotonic_ms=777)
+        self.now, self.monotonic_ms = NOW, 777
         self.sessions: list[Session] = []
         self.zxid = 0
         self.witness = Peer(self.engine)
@@ -81,7 +81,7 @@ class Living(RuleBasedStateMachine):
         return served[at % len(served)] if served else None
 
     def heard_of(self, one: Session) -> None:
-        one.heard = self.uptime
+        one.heard = self.monotonic_ms
 
     # --- connections ---
 
@@ -95,7 +95,9 @@ class Living(RuleBasedStateMachine):
         assert welcome is not None
         assert welcome.timeout_ms == granted(timeout)
         assert welcome.session_id not in [0, *(one.id for one in self.sessions)]
-        self.sessions.append(Session(welcome.session_id, welcome.password or b"", granted(timeout), self.uptime, peer))
+        self.sessions.append(
+            Session(welcome.session_id, welcome.password or b"", granted(timeout), self.monotonic_ms, peer)
+        )
         peer.create(self.sessions[-1].path, flags=EPHEMERAL)
         self.zxid += 2
 
@@ -121,7 +123,7 @@ class Living(RuleBasedStateMachine):
     @rule(at=which)
     def cut(self, at: int) -> None:
         if (one := self.served(at)) is not None and one.peer is not None:
-            self.engine.disconnect(one.peer.caller)
+            self.engine.disconnect(one.peer.client)
             one.peer = None
 
     # --- what is heard and what is not ---
@@ -154,7 +156,7 @@ class Living(RuleBasedStateMachine):
     def send_half_a_frame(self, at: int) -> None:
         if (one := self.served(at)) is not None and one.peer is not None:
             assert one.peer.feed(b"\x00\x00") == b""
-            self.engine.disconnect(one.peer.caller)
+            self.engine.disconnect(one.peer.client)
             one.peer = None
 
     @rule(at=which)
@@ -173,16 +175,16 @@ class Living(RuleBasedStateMachine):
     def let_time_pass(self, milliseconds: int, wall: int) -> None:
         """Only the steady clock ends sessions; the wall clock may be set as one likes."""
         self.witness.send(OpCode.PING)
-        self.uptime += milliseconds
+        self.monotonic_ms += milliseconds
         self.now += milliseconds + wall
-        self.engine.at(self.now, self.uptime)
+        self.engine.set_time(self.now, self.monotonic_ms)
 
         self.engine.tick()
 
         for one in self.sessions:
             there = self.witness.send(OpCode.EXISTS, r.ExistsRequest(one.path, False).encode())[0].err == 0
-            assert there or not one.must_live(self.uptime), "expired too early"
-            assert not (there and one.must_be_gone(self.uptime)), "expired too late"
+            assert there or not one.must_live(self.monotonic_ms), "expired too early"
+            assert not (there and one.must_be_gone(self.monotonic_ms)), "expired too late"
             if one.alive and not there:
                 self.zxid += 1
                 self.expired(one)
@@ -215,7 +217,7 @@ class Living(RuleBasedStateMachine):
         assert {one.id for one in self.sessions if one.peer is not None} == {
             session.id
             for session in self.engine.sessions.alive.values()
-            if session.caller not in (None, self.witness.caller)
+            if session.client not in (None, self.witness.client)
         }
 
 
@@ -229,12 +231,12 @@ def test_sessions_live_as_long_as_the_model_says() -> None:
 
 def ended_at(engine: Engine, peer: Peer, start: int, step: int) -> int:
     """Let time go by in steps until the server hangs up; give the uptime then."""
-    uptime = start
+    monotonic_ms = start
     while not peer.closed:
-        uptime += step
-        engine.at(NOW, uptime)
+        monotonic_ms += step
+        engine.set_time(NOW, monotonic_ms)
         engine.tick()
-    return uptime
+    return monotonic_ms
 
 
 silences = given(
@@ -250,7 +252,7 @@ silences = given(
 def test_a_silent_session_ends_between_its_timeout_and_a_tick_later(
     start: int, timeout: int, tick: int, step: int
 ) -> None:
-    engine = Engine(Settings(tick_time=tick, min_session_timeout=1, max_session_timeout=60_000), uptime=start)
+    engine = Engine(Settings(tick_time=tick, min_session_timeout=1, max_session_timeout=60_000), monotonic_ms=start)
     peer = Peer(engine)
     peer.connect(timeout)
 
@@ -264,16 +266,16 @@ def test_a_silent_session_ends_between_its_timeout_and_a_tick_later(
 def test_a_session_ends_at_the_next_whole_tick_behind_its_timeout(
     start: int, timeout: int, tick: int, step: int
 ) -> None:
-    engine = Engine(Settings(tick_time=tick, min_session_timeout=1, max_session_timeout=60_000), uptime=start)
+    engine = Engine(Settings(tick_time=tick, min_session_timeout=1, max_session_timeout=60_000), monotonic_ms=start)
     peer = Peer(engine)
     peer.connect(timeout)
     deadline = ((start + timeout) // tick + 1) * tick
 
-    engine.at(NOW, deadline - 1)
+    engine.set_time(NOW, deadline - 1)
     engine.tick()
     assert not peer.closed
 
-    engine.at(NOW, deadline)
+    engine.set_time(NOW, deadline)
     engine.tick()
     assert peer.closed
 
@@ -288,12 +290,12 @@ talks = given(
 @talks
 @settings(max_examples=50, deadline=None)
 def test_a_session_whose_client_pings_in_time_never_ends(start: int, timeout: int, gaps: list[int]) -> None:
-    engine = Engine(uptime=start)
+    engine = Engine(monotonic_ms=start)
     peer = Peer(engine)
     peer.connect(timeout)
 
     for gap in gaps:
-        engine.at(NOW, engine.uptime + gap)
+        engine.set_time(NOW, engine.monotonic_ms + gap)
         engine.tick()
         assert [reply.err for reply in peer.send(OpCode.PING)] == [0]
 
@@ -305,23 +307,23 @@ def test_a_session_whose_client_pings_in_time_never_ends(start: int, timeout: in
 def test_a_session_whose_client_only_proves_who_it_is_ends_as_if_it_were_silent(
     start: int, timeout: int, gaps: list[int]
 ) -> None:
-    engine = Engine(uptime=start)
+    engine = Engine(monotonic_ms=start)
     peer, silent = Peer(engine), Peer(engine)
     peer.connect(timeout)
     silent.connect(timeout)
 
     for gap in gaps:
-        engine.at(NOW, engine.uptime + gap)
+        engine.set_time(NOW, engine.monotonic_ms + gap)
         engine.tick()
         assert peer.closed == silent.closed
         peer.feed(frame(r.RequestHeader(-4, OpCode.AUTH).encode() + r.AuthPacket(0, "digest", b"u:p").encode()))
 
-    assert peer.closed == (((start + timeout) // TICK + 1) * TICK <= engine.uptime)
+    assert peer.closed == (((start + timeout) // TICK + 1) * TICK <= engine.monotonic_ms)
 
 
 @pytest.mark.parametrize("start", [0, 1, 9999, 10_000, 12_345])
 def test_a_connection_that_never_says_who_it_is_is_closed_after_ten_to_twenty_seconds(start: int) -> None:
-    engine = Engine(uptime=start)
+    engine = Engine(monotonic_ms=start)
     peer = Peer(engine)
 
     lived = ended_at(engine, peer, start, 100) - start
@@ -339,7 +341,7 @@ def test_sessions_that_end_at_once_end_one_zxid_after_the_other() -> None:
     witness.connect(40_000)
     before = engine.zxid
 
-    engine.at(NOW, 6000)
+    engine.set_time(NOW, 6000)
     engine.tick()
 
     assert [peer.closed for peer in silent] == [True, True, True]

@@ -19,7 +19,7 @@ from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Id
 from zoolet.protocol.codec import Record
-from zoolet.protocol.opcodes import OPERATIONS, OpCode
+from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
@@ -110,13 +110,13 @@ class World:
             },
             "sizes": (engine.tree.size, engine.tree.data_size, engine.quota.active),
             "ephemerals": {owner: sorted(paths) for owner, paths in engine.tree.ephemerals.items()},
-            "some day deleted": sorted(engine.tree.fleeting),
+            "some day deleted": sorted(engine.tree.expiring),
             "watches": [
                 {path: sorted(one.port for one in who) for path, who in engine.watches.by_path(store).items()}
                 for store in (DATA, CHILD)
             ],
-            "modes": [dict(modes) for modes in self.watcher.caller.modes],
-            "unread": [bytes(b"".join(one.caller.outbox)) for one in (self.writer, self.watcher)],
+            "modes": [dict(modes) for modes in self.watcher.client.modes],
+            "unread": [bytes(b"".join(one.client.outbox)) for one in (self.writer, self.watcher)],
             "lists": sorted(map(repr, kept_lists(engine))),
         }
 
@@ -144,7 +144,7 @@ def world(before: list[Operation], *, enforce_quota: bool = False) -> World:
     made.writer.create(STATS)
     for op, body in before:
         made.do(op, body)
-    engine.at(NOW + 5, 5)
+    engine.set_time(NOW + 5, 5)
     return made
 
 
@@ -327,7 +327,7 @@ def test_the_acl_lists_that_are_kept_are_exactly_those_in_use(script: list[list[
 def test_the_acl_lists_of_nodes_that_time_removes_are_forgotten(before: list[Operation]) -> None:
     it = world(before)
 
-    it.engine.at(NOW + 120_000, 120_000)
+    it.engine.set_time(NOW + 120_000, 120_000)
     it.engine.tick()
 
     assert it.writer.closed

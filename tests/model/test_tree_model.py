@@ -16,7 +16,7 @@ from support.peer import Peer
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
 
 NOW = 1_700_000_000_000
@@ -206,7 +206,7 @@ class Trees(RuleBasedStateMachine):
     @rule(milliseconds=st.sampled_from([-1, 1, 1000]))
     def let_the_wall_clock_move(self, milliseconds: int) -> None:
         self.model.now += milliseconds
-        self.engine.at(self.model.now, self.engine.uptime)
+        self.engine.set_time(self.model.now, self.engine.monotonic_ms)
 
     @invariant()
     def everything_a_client_can_read_is_as_in_the_model(self) -> None:

@@ -16,7 +16,7 @@ from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
 
 OK, NO_WATCHER = 0, -121
@@ -185,7 +185,7 @@ class Watching(RuleBasedStateMachine):
         welcome = self.peers[at].welcome
         assert welcome is not None
         assert welcome.password is not None
-        self.engine.disconnect(self.peers[at].caller)
+        self.engine.disconnect(self.peers[at].client)
         self.peers[at] = self.connected(welcome.session_id, welcome.password)
         self.model.watches[at].clear()
 

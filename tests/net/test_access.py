@@ -20,14 +20,14 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import int_at
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.app import assemble
 from zoolet.server.config import Config
 from zoolet.server.core.settings import Settings
 from zoolet.server.net import tls
-from zoolet.server.net.listener import Listener
+from zoolet.server.net.daemon import Daemon
+from zoolet.server.net.protocol import ServerProtocol
 from zoolet.server.net.tls_settings import TlsSettings
-from zoolet.server.net.transport import Transport
 
 FILES: Final = Path(__file__).parents[1] / "support" / "tls"
 DEADLINE_S: Final = 5.0  # only ever reached on failure
@@ -61,7 +61,7 @@ class Stub(asyncio.Transport):
 class Live:
     """A server in this loop, with a plain port and one for TLS."""
 
-    listener: Listener
+    listener: Daemon
     port: int
     secure_port: int
     opened: list[asyncio.StreamWriter] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Live:
             await self.listener.stop(patient=patient)
 
     async def lets_in(self, host: str = "127.0.0.1") -> bool:
-        """Say whether a client gets a session over TLS."""
+        """Return whether a client gets a session over TLS."""
         try:
             return (await session(await self.dial_tls(host))).session_id != 0
         except (OSError, asyncio.IncompleteReadError):
@@ -175,24 +175,24 @@ async def _stop(live: Live) -> None:
 async def test_a_connection_without_a_peer_is_aborted(serve: Start) -> None:
     live, stub = await serve(), Stub()
 
-    Transport(live.listener).connection_made(stub)
+    ServerProtocol(live.listener).connection_made(stub)
 
     assert stub.aborted
 
 
 async def test_a_connection_without_a_peer_counts_nowhere(serve: Start) -> None:
     live = await serve(max_client_cnxns=1, max_cnxns=1)
-    transport = Transport(live.listener)
+    transport = ServerProtocol(live.listener)
 
     transport.connection_made(Stub())
 
-    assert (dict(live.listener.open), dict(live.listener.engine.callers), transport.was_made) == ({}, {}, False)
+    assert (dict(live.listener.open), dict(live.listener.engine.connections), transport.was_made) == ({}, {}, False)
     assert (await session(await live.dial())).session_id != 0
 
 
 async def test_no_request_of_a_connection_without_a_peer_is_done(serve: Start) -> None:
     live = await serve()
-    transport = Transport(live.listener)
+    transport = ServerProtocol(live.listener)
     transport.connection_made(Stub())
 
     transport.data_received(HELLO + CREATE)
@@ -415,7 +415,7 @@ def open_and_send_nonsense(port: int) -> ssl.SSLSocket:
 async def test_a_tls_client_that_does_not_answer_a_close_is_dropped_as_soon_as_a_plain_one(serve: Start) -> None:
     live = await serve()
     connection = await asyncio.to_thread(open_and_send_nonsense, live.secure_port)
-    await until(lambda: not live.listener.engine.callers)
+    await until(lambda: not live.listener.engine.connections)
 
     with connection:
         await until(lambda: not live.listener.open)

@@ -22,14 +22,14 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import int_at
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.app import assemble
 from zoolet.server.config import Config
-from zoolet.server.core.caller import Caller
-from zoolet.server.core.connection import Connection
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.core.settings import Settings
-from zoolet.server.net.listener import Listener
+from zoolet.server.net.daemon import Daemon
 
 DEADLINE_S: Final = 20.0  # only ever reached on failure
 MIB: Final = 1 << 20
@@ -82,7 +82,7 @@ Dial = Callable[..., Awaitable[Client]]
 
 
 @pytest.fixture
-async def listener(request: pytest.FixtureRequest) -> AsyncIterator[Listener]:
+async def listener(request: pytest.FixtureRequest) -> AsyncIterator[Daemon]:
     """A server in this loop; indirect parameters are its settings."""
     settings = Settings(**getattr(request, "param", {}))
     listener = assemble(Config(host="127.0.0.1", settings=settings))
@@ -92,7 +92,7 @@ async def listener(request: pytest.FixtureRequest) -> AsyncIterator[Listener]:
 
 
 @pytest.fixture
-async def dial(listener: Listener) -> AsyncIterator[Dial]:
+async def dial(listener: Daemon) -> AsyncIterator[Dial]:
     """A function that gives a client with a session; ``room`` is what its kernel keeps for it, in bytes."""
     links: list[socket.socket] = []
     loop = asyncio.get_running_loop()
@@ -145,21 +145,21 @@ def set_data(path: str, data: bytes = b"") -> bytes:
     return r.SetDataRequest(path, data, -1).encode()
 
 
-def waiting(listener: Listener) -> int:
+def waiting(listener: Daemon) -> int:
     """Count the bytes that wait in this process to be read by clients."""
     return sum(
         transport._transport.get_write_buffer_size() for transport in listener.open if transport._transport is not None
     )
 
 
-def choked(listener: Listener) -> list[bool]:
+def choked(listener: Daemon) -> list[bool]:
     """Say of each connection whether the server has stopped reading from it."""
     return [transport._choked for transport in listener.open]
 
 
 @contextmanager
 def memory() -> Iterator[Callable[[], int]]:
-    """Give a function that tells by how many bytes the process grew at the most."""
+    """Return a function that tells by how many bytes the process grew at the most."""
     gc.collect()
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
@@ -182,7 +182,7 @@ async def read_in_order(client: Client, count: int) -> list[int]:
 # --- a client that does not read its replies ---
 
 
-async def test_replies_that_nobody_reads_do_not_pile_up(listener: Listener, dial: Dial) -> None:
+async def test_replies_that_nobody_reads_do_not_pile_up(listener: Daemon, dial: Dial) -> None:
     greedy, other = await dial(), await dial()
     await other.call(1, OpCode.CREATE, create("/big", DATA))
 
@@ -196,7 +196,7 @@ async def test_replies_that_nobody_reads_do_not_pile_up(listener: Listener, dial
         assert growth() <= 12 * MIB  # once more for the joined batch, and for the reply's own copies
 
 
-async def test_other_clients_get_their_turn_between_large_replies(listener: Listener, dial: Dial) -> None:
+async def test_other_clients_get_their_turn_between_large_replies(listener: Daemon, dial: Dial) -> None:
     greedy, other = await dial(room=4 * MIB), await dial()
     await other.call(1, OpCode.CREATE, create("/big", DATA))
 
@@ -211,7 +211,7 @@ async def test_other_clients_get_their_turn_between_large_replies(listener: List
 
 
 @pytest.mark.slow
-async def test_a_client_that_reads_again_gets_all_its_replies_in_order(listener: Listener, dial: Dial) -> None:
+async def test_a_client_that_reads_again_gets_all_its_replies_in_order(listener: Daemon, dial: Dial) -> None:
     greedy, other = await dial(room=2 * MIB), await dial()
     await other.call(1, OpCode.CREATE, create("/big", DATA))
     await greedy.send(b"".join(get(xid) for xid in range(2000)))
@@ -224,9 +224,9 @@ async def test_a_client_that_reads_again_gets_all_its_replies_in_order(listener:
 
 
 async def test_a_connection_that_the_server_closes_is_not_cut_before_its_reader_has_caught_up(
-    listener: Listener, dial: Dial, monkeypatch: pytest.MonkeyPatch
+    listener: Daemon, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zoolet.server.net.transport.LINGER", 0.1)
+    monkeypatch.setattr("zoolet.server.net.protocol.LINGER", 0.1)
     slow, other = await dial(), await dial()
     await other.call(1, OpCode.CREATE, create("/big", DATA))
 
@@ -242,9 +242,9 @@ async def test_a_connection_that_the_server_closes_is_not_cut_before_its_reader_
 # --- a client that does not read its events ---
 
 
-@pytest.mark.parametrize("listener", [{"max_unread": 2 * MIB}], indirect=True)
+@pytest.mark.parametrize("listener", [{"max_write_buffer": 2 * MIB}], indirect=True)
 async def test_a_client_that_leaves_too_many_events_unread_is_cut_off(
-    listener: Listener, dial: Dial, caplog: pytest.LogCaptureFixture
+    listener: Daemon, dial: Dial, caplog: pytest.LogCaptureFixture
 ) -> None:
     watcher, writer = await dial(), await dial()
     path = "/" + "n" * 20_000  # long, so that few events make many bytes
@@ -262,9 +262,9 @@ async def test_a_client_that_leaves_too_many_events_unread_is_cut_off(
     assert [record.levelname for record in caplog.records if "disconnecting" in record.getMessage()] == ["WARNING"]
 
 
-@pytest.mark.parametrize("listener", [{"max_unread": 2 * MIB}], indirect=True)
+@pytest.mark.parametrize("listener", [{"max_write_buffer": 2 * MIB}], indirect=True)
 async def test_the_session_of_a_client_that_is_cut_off_lives_on_without_its_watches(
-    listener: Listener, dial: Dial
+    listener: Daemon, dial: Dial
 ) -> None:
     watcher, writer = await dial(), await dial()
     path = "/" + "n" * 20_000
@@ -280,8 +280,8 @@ async def test_the_session_of_a_client_that_is_cut_off_lives_on_without_its_watc
     assert listener.engine.watches.active == 0
 
 
-@pytest.mark.parametrize("listener", [{"max_unread": 64 * MIB}], indirect=True)
-async def test_a_client_that_reads_its_events_late_gets_them_all(listener: Listener, dial: Dial) -> None:
+@pytest.mark.parametrize("listener", [{"max_write_buffer": 64 * MIB}], indirect=True)
+async def test_a_client_that_reads_its_events_late_gets_them_all(listener: Daemon, dial: Dial) -> None:
     watcher, writer = await dial(), await dial()
     path = "/" + "n" * 20_000
     await writer.call(1, OpCode.CREATE, create(path))
@@ -327,13 +327,13 @@ def test_a_frame_that_comes_byte_by_byte_costs_no_more_than_in_proportion_to_its
 
 def feed_byte_by_byte(size: int) -> float:
     """Feed a connection a frame of that size one byte at a time; return how many seconds it took."""
-    connection = Connection(Engine(), Caller())
-    connection.receive(HELLO)
-    connection.caller.outbox.clear()
+    connection = ServerConnection(Engine(), ClientConnection())
+    connection.receive_data(HELLO)
+    connection.client.outbox.clear()
     crumbs = [bytes([byte]) for byte in request(3, OpCode.CREATE, create("/a", bytes(size)))]
     started = time.perf_counter()
     for crumb in crumbs:
-        connection.receive(crumb)
+        connection.receive_data(crumb)
     took = time.perf_counter() - started
-    assert r.ReplyHeader.decode(connection.caller.outbox[0][4:]).err == 0
+    assert r.ReplyHeader.decode(connection.client.outbox[0][4:]).err == 0
     return took

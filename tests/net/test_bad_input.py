@@ -23,11 +23,11 @@ from zoolet.protocol.codec import int_at, pack_int
 from zoolet.protocol.enums import MAX_FRAME
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.app import assemble
 from zoolet.server.config import Config
 from zoolet.server.core.settings import Settings
-from zoolet.server.net.listener import Listener
+from zoolet.server.net.daemon import Daemon
 
 DEADLINE_S: Final = 5.0  # only ever reached on failure
 HELLO: Final = frame(ConnectRequest(timeout_ms=30_000).encode())
@@ -46,7 +46,7 @@ class ManualClock:
         self.ms = 1_700_000_000_000
 
     def read(self) -> tuple[int, int]:
-        """Give milliseconds since the epoch, and milliseconds on a steady clock."""
+        """Return milliseconds since the epoch, and milliseconds on a steady clock."""
         return self.ms, self.ms
 
 
@@ -54,7 +54,7 @@ class ManualClock:
 class Live:
     """A server in this loop."""
 
-    listener: Listener
+    listener: Daemon
     port: int
     clock: ManualClock
 
@@ -517,11 +517,11 @@ async def test_nobody_else_misses_a_reply(dial: Dial, nonsense: bytes) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_random_bytes_harm_nobody(dial: Dial, seed: int) -> None:
-    chance = Random(seed)
+    rng = Random(seed)
     first, behind, other = await dial(shake=False), await dial(), await dial()
 
-    first.send(chance.randbytes(200))
-    behind.send(b"".join(scrambled(chance) for _ in range(50)))
+    first.send(rng.randbytes(200))
+    behind.send(b"".join(scrambled(rng) for _ in range(50)))
     first.end()
     behind.end()
     await asyncio.gather(first.rest(), behind.rest())
@@ -530,10 +530,10 @@ async def test_random_bytes_harm_nobody(dial: Dial, seed: int) -> None:
     assert (await other.answer()).err == 0
 
 
-def scrambled(chance: Random) -> bytes:
+def scrambled(rng: Random) -> bytes:
     """Write a frame with a likely op code and a body that is mostly wrong."""
-    op = chance.choice([*(op for op in OpCode if op != OpCode.CLOSE_SESSION)])
+    op = rng.choice([*(op for op in OpCode if op != OpCode.CLOSE_SESSION)])
     good = r.CreateRequest("/a", b"data", OPEN_ACL_UNSAFE, 0).encode()
-    body = bytearray(good[: chance.randrange(len(good) + 1)])
-    body[chance.randrange(len(body) + 1) :] = chance.randbytes(chance.randrange(8))
-    return request(chance.randrange(100), op, bytes(body))
+    body = bytearray(good[: rng.randrange(len(good) + 1)])
+    body[rng.randrange(len(body) + 1) :] = rng.randbytes(rng.randrange(8))
+    return request(rng.randrange(100), op, bytes(body))

@@ -22,11 +22,11 @@ from zoolet.protocol.codec import int_at
 from zoolet.protocol.enums import CreateMode
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.app import assemble
 from zoolet.server.config import Config
 from zoolet.server.core.settings import Settings
-from zoolet.server.net.listener import Listener
+from zoolet.server.net.daemon import Daemon
 
 DEADLINE_S: Final = 5.0  # only ever reached on failure
 OFFERED: Final = (
@@ -53,7 +53,7 @@ class Port:
         host: Its address.
     """
 
-    def __init__(self, listener: Listener, number: int, host: str) -> None:
+    def __init__(self, listener: Daemon, number: int, host: str) -> None:
         self.listener = listener
         self.number = number
         self.host = host

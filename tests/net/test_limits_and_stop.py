@@ -15,21 +15,21 @@ from contextlib import suppress
 from typing import Final
 
 import pytest
-from support.daemon import Daemon
+from support.daemon import DaemonProcess
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import int_at, pack_int
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.app import assemble
 from zoolet.server.config import Config
-from zoolet.server.core.caller import Caller
-from zoolet.server.core.connection import Connection
+from zoolet.server.core.client_connection import ClientConnection
+from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.core.settings import Settings
-from zoolet.server.net.listener import SPARE_DESCRIPTORS, STOP_SECONDS, Listener
-from zoolet.server.net.transport import Transport
+from zoolet.server.net.daemon import SPARE_DESCRIPTORS, STOP_SECONDS, Daemon
+from zoolet.server.net.protocol import ServerProtocol
 
 DEADLINE_S: Final = 10.0  # only ever reached on failure
 HELLO: Final = frame(ConnectRequest(timeout_ms=30_000).encode())
@@ -95,7 +95,7 @@ class Server:
         self.config = Config(host="127.0.0.1", max_client_cnxns=0)
         for name, value in config.items():
             setattr(self.config, name, value)
-        self.listener: Listener
+        self.listener: Daemon
         self.port = 0
         self.clients: list[Client] = []
 
@@ -178,11 +178,11 @@ def exists(xid: int, path: str = "/", watch: bool = False) -> bytes:
 
 def alive() -> list[object]:
     """Find the objects in memory that belong to one connection."""
-    return [one for one in gc.get_objects() if isinstance(one, Transport | Connection | Caller)]
+    return [one for one in gc.get_objects() if isinstance(one, ServerProtocol | ServerConnection | ClientConnection)]
 
 
 async def admitted(client: Client) -> bool:
-    """Say whether the server lets a client shake hands."""
+    """Return whether the server lets a client shake hands."""
     try:
         await client.shake_hands()
     except (asyncio.IncompleteReadError, ConnectionError):
@@ -315,7 +315,7 @@ async def test_a_stop_sends_a_large_reply_whole(serve: Start) -> None:
 async def test_a_stop_does_not_wait_for_a_client_that_keeps_its_side_open(
     serve: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zoolet.server.net.transport.LINGER", 0.01)
+    monkeypatch.setattr("zoolet.server.net.protocol.LINGER", 0.01)
     server = await serve()
     client = await server.dial()
     await client.shake_hands()
@@ -505,7 +505,7 @@ async def test_watches_go_with_their_connection(serve: Start) -> None:
     await until(lambda: len(server.listener.open) == 1)
 
     assert engine.watches.active == 1
-    assert len(engine.callers) == 1
+    assert len(engine.connections) == 1
 
 
 async def test_an_event_for_a_connection_that_is_gone_harms_nobody(serve: Start) -> None:
@@ -536,7 +536,7 @@ def with_node(server: Server, path: str, size: int) -> None:
 
 
 async def test_one_client_alone_may_leave_a_reply_unread_however_large(serve: Start) -> None:
-    server = await serve(settings=Settings(max_unread_total=1_000))
+    server = await serve(settings=Settings(max_write_buffer_total=1_000))
     with_node(server, "/big", 8_000_000)
 
     await server.dial_without_reading(get(1, "/big"))
@@ -548,7 +548,7 @@ async def test_one_client_alone_may_leave_a_reply_unread_however_large(serve: St
 async def test_of_those_that_do_not_read_the_one_with_most_is_disconnected(
     serve: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = await serve(settings=Settings(max_unread_total=1_000_000))
+    server = await serve(settings=Settings(max_write_buffer_total=1_000_000))
     with_node(server, "/big", 10_000_000)
     with_node(server, "/small", 8_000_000)
     greedy = await server.dial_without_reading(get(1, "/big"))
@@ -590,7 +590,7 @@ async def test_what_a_client_that_is_gone_did_not_read_is_counted_no_more(serve:
 
 @pytest.mark.slow
 async def test_a_reply_of_more_than_64_mib_reaches_a_client_that_reads(serve: Start) -> None:
-    server = await serve(settings=Settings(max_unread_total=1 << 20, max_unread=1 << 20))
+    server = await serve(settings=Settings(max_write_buffer_total=1 << 20, max_write_buffer=1 << 20))
     tree = server.listener.engine.tree
     for number in range(70):
         tree.create(f"/{number:02}" + "n" * 1_000_000, b"", 0, 0, 1, 0)
@@ -605,7 +605,7 @@ async def test_a_reply_of_more_than_64_mib_reaches_a_client_that_reads(serve: St
 
 
 async def test_a_client_that_leaves_too_many_events_unread_is_counted(serve: Start) -> None:
-    server = await serve(settings=Settings(max_unread=100_000))
+    server = await serve(settings=Settings(max_write_buffer=100_000))
     with_node(server, "/big", 8_000_000)
     watch = request(1, OpCode.ADD_WATCH, r.AddWatchRequest("/", 1).encode())
     await server.dial_without_reading(watch + get(2, "/big"))
@@ -628,7 +628,7 @@ async def test_a_client_that_leaves_too_many_events_unread_is_counted(serve: Sta
 async def test_a_stop_disconnects_those_that_do_not_read_when_its_time_is_up(
     serve: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("zoolet.server.net.listener.STOP_SECONDS", 0.02)
+    monkeypatch.setattr("zoolet.server.net.daemon.STOP_SECONDS", 0.02)
     server = await serve()
     with_node(server, "/big", 8_000_000)
     await server.dial_without_reading(get(1, "/big"))
@@ -655,7 +655,7 @@ async def test_a_stop_can_be_cut_short(serve: Start) -> None:
     assert not server.listener.open
 
 
-def stubborn(daemon: Daemon) -> socket.socket:
+def stubborn(daemon: DaemonProcess) -> socket.socket:
     """Connect, and read nothing of 20 MB."""
     link = socket.socket()
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -671,7 +671,7 @@ def stubborn(daemon: Daemon) -> socket.socket:
 
 @pytest.mark.slow
 def test_sigterm_ends_the_daemon_in_time_although_a_client_does_not_read() -> None:
-    with Daemon() as daemon, stubborn(daemon):
+    with DaemonProcess() as daemon, stubborn(daemon):
         started = time.monotonic()
         daemon.process.terminate()
         code = daemon.process.wait(STOP_SECONDS + 1)
@@ -684,7 +684,7 @@ def test_sigterm_ends_the_daemon_in_time_although_a_client_does_not_read() -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_the_daemon_at_once(second: signal.Signals) -> None:
-    with Daemon() as daemon, stubborn(daemon):
+    with DaemonProcess() as daemon, stubborn(daemon):
         daemon.process.terminate()
         with pytest.raises(subprocess.TimeoutExpired):
             daemon.process.wait(0.3)
@@ -700,10 +700,10 @@ def test_a_second_signal_ends_the_daemon_at_once(second: signal.Signals) -> None
 @pytest.fixture
 def last_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every connection gets one of the last descriptors."""
-    monkeypatch.setattr("zoolet.server.net.listener.Listener.is_last_descriptor", _is_last)
+    monkeypatch.setattr("zoolet.server.net.daemon.Daemon.is_last_descriptor", _is_last)
 
 
-def _is_last(listener: Listener, number: int) -> bool:
+def _is_last(listener: Daemon, number: int) -> bool:
     listener._last_descriptor = 0
     listener.warn_of_descriptors()
     return True
@@ -733,7 +733,7 @@ async def test_no_session_is_opened_with_one_of_the_last_descriptors(serve: Star
 
 @pytest.mark.usefixtures("last_descriptors")
 async def test_one_who_says_nothing_keeps_no_last_descriptor(serve: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoolet.server.net.transport.WORD_ONLY_SECONDS", 0.01)
+    monkeypatch.setattr("zoolet.server.net.protocol.WORD_ONLY_SECONDS", 0.01)
     server = await serve()
 
     client = await server.dial()
@@ -767,7 +767,7 @@ async def test_the_last_eight_descriptors_are_the_last(serve: Start, below: int,
 @pytest.mark.slow
 def test_a_daemon_without_descriptors_answers_mntr_and_says_so_once() -> None:
     with tempfile.TemporaryFile() as log:
-        daemon = Daemon("-Dzookeeper.4lw.commands.whitelist=*", "-Dzookeeper.maxClientCnxns=0", stderr=log)
+        daemon = DaemonProcess("-Dzookeeper.4lw.commands.whitelist=*", "-Dzookeeper.maxClientCnxns=0", stderr=log)
         daemon.command = ["/bin/sh", "-c", 'ulimit -n 64; exec "$@"', "sh", *daemon.command]
         with daemon:
             links = [socket.create_connection((daemon.host, daemon.port), DEADLINE_S) for _ in range(80)]
@@ -792,7 +792,7 @@ def shaken_hands(link: socket.socket) -> bool:
     return False
 
 
-def mntr_in_time(daemon: Daemon) -> str:
+def mntr_in_time(daemon: DaemonProcess) -> str:
     """Ask until there is an answer: others may hold the last descriptors for a second each."""
     until = time.monotonic() + DEADLINE_S
     while time.monotonic() < until:

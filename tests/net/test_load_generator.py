@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.daemon import Daemon
+from support.daemon import DaemonProcess
 
 PYLOAD = Path(__file__).parents[2] / "benchmarks" / "pyload.py"
 
 
 @pytest.fixture(scope="module")
-def daemon() -> Iterator[Daemon]:
-    with Daemon("-Dzookeeper.maxClientCnxns=0") as running:
+def daemon() -> Iterator[DaemonProcess]:
+    with DaemonProcess("-Dzookeeper.maxClientCnxns=0") as running:
         yield running
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("op", ["get", "delete", "multi", "connect", "fanout"])
-def test_pyload_reports_its_load(daemon: Daemon, op: str) -> None:
+def test_pyload_reports_its_load(daemon: DaemonProcess, op: str) -> None:
     command = [
         sys.executable,
         str(PYLOAD),

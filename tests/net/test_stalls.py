@@ -15,21 +15,21 @@ from contextlib import suppress
 from typing import Final
 
 import pytest
-from support.daemon import Daemon
+from support.daemon import DaemonProcess
 from support.peer import Peer
 
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import int_at
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
-from zoolet.server.admin.words import words
+from zoolet.server.admin.four_letter import four_letter_commands
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.sessions import Session
 from zoolet.server.core.settings import Settings
 from zoolet.server.net.clock import RealClock
-from zoolet.server.net.listener import RECOVERY, STALL, Listener
+from zoolet.server.net.daemon import RECOVERY, STALL, Daemon
 from zoolet.server.testing.clock import ManualClock
 
 DEADLINE_S: Final = 10.0  # only ever reached on failure
@@ -64,11 +64,11 @@ class Stage:
         self.log: list[str] = []
         self.engine = Engine(
             Settings(tick_time=TICK, min_session_timeout=1),
-            uptime=self.clock.read()[1],
+            monotonic_ms=self.clock.read()[1],
             log=lambda message, *arguments: self.log.append(message % arguments),
         )
-        self.listener = Listener(self.engine, self.clock, words(["*"]))
-        self.engine.at(*self.clock.read())
+        self.listener = Daemon(self.engine, self.clock, four_letter_commands(["*"]))
+        self.engine.set_time(*self.clock.read())
 
     def client(self) -> Peer:
         """A client with a session."""
@@ -97,7 +97,7 @@ class Stage:
 
     def ping(self, peer: Peer) -> None:
         """Read a ping that has arrived."""
-        self.engine.at(*self.clock.read())
+        self.engine.set_time(*self.clock.read())
         peer.feed(PING)
 
     @property
@@ -237,7 +237,7 @@ async def test_stalls_are_counted_and_added_up(stage: Stage) -> None:
     stage.tick()
     stage.stand_still(3_000)
 
-    text = Peer(stage.engine, words=words(["*"])).feed(b"mntr").decode()
+    text = Peer(stage.engine, four_letter_commands=four_letter_commands(["*"])).feed(b"mntr").decode()
     figures = dict(line.split("\t") for line in text.splitlines())
 
     assert figures["zk_zoolet_stalls"] == "2"
@@ -345,19 +345,19 @@ class Client:
         self.link.send(PING)
 
 
-Serve = Callable[..., Awaitable[tuple[Listener, Client]]]
+Serve = Callable[..., Awaitable[tuple[Daemon, Client]]]
 
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
     """A function that starts a server with short ticks, and a client with a session of so many milliseconds."""
-    started: list[tuple[Listener, Client]] = []
+    started: list[tuple[Daemon, Client]] = []
 
-    async def start(tick: int, timeout_ms: int) -> tuple[Listener, Client]:
+    async def start(tick: int, timeout_ms: int) -> tuple[Daemon, Client]:
         clock = RealClock()
-        now, uptime = clock.read()
+        now, monotonic_ms = clock.read()
         settings = Settings(tick_time=tick, min_session_timeout=1)
-        listener = Listener(Engine(settings, now=now, uptime=uptime), clock, words(["*"]))
+        listener = Daemon(Engine(settings, now=now, monotonic_ms=monotonic_ms), clock, four_letter_commands(["*"]))
         port = await listener.start("127.0.0.1", 0)
         link = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port))
         client = Client(link)
@@ -384,7 +384,7 @@ def stop_the_loop(seconds: float) -> None:
     time.sleep(seconds)
 
 
-async def next_tick(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+async def next_tick(listener: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for the next tick."""
     ticked = asyncio.Event()
     tick = listener.tick
@@ -457,19 +457,19 @@ async def test_a_dead_client_of_a_loop_that_was_blocked_is_gone_soon(
 
 
 @pytest.fixture
-def daemon() -> Iterator[Daemon]:
-    with Daemon("-Dzookeeper.tickTime=200", "-Dzookeeper.4lw.commands.whitelist=*") as running:
+def daemon() -> Iterator[DaemonProcess]:
+    with DaemonProcess("-Dzookeeper.tickTime=200", "-Dzookeeper.4lw.commands.whitelist=*") as running:
         yield running
 
 
-def dial(daemon: Daemon) -> tuple[socket.socket, int]:
+def dial(daemon: DaemonProcess) -> tuple[socket.socket, int]:
     """Open a session of 400 ms; return its socket and id."""
     link = socket.create_connection((daemon.host, daemon.port), DEADLINE_S)
     link.sendall(frame(ConnectRequest(timeout_ms=400).encode()))
     return link, ConnectResponse.decode(link.recv(4096)[4:]).session_id
 
 
-def ask(daemon: Daemon, word: bytes) -> str:
+def ask(daemon: DaemonProcess, word: bytes) -> str:
     with socket.create_connection((daemon.host, daemon.port), DEADLINE_S) as link:
         link.sendall(word)
         return b"".join(iter(lambda: link.recv(65536), b"")).decode()
@@ -483,7 +483,7 @@ def ping_for(link: socket.socket, seconds: float) -> None:
 
 
 @pytest.mark.slow
-def test_a_stopped_process_ends_no_session_of_a_client_that_pings_and_those_of_dead_ones(daemon: Daemon) -> None:
+def test_a_stopped_process_ends_no_session_of_a_client_that_pings_and_those_of_dead_ones(daemon: DaemonProcess) -> None:
     pinging, living = dial(daemon)
     silent, dead = dial(daemon)
 

@@ -37,7 +37,7 @@ AUTHORITY: Final = ("--tls-ca", str(FILES / "ca.pem"))
 
 @contextmanager
 def daemon(*options: str) -> Iterator[int]:
-    """Give the TLS port of a daemon."""
+    """Return the TLS port of a daemon."""
     command = [sys.executable, "-m", "zoolet.server", "serve", "--port", "0", "--secure-port", "0", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -54,7 +54,7 @@ def daemon(*options: str) -> Iterator[int]:
 
 
 def trusting(*, certificate: bool = False) -> ssl.SSLContext:
-    """Give a client's context."""
+    """Return a client's context."""
     context = ssl.create_default_context(cafile=str(FILES / "ca.pem"))
     if certificate:
         context.load_cert_chain(FILES / "client.pem", FILES / "client-key.pem")
@@ -225,7 +225,7 @@ def shake(
 
 
 def lets_in(port: int, authority: Path, certificate: Path | None = None, version: ssl.TLSVersion | None = None) -> bool:
-    """Say whether a client gets a session."""
+    """Return whether a client gets a session."""
     try:
         connection, answer = shake(port, authority, certificate, version)
     except OSError:

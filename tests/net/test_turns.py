@@ -25,14 +25,14 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import int_at, pack_int
 from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
-from zoolet.server.admin.words import words
-from zoolet.server.core.caller import Caller
-from zoolet.server.core.connection import CHECK_AFTER, Connection
+from zoolet.server.admin.four_letter import four_letter_commands
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.server_connection import CHECK_AFTER, ServerConnection
 from zoolet.server.net.clock import RealClock
-from zoolet.server.net.listener import Listener
+from zoolet.server.net.daemon import Daemon
 
 DEADLINE_S: Final = 5.0  # only ever reached on failure
 HELLO: Final = frame(ConnectRequest(timeout_ms=30_000).encode())
@@ -90,21 +90,21 @@ UNTIL: Final = 1.0
 
 
 @pytest.fixture
-def connection() -> Connection:
+def connection() -> ServerConnection:
     return opened(Engine())
 
 
-def opened(engine: Engine) -> Connection:
-    connection = Connection(engine, Caller())
-    connection.receive(HELLO)
-    connection.caller.outbox.clear()
+def opened(engine: Engine) -> ServerConnection:
+    connection = ServerConnection(engine, ClientConnection())
+    connection.receive_data(HELLO)
+    connection.client.outbox.clear()
     return connection
 
 
-def xids(connection: Connection) -> list[int]:
+def xids(connection: ServerConnection) -> list[int]:
     """The xids of the replies that are in the outbox, which is empty then."""
-    payloads = Frames(limit=None).feed(b"".join(connection.caller.outbox))
-    connection.caller.outbox.clear()
+    payloads = Frames(limit=None).feed(b"".join(connection.client.outbox))
+    connection.client.outbox.clear()
     return [int_at(payload)[0] for payload in payloads]
 
 
@@ -135,121 +135,123 @@ CHEAP: Final = {
 
 
 @pytest.mark.parametrize("name", COSTLY)
-def test_after_a_costly_request_the_clock_is_read(connection: Connection, name: str) -> None:
+def test_after_a_costly_request_the_clock_is_read(connection: ServerConnection, name: str) -> None:
     op, body = COSTLY[name]
 
-    left = connection.receive(b"".join(request(xid, op, body) for xid in range(1, 4)), UNTIL, Time())
+    left = connection.receive_data(b"".join(request(xid, op, body) for xid in range(1, 4)), UNTIL, Time())
 
     assert left
     assert xids(connection) == [1]
 
 
 @pytest.mark.parametrize("name", COSTLY)
-def test_what_is_left_of_costly_requests_is_answered_in_later_turns_one_each(connection: Connection, name: str) -> None:
+def test_what_is_left_of_costly_requests_is_answered_in_later_turns_one_each(
+    connection: ServerConnection, name: str
+) -> None:
     op, body = COSTLY[name]
-    connection.receive(b"".join(request(xid, op, body) for xid in range(1, 4)), UNTIL, Time())
+    connection.receive_data(b"".join(request(xid, op, body) for xid in range(1, 4)), UNTIL, Time())
     xids(connection)
 
-    turns = [(connection.receive(b"", UNTIL, Time()), xids(connection)) for _ in range(3)]
+    turns = [(connection.receive_data(b"", UNTIL, Time()), xids(connection)) for _ in range(3)]
 
     assert turns == [(True, [2]), (False, [3]), (False, [])]
 
 
-def test_eight_kilobytes_of_replies_are_given_between_looks_at_the_clock(connection: Connection) -> None:
+def test_eight_kilobytes_of_replies_are_given_between_looks_at_the_clock(connection: ServerConnection) -> None:
     clock = Time()
 
-    left = connection.receive(exists(1) * 1_000, UNTIL, clock)
+    left = connection.receive_data(exists(1) * 1_000, UNTIL, clock)
 
     assert left
     assert clock.reads == 1
     assert len(xids(connection)) == CHECK_AFTER // STAT_SIZE + 1
 
 
-def test_requests_that_fail_use_up_a_turn_as_well(connection: Connection) -> None:
+def test_requests_that_fail_use_up_a_turn_as_well(connection: ServerConnection) -> None:
     missing = request(1, OpCode.EXISTS, r.ExistsRequest("/none", False).encode())
 
-    left = connection.receive(missing * 1_000, UNTIL, Time())
+    left = connection.receive_data(missing * 1_000, UNTIL, Time())
 
     assert left
     assert len(xids(connection)) < 100
 
 
 @pytest.mark.parametrize("name", CHEAP)
-def test_cheap_requests_are_answered_without_a_look_at_the_clock_each(connection: Connection, name: str) -> None:
+def test_cheap_requests_are_answered_without_a_look_at_the_clock_each(connection: ServerConnection, name: str) -> None:
     op, body = CHEAP[name]
     clock = Time(*[0.0] * 1_000)
 
-    connection.receive(request(-2, op, body) * 1_000, UNTIL, clock)
+    connection.receive_data(request(-2, op, body) * 1_000, UNTIL, clock)
 
     assert clock.reads <= 50
     assert len(xids(connection)) == 1_000
 
 
-def test_cheap_requests_go_on_for_as_long_as_it_is_not_late(connection: Connection) -> None:
+def test_cheap_requests_go_on_for_as_long_as_it_is_not_late(connection: ServerConnection) -> None:
     one = exists(1)
     clock = Time(0.1, 0.5, 1.0)
 
-    connection.receive(one * 1_000, UNTIL, clock)
+    connection.receive_data(one * 1_000, UNTIL, clock)
 
     assert clock.reads == 4
     assert len(xids(connection)) == 4 * (CHECK_AFTER // STAT_SIZE + 1)
 
 
-def test_a_turn_that_ends_at_this_very_moment_has_not_ended(connection: Connection) -> None:
-    left = connection.receive(set_data(1, "/") + set_data(2, "/"), UNTIL, Time(UNTIL))
+def test_a_turn_that_ends_at_this_very_moment_has_not_ended(connection: ServerConnection) -> None:
+    left = connection.receive_data(set_data(1, "/") + set_data(2, "/"), UNTIL, Time(UNTIL))
 
     assert not left
     assert xids(connection) == [1, 2]
 
 
-def test_without_an_end_everything_is_answered(connection: Connection) -> None:
-    left = connection.receive(b"".join(set_data(xid, "/") for xid in range(500)))
+def test_without_an_end_everything_is_answered(connection: ServerConnection) -> None:
+    left = connection.receive_data(b"".join(set_data(xid, "/") for xid in range(500)))
 
     assert not left
     assert xids(connection) == list(range(500))
 
 
-def test_a_turn_that_ends_with_the_last_request_leaves_none(connection: Connection) -> None:
-    assert not connection.receive(set_data(1, "/"), UNTIL, Time())
+def test_a_turn_that_ends_with_the_last_request_leaves_none(connection: ServerConnection) -> None:
+    assert not connection.receive_data(set_data(1, "/"), UNTIL, Time())
 
 
-def test_a_part_of_a_request_is_no_whole_request_that_is_left(connection: Connection) -> None:
-    left = connection.receive(set_data(1, "/") + set_data(2, "/")[:-1], UNTIL, Time())
+def test_a_part_of_a_request_is_no_whole_request_that_is_left(connection: ServerConnection) -> None:
+    left = connection.receive_data(set_data(1, "/") + set_data(2, "/")[:-1], UNTIL, Time())
 
     assert not left
     assert xids(connection) == [1]
 
 
-def test_the_rest_of_a_request_that_comes_behind_a_turn_makes_it_whole(connection: Connection) -> None:
-    connection.receive(set_data(1, "/") + set_data(2, "/") + set_data(3, "/")[:-5], UNTIL, Time())
+def test_the_rest_of_a_request_that_comes_behind_a_turn_makes_it_whole(connection: ServerConnection) -> None:
+    connection.receive_data(set_data(1, "/") + set_data(2, "/") + set_data(3, "/")[:-5], UNTIL, Time())
 
-    connection.receive(set_data(3, "/")[-5:], UNTIL, Time())
-    connection.receive(b"", UNTIL, Time())
+    connection.receive_data(set_data(3, "/")[-5:], UNTIL, Time())
+    connection.receive_data(b"", UNTIL, Time())
 
     assert xids(connection) == [1, 2, 3]
 
 
-def test_what_is_behind_the_end_of_a_session_is_not_answered_in_a_later_turn(connection: Connection) -> None:
-    connection.receive(set_data(1, "/") + request(2, OpCode.CLOSE_SESSION) + set_data(3, "/"), UNTIL, Time())
+def test_what_is_behind_the_end_of_a_session_is_not_answered_in_a_later_turn(connection: ServerConnection) -> None:
+    connection.receive_data(set_data(1, "/") + request(2, OpCode.CLOSE_SESSION) + set_data(3, "/"), UNTIL, Time())
 
-    turns = [connection.receive(b"", UNTIL, Time()) for _ in range(2)]
+    turns = [connection.receive_data(b"", UNTIL, Time()) for _ in range(2)]
 
     assert turns == [False, False]
     assert xids(connection) == [1, 2]
 
 
-def test_a_frame_that_can_be_none_behind_the_end_of_a_turn_closes(connection: Connection) -> None:
-    left = connection.receive(set_data(1, "/") + pack_int(-1), UNTIL, Time())
+def test_a_frame_that_can_be_none_behind_the_end_of_a_turn_closes(connection: ServerConnection) -> None:
+    left = connection.receive_data(set_data(1, "/") + pack_int(-1), UNTIL, Time())
 
-    assert (left, connection.caller.closing) == (False, True)
+    assert (left, connection.client.closing) == (False, True)
 
 
-def test_what_is_left_for_later_turns_is_counted_until_it_is_answered(connection: Connection) -> None:
+def test_what_is_left_for_later_turns_is_counted_until_it_is_answered(connection: ServerConnection) -> None:
     one = set_data(1, "/")
 
-    connection.receive(one * 3, UNTIL, Time())
+    connection.receive_data(one * 3, UNTIL, Time())
     left = connection.engine.partial_requests
-    connection.receive(b"")
+    connection.receive_data(b"")
 
     assert (left, connection.engine.partial_requests) == (2 * len(one), 0)
 
@@ -282,7 +284,7 @@ def test_however_a_pipeline_is_cut_and_interrupted_its_bytes_are_the_same(
     for piece in pieces(data, sizes):
         receive_in_turns(cut, piece, clock)
 
-    assert b"".join(cut.caller.outbox) == b"".join(whole.caller.outbox)
+    assert b"".join(cut.client.outbox) == b"".join(whole.client.outbox)
     assert cut.engine.zxid == whole.engine.zxid
 
 
@@ -294,9 +296,9 @@ def pieces(data: bytes, sizes: list[int]) -> Iterator[bytes]:
     yield data[at:]
 
 
-def receive_in_turns(connection: Connection, data: bytes, clock: Time) -> None:
-    """Give a connection bytes and then turns, until nothing is left."""
-    while connection.receive(data, UNTIL, clock):
+def receive_in_turns(connection: ServerConnection, data: bytes, clock: Time) -> None:
+    """Return a connection bytes and then turns, until nothing is left."""
+    while connection.receive_data(data, UNTIL, clock):
         data = b""
 
 
@@ -355,25 +357,27 @@ Dial = Callable[..., Awaitable[Client]]
 @pytest.fixture(params=["tiny turns", "always busy"])
 def _busy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server whose turns are tiny; or one that has always been busy too, so that all have to queue."""
-    monkeypatch.setattr("zoolet.server.net.transport.SHORT_TURN", TINY)
+    monkeypatch.setattr("zoolet.server.net.protocol.SHORT_TURN", TINY)
     if request.param == "always busy":
-        monkeypatch.setattr("zoolet.server.net.transport._PAUSE", 1e12)
-        monkeypatch.setattr("zoolet.server.net.transport.BUSY", -1.0)
-        monkeypatch.setattr("zoolet.server.net.transport.CHEAP", 1e-12)
+        monkeypatch.setattr("zoolet.server.net.protocol._PAUSE", 1e12)
+        monkeypatch.setattr("zoolet.server.net.protocol.BUSY", -1.0)
+        monkeypatch.setattr("zoolet.server.net.protocol.CHEAP", 1e-12)
 
 
 @pytest.fixture
-async def listener(_busy: None) -> AsyncIterator[Listener]:
+async def listener(_busy: None) -> AsyncIterator[Daemon]:
     clock = RealClock()
-    now, uptime = clock.read()
-    listener = Listener(Engine(now=now, uptime=uptime), clock, words(["*"]), max_per_host=0, turn=TINY)
+    now, monotonic_ms = clock.read()
+    listener = Daemon(
+        Engine(now=now, monotonic_ms=monotonic_ms), clock, four_letter_commands(["*"]), max_per_host=0, turn=TINY
+    )
     await listener.start("127.0.0.1", 0)
     yield listener
     await listener.stop(patient=False)
 
 
 @pytest.fixture
-async def dial(listener: Listener) -> AsyncIterator[Dial]:
+async def dial(listener: Daemon) -> AsyncIterator[Dial]:
     """A function that connects; unless told otherwise it opens a session too."""
     clients: list[Client] = []
 
@@ -409,24 +413,24 @@ class Pipeline:
         count: How many requests, the create of the node included.
     """
 
-    def __init__(self, name: str, random: Random, count: int) -> None:
+    def __init__(self, name: str, rng: Random, count: int) -> None:
         self.expected: list[tuple[int, int]] = [(0, 0)]  # xid, and the version in the reply's Stat
         self.requests = [create(0, name)]
         version = 0
         for xid in range(1, count):
-            if random.random() < 0.4:
+            if rng.random() < 0.4:
                 version += 1
-                self.requests.append(set_data(xid, name, random.randbytes(random.choice([0, 10, 3_000]))))
+                self.requests.append(set_data(xid, name, rng.randbytes(rng.choice([0, 10, 3_000]))))
             else:
                 self.requests.append(exists(xid, name))
             self.expected.append((xid, version))
 
-    def pieces(self, random: Random) -> Iterator[bytes]:
+    def pieces(self, rng: Random) -> Iterator[bytes]:
         """The bytes, cut anywhere."""
         data = b"".join(self.requests)
         at = 0
         while at < len(data):
-            size = random.choice([1, 7, 100, 5_000, 50_000])
+            size = rng.choice([1, 7, 100, 5_000, 50_000])
             yield data[at : at + size]
             at += size
 
@@ -436,11 +440,11 @@ def version_of(body: bytes) -> int:
     return r.Stat.decode(body).version if len(body) == 68 else 0
 
 
-async def talk(client: Client, pipeline: Pipeline, random: Random) -> list[tuple[int, int]]:
+async def talk(client: Client, pipeline: Pipeline, rng: Random) -> list[tuple[int, int]]:
     """Send a pipeline piece by piece, with pauses, while reading; return what came, as ``expected`` has it."""
 
     async def send() -> None:
-        for piece in pipeline.pieces(random):
+        for piece in pipeline.pieces(rng):
             client.send(piece)
             await asyncio.sleep(0)
 
@@ -452,9 +456,9 @@ async def talk(client: Client, pipeline: Pipeline, random: Random) -> list[tuple
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_random_pipelines_of_several_clients_are_answered_in_order_and_once(dial: Dial, seed: int) -> None:
-    random = Random(seed)
+    rng = Random(seed)
     clients = [await dial() for _ in range(5)]
-    pipelines = [Pipeline(f"/n{number}", random, 150) for number in range(5)]
+    pipelines = [Pipeline(f"/n{number}", rng, 150) for number in range(5)]
 
     talks = zip(clients, pipelines, strict=True)
     answers = await asyncio.gather(*(talk(client, pipeline, Random(seed)) for client, pipeline in talks))
@@ -471,7 +475,7 @@ async def test_a_handshake_and_a_pipeline_in_one_piece_are_answered(dial: Dial) 
     assert await client.order(101) == list(range(1, 102))
 
 
-async def test_one_who_asks_for_little_does_not_wait_for_one_who_asks_for_much(listener: Listener, dial: Dial) -> None:
+async def test_one_who_asks_for_little_does_not_wait_for_one_who_asks_for_much(listener: Daemon, dial: Dial) -> None:
     greedy, modest = await dial(), await dial()
 
     greedy.send(b"".join(create(xid, f"/n{xid}") for xid in range(1_000)))
@@ -483,7 +487,7 @@ async def test_one_who_asks_for_little_does_not_wait_for_one_who_asks_for_much(l
     assert await greedy.order(1_000) == list(range(1_000))
 
 
-async def test_those_who_ask_for_much_are_served_by_turns(listener: Listener, dial: Dial) -> None:
+async def test_those_who_ask_for_much_are_served_by_turns(listener: Daemon, dial: Dial) -> None:
     clients = [await dial() for _ in range(3)]
 
     for number, client in enumerate(clients):
@@ -523,9 +527,7 @@ async def test_a_client_that_closes_its_side_is_sent_no_events_any_more(
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_a_client_that_closes_its_side_and_reads_late_gets_all_its_answers(
-    listener: Listener, dial: Dial
-) -> None:
+async def test_a_client_that_closes_its_side_and_reads_late_gets_all_its_answers(listener: Daemon, dial: Dial) -> None:
     client = await dial(room=16 << 10)
     client.send(create(0, "/a", b"x" * 100_000) + b"".join(get(xid, "/a") for xid in range(1, 41)))
     client.writer.write_eof()
@@ -536,9 +538,7 @@ async def test_a_client_that_closes_its_side_and_reads_late_gets_all_its_answers
     assert [int_at(payload)[0] for payload in Frames(limit=None).feed(answer)] == list(range(41))
 
 
-async def test_a_client_that_does_not_read_gets_its_answers_in_order_once_it_does(
-    listener: Listener, dial: Dial
-) -> None:
+async def test_a_client_that_does_not_read_gets_its_answers_in_order_once_it_does(listener: Daemon, dial: Dial) -> None:
     slow, other = await dial(room=16 << 10), await dial()
     slow.send(create(0, "/a", b"x" * 100_000) + b"".join(get(xid, "/a") for xid in range(1, 41)))
     await until(lambda: any(transport._choked for transport in listener.open))
@@ -548,7 +548,7 @@ async def test_a_client_that_does_not_read_gets_its_answers_in_order_once_it_doe
     assert await slow.order(41) == list(range(41))
 
 
-async def test_what_is_behind_the_end_of_a_session_is_not_done(listener: Listener, dial: Dial) -> None:
+async def test_what_is_behind_the_end_of_a_session_is_not_done(listener: Daemon, dial: Dial) -> None:
     client = await dial()
     before = b"".join(create(xid, f"/n{xid}") for xid in range(50))
 
@@ -559,7 +559,7 @@ async def test_what_is_behind_the_end_of_a_session_is_not_done(listener: Listene
     assert listener.engine.tree.get("/late") is None
 
 
-async def test_a_client_that_crashes_while_it_waits_for_its_turn_leaves_nothing(listener: Listener, dial: Dial) -> None:
+async def test_a_client_that_crashes_while_it_waits_for_its_turn_leaves_nothing(listener: Daemon, dial: Dial) -> None:
     crashing, other = await dial(), await dial()
     crashing.send(b"".join(create(xid, f"/n{xid}") for xid in range(2_000)))
     await until(lambda: listener.queued)
@@ -572,7 +572,7 @@ async def test_a_client_that_crashes_while_it_waits_for_its_turn_leaves_nothing(
     assert (list(listener.queued), listener.engine.partial_requests) == ([], 0)
 
 
-async def test_a_stop_while_connections_wait_for_their_turns_ends(listener: Listener, dial: Dial) -> None:
+async def test_a_stop_while_connections_wait_for_their_turns_ends(listener: Daemon, dial: Dial) -> None:
     clients = [await dial() for _ in range(3)]
     for client in clients:
         client.send(b"".join(exists(xid) for xid in range(5_000)))
@@ -618,7 +618,7 @@ async def test_events_come_before_the_reply_behind_them_also_to_those_who_queue(
 
 
 async def test_an_internal_error_in_a_turn_costs_that_connection_alone(
-    listener: Listener, dial: Dial, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    listener: Daemon, dial: Dial, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken, other = await dial(), await dial()
     op = int(OpCode.GET_ACL)
@@ -640,7 +640,7 @@ async def test_an_internal_error_in_a_turn_costs_that_connection_alone(
 
 async def test_turns_shorter_than_a_look_at_the_clock_are_turns_all_the_same() -> None:
     clock = RealClock()
-    listener = Listener(Engine(uptime=clock.read()[1]), clock, words(["*"]), turn=1e-9)
+    listener = Daemon(Engine(monotonic_ms=clock.read()[1]), clock, four_letter_commands(["*"]), turn=1e-9)
     client = Client(*await asyncio.open_connection("127.0.0.1", await listener.start("127.0.0.1", 0)))
     await client.shake_hands()
 

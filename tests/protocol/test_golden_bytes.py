@@ -13,7 +13,7 @@ from zoolet.protocol.enums import Perm
 from zoolet.protocol.errors import ErrorCode, ZooKeeperError, error_for
 from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 
 END = "ffffffff 01 ffffffff"
 PASSWORD = bytes(range(16))
@@ -159,7 +159,7 @@ def test_an_empty_transaction_is_the_end_alone() -> None:
 def test_only_done_is_looked_at_in_the_last_header() -> None:
     raw = x("00000005 01 00000000")
 
-    assert list(wire.take_operations(raw, 0, len(raw), wire.WRITES)) == []
+    assert list(wire.iter_operations(raw, 0, len(raw), wire.WRITES)) == []
     assert wire.decode_results(raw) == []
 
 
@@ -226,7 +226,7 @@ def test_several_frames_come_out_of_one_piece_and_the_rest_is_kept() -> None:
     ],
 )  # fmt: skip
 def test_a_path_that_zookeeper_accepts_is_legal(path: str) -> None:
-    assert paths.fault(path) is None
+    assert paths.path_error(path) is None
     assert paths.check(path) == path
 
 
@@ -239,18 +239,18 @@ def test_a_path_that_zookeeper_accepts_is_legal(path: str) -> None:
     ],
 )  # fmt: skip
 def test_a_path_that_zookeeper_refuses_is_illegal(path: str) -> None:
-    assert paths.fault(path)
+    assert paths.path_error(path)
     with pytest.raises(ValueError, match="bad path"):
         paths.check(path)
 
 
 @pytest.mark.parametrize("unit", [0xD800, 0xDBFF, 0xDC00, 0xDFFF])
 def test_half_a_surrogate_pair_is_illegal_in_a_path(unit: int) -> None:
-    assert paths.fault("/" + chr(unit))
+    assert paths.path_error("/" + chr(unit))
 
 
 def test_null_is_no_path() -> None:
-    assert paths.fault(None)
+    assert paths.path_error(None)
 
 
 @pytest.mark.parametrize(("path", "parent"), [("/", "/"), ("/a", "/"), ("/a/b", "/a"), ("/a/b/c", "/a/b")])

@@ -25,7 +25,7 @@ from zoolet.protocol.enums import MAX_FRAME
 from zoolet.protocol.errors import MarshallingError
 from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OPERATIONS
+from zoolet.protocol.operations import OPERATIONS
 
 MOST = 2**31 - 1
 KINDS = [
@@ -92,11 +92,11 @@ COMPOSITES: dict[str, tuple[Decode, bytes]] = {
     "connect request": (ConnectRequest.decode, ConnectRequest(1, 2, 3, b"4", True).encode()),
     "connect response": (ConnectResponse.decode, ConnectResponse(1, 2, b"3", True).encode()),
     "multi": (
-        lambda raw: list(wire.take_operations(raw, 0, len(raw), wire.WRITES)),
+        lambda raw: list(wire.iter_operations(raw, 0, len(raw), wire.WRITES)),
         wire.encode_operations(LISTS[0]),
     ),
     "multiRead": (
-        lambda raw: list(wire.take_operations(raw, 0, len(raw), wire.READS)),
+        lambda raw: list(wire.iter_operations(raw, 0, len(raw), wire.READS)),
         wire.encode_operations(LISTS[1]),
     ),
     "results": (wire.decode_results, b"".join(RESULTS) + wire.error_result(-101) + wire.END),

@@ -21,7 +21,7 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE, Acls
 from zoolet.protocol.codec import Record
 from zoolet.protocol.errors import MarshallingError
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OPERATIONS, OpCode
+from zoolet.protocol.operations import OPERATIONS, OpCode
 
 RECORDS = [
     kind
@@ -186,7 +186,7 @@ def test_the_operations_of_a_transaction_are_read_back(
     written = data.draw(operations(allowed))
     raw = wire.encode_operations(written) + rest
 
-    assert list(wire.take_operations(raw, 0, len(raw), allowed)) == written
+    assert list(wire.iter_operations(raw, 0, len(raw), allowed)) == written
 
 
 def outcome(read: Callable[[], list[tuple[OpCode, Record]]]) -> object:
@@ -206,8 +206,8 @@ def test_the_fast_reader_of_a_multi_reads_what_the_other_reads(
     raw[at % len(raw)] = byte
     damaged = bytes(raw[: len(raw) - cut] if data.draw(st.booleans()) else raw)
 
-    fast = outcome(lambda: wire.read_writes(damaged, 0, len(damaged)))
-    slow = outcome(lambda: list(wire.take_operations(damaged, 0, len(damaged), wire.WRITES)))
+    fast = outcome(lambda: wire.read_operations(damaged, 0, len(damaged)))
+    slow = outcome(lambda: list(wire.iter_operations(damaged, 0, len(damaged), wire.WRITES)))
 
     assert fast == slow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.oracle import Oracle
+from support.apache import ApacheZooKeeper
 
 from zoolet.server import Server
 
@@ -13,8 +13,8 @@ from zoolet.server import Server
 @pytest.fixture(scope="session")
 def apache_hosts() -> Iterator[str]:
     """The address of Apache's server, one for the whole run."""
-    with Oracle(config={"tickTime": "100"}) as oracle:
-        yield oracle.hosts
+    with ApacheZooKeeper(config={"tickTime": "100"}) as apache:
+        yield apache.hosts
 
 
 @pytest.fixture(params=["zoolet", "apache"])

@@ -31,15 +31,15 @@ def test_who_waits_passes_when_it_falls() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with client_of(server, seed=6) as other:
             barrier = Barrier(zk, "/up/b")
-            assert await barrier.raise_()
-            assert not await barrier.raise_()
+            assert await barrier.create()
+            assert not await barrier.create()
             assert server.tree()["/up/b"].data == b""
             waits = [asyncio.ensure_future(Barrier(one, "/up/b").wait()) for one in (zk, other, zk)]
             await asyncio.sleep(20)
             assert not any(wait.done() for wait in waits)
-            assert await barrier.lower()
+            assert await barrier.remove()
             await asyncio.gather(*waits)
-            assert not await barrier.lower()
+            assert not await barrier.remove()
             await barrier.wait()
             assert not leftovers(server, zk, other)
 
@@ -48,7 +48,7 @@ def test_who_waits_passes_when_it_falls() -> None:
 
 def test_a_wait_that_is_too_long_is_a_timeout_and_leaves_no_watch() -> None:
     async def main(server: Server, zk: Client) -> None:
-        await Barrier(zk, "/b").raise_()
+        await Barrier(zk, "/b").create()
         with pytest.raises(TimeoutError):
             await Barrier(zk, "/b").wait(timeout=5)
         assert not leftovers(server, zk)
@@ -59,7 +59,7 @@ def test_a_wait_that_is_too_long_is_a_timeout_and_leaves_no_watch() -> None:
 def test_a_wait_survives_drops_and_the_session() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with client_of(server, seed=6) as other:
-            await Barrier(zk, "/b").raise_()
+            await Barrier(zk, "/b").create()
             wait = asyncio.ensure_future(Barrier(zk, "/b").wait())
             await asyncio.sleep(1)
             server.drop(zk)
@@ -67,7 +67,7 @@ def test_a_wait_survives_drops_and_the_session() -> None:
             server.expire(zk)
             await asyncio.sleep(1)
             assert not wait.done()
-            await Barrier(other, "/b").lower()
+            await Barrier(other, "/b").remove()
             await asyncio.wait_for(wait, 20)
 
     with_client(main)
@@ -85,7 +85,7 @@ def test_a_wait_that_is_cancelled_leaves_nothing() -> None:
         with pytest.raises(TimeoutError):
             await Barrier(zk, "/b").wait(timeout=5)
 
-    cancel_everywhere(wait, before=lambda zk: Barrier(zk, "/b").raise_())
+    cancel_everywhere(wait, before=lambda zk: Barrier(zk, "/b").create())
 
 
 async def test_kazoo_s_barrier_and_this_one_are_the_same() -> None:
@@ -95,13 +95,13 @@ async def test_kazoo_s_barrier_and_this_one_are_the_same() -> None:
         try:
             theirs, ours = kazoo.Barrier("/b"), Barrier(zk, "/b")
             await asyncio.to_thread(theirs.create)
-            assert not await ours.raise_()
+            assert not await ours.create()
             wait = asyncio.ensure_future(ours.wait(timeout=10))
             await asyncio.to_thread(theirs.remove)
             await wait
-            await ours.raise_()
+            await ours.create()
             waiting = asyncio.ensure_future(asyncio.to_thread(theirs.wait, 10))
-            await ours.lower()
+            await ours.remove()
             assert await waiting
         finally:
             await asyncio.to_thread(kazoo.stop)

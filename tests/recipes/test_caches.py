@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.chaos import cancel_everywhere, client_of, eventually, leftovers, simulate
 
-from zoolet.client import Client, ClosedError, codecs
+from zoolet.client import Client, ClosedError, serializers
 from zoolet.client.recipes import ChildrenCache, NodeCache, TreeCache
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, drop_request, hold, lose_reply
@@ -28,7 +28,7 @@ def with_client(main: Callable[[Server, Client], Any], seed: int = 1, **options:
 
 
 def what(cache: TreeCache) -> dict[str, Any]:
-    """Give the values a cache knows, by path."""
+    """Return the values a cache knows, by path."""
     return {path: cached.value for path, cached in cache.nodes.items()}
 
 
@@ -140,7 +140,7 @@ def test_changes_by_others_during_an_absence_are_found(how: str) -> None:
 def test_a_value_that_cannot_be_read_does_not_end_the_following(kind: Any) -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/a", b"1")
-        async with kind(zk.with_codec(codecs.json), "/a") as cache:
+        async with kind(zk.with_serializer(serializers.json), "/a") as cache:
             await zk.set("/a", b"{")
             await asyncio.sleep(1)
             await zk.set("/a", b"3")
@@ -247,7 +247,7 @@ def test_more_changes_than_may_wait_are_all_found_in_the_end() -> None:
 def test_a_value_that_the_codec_cannot_read_is_left_out_and_comes_when_it_can() -> None:
     async def main(server: Server, zk: Client) -> None:
         server.populate({"/a": {"good": "1", "bad": "{"}})
-        async with ChildrenCache(zk.with_codec(codecs.json), "/a") as cache:
+        async with ChildrenCache(zk.with_serializer(serializers.json), "/a") as cache:
             assert cache.values == {"good": 1}
             await zk.set("/a/bad", b"2")
             await eventually(lambda: cache.values == {"good": 1, "bad": 2})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.chaos import cancel_everywhere, client_of, eventually, leftovers, simulate
 
-from zoolet.client import BadVersionError, Client, ConnectionLossError, NodeExistsError, NoNodeError, codecs
+from zoolet.client import BadVersionError, Client, ConnectionLossError, NodeExistsError, NoNodeError, serializers
 from zoolet.client.recipes import Config
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, hold, lose_reply
@@ -52,12 +52,12 @@ def test_an_illegal_path_is_refused_at_once(path: str) -> None:
 
 def test_a_codec_that_is_none_is_refused_at_once() -> None:
     with pytest.raises(TypeError):
-        Config(Client("127.0.0.1:1"), "/c", codec="json")  # type: ignore[arg-type]
+        Config(Client("127.0.0.1:1"), "/c", serializer="json")  # type: ignore[arg-type]
 
 
 def test_another_codec_may_write_it() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with Config(zk, "/c", codec=codecs.msgpack) as config:
+        async with Config(zk, "/c", serializer=serializers.msgpack) as config:
             await config.publish({"b": b"\xff"})
             await eventually(lambda: config.value == {"b": b"\xff"})
 

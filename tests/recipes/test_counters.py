@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 from support.chaos import cancel_everywhere, client_of, simulate
 
-from zoolet.client import Client, ConnectionLossError, codecs
+from zoolet.client import Client, ConnectionLossError, serializers
 from zoolet.client.recipes import Counter, UniqueId
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, drop_request, lose_reply
@@ -40,7 +40,7 @@ def test_additions_add_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "number", "data"),
+    ("encoding", "number", "data"),
     [
         ("text", 5, b"5"),
         ("text", -5, b"-5"),
@@ -52,19 +52,19 @@ def test_additions_add_up() -> None:
         ("long", -(2**63), b"\x80\0\0\0\0\0\0\0"),
     ],
 )
-def test_each_layout_is_what_it_says_to_the_byte(layout: str, number: int, data: bytes) -> None:
+def test_each_layout_is_what_it_says_to_the_byte(encoding: str, number: int, data: bytes) -> None:
     async def main(server: Server, zk: Client) -> None:
-        assert await Counter(zk, "/n", layout=layout).add(number) == number
+        assert await Counter(zk, "/n", encoding=encoding).add(number) == number
         assert server.tree()["/n"].data == data
-        assert await Counter(zk, "/n", layout=layout).value() == number
+        assert await Counter(zk, "/n", encoding=encoding).value() == number
 
     with_client(main)
 
 
-@pytest.mark.parametrize(("layout", "most"), [("int", 2**31 - 1), ("long", 2**63 - 1)])
-def test_a_number_that_does_not_fit_is_refused(layout: str, most: int) -> None:
+@pytest.mark.parametrize(("encoding", "most"), [("int", 2**31 - 1), ("long", 2**63 - 1)])
+def test_a_number_that_does_not_fit_is_refused(encoding: str, most: int) -> None:
     async def main(server: Server, zk: Client) -> None:
-        counter = Counter(zk, "/n", most, layout=layout)
+        counter = Counter(zk, "/n", most, encoding=encoding)
         with pytest.raises(ValueError, match="does not fit"):
             await counter.add()
         assert not server.tree()
@@ -73,7 +73,7 @@ def test_a_number_that_does_not_fit_is_refused(layout: str, most: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "data"),
+    ("encoding", "data"),
     [
         ("text", b"x"),
         ("text", b"1.5"),
@@ -83,13 +83,13 @@ def test_a_number_that_does_not_fit_is_refused(layout: str, most: int) -> None:
         pytest.param("long", b"123456789"),
     ],
 )
-def test_a_node_that_holds_something_else_is_an_error(layout: str, data: bytes) -> None:
+def test_a_node_that_holds_something_else_is_an_error(encoding: str, data: bytes) -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/n", data)
         with pytest.raises(ValueError, match="holds no number"):
-            await Counter(zk, "/n", layout=layout).value()
+            await Counter(zk, "/n", encoding=encoding).value()
         with pytest.raises(ValueError, match="holds no number"):
-            await Counter(zk, "/n", layout=layout).add()
+            await Counter(zk, "/n", encoding=encoding).add()
 
     with_client(main)
 
@@ -103,7 +103,7 @@ def test_an_illegal_path_is_refused_at_once(kind: Any, path: str) -> None:
 
 def test_an_unknown_layout_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="one of text, int, long"):
-        Counter(Client("127.0.0.1:1"), "/n", layout="short")
+        Counter(Client("127.0.0.1:1"), "/n", encoding="short")
 
 
 @pytest.mark.parametrize("amount", [1.5, "1", None])
@@ -117,9 +117,9 @@ def test_an_amount_that_is_no_whole_number_is_refused(amount: Any) -> None:
 
 def test_the_client_s_codec_does_not_touch_it() -> None:
     async def main(server: Server, zk: Client) -> None:
-        await Counter(zk.with_codec(codecs.json), "/n", layout="int").add(3)
+        await Counter(zk.with_serializer(serializers.json), "/n", encoding="int").add(3)
         assert server.tree()["/n"].data == b"\0\0\0\x03"
-        assert await UniqueId(zk.with_codec(codecs.json), "/id").next() == 1
+        assert await UniqueId(zk.with_serializer(serializers.json), "/id").next() == 1
 
     with_client(main)
 
@@ -187,7 +187,7 @@ async def test_kazoo_s_counter_and_this_one_are_the_same() -> None:
             assert await asyncio.to_thread(lambda: theirs.value) == 7
             await asyncio.to_thread(theirs.__sub__, 1)
             assert await ours.value() == 6
-            curator, ours = kazoo.Counter("/c", support_curator=True), Counter(zk, "/c", layout="int")
+            curator, ours = kazoo.Counter("/c", support_curator=True), Counter(zk, "/c", encoding="int")
             await ours.add(-3)
             assert await asyncio.to_thread(lambda: curator.value) == -3
             await asyncio.to_thread(curator.__add__, 10)

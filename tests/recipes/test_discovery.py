@@ -166,7 +166,7 @@ def test_an_instance_is_registered_in_every_session() -> None:
 
 
 def chosen(ask: Callable[[Discovery], Any], *instances: Instance, turns: int = 30) -> list[str]:
-    """Give the ids that are picked in so many turns."""
+    """Return the ids that are picked in so many turns."""
     found: list[str] = []
 
     async def main(server: Server, zk: Client) -> None:

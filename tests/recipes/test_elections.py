@@ -20,14 +20,14 @@ async def nothing_left(server: Server) -> None:
     await server.wait_for(lambda: not ephemerals(server), timeout=20)
 
 
-@pytest.mark.parametrize("layout", ["kazoo", "curator"])
-def test_candidates_lead_in_the_order_in_which_they_stood(layout: str) -> None:
+@pytest.mark.parametrize("naming", ["kazoo", "curator"])
+def test_candidates_lead_in_the_order_in_which_they_stood(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         order: list[bytes] = []
         tokens: list[int] = []
 
         async def stand(name: bytes) -> None:
-            async with Election(await connect(), "/leader", name, layout=layout) as leadership:
+            async with Election(await connect(), "/leader", name, naming=naming) as leadership:
                 order.append(name)
                 tokens.append(leadership.token)
                 await asyncio.sleep(5)
@@ -37,7 +37,7 @@ def test_candidates_lead_in_the_order_in_which_they_stood(layout: str) -> None:
         for name in names:
             tasks.append(asyncio.create_task(stand(name)))
             await asyncio.sleep(0.5)
-        observer = Election(await connect(), "/leader", layout=layout)
+        observer = Election(await connect(), "/leader", naming=naming)
         assert await observer.candidates() == names
         assert await observer.leader() == b"a"
         tasks[1].cancel()
@@ -111,7 +111,7 @@ def test_whoever_looks_on_sees_each_leader_across_a_lost_session(kind: Any) -> N
         await asyncio.sleep(0.5)
         first = await kind(one, "/leader", b"one").lead()
         await asyncio.sleep(0.5)
-        sim.network.cut()
+        sim.network.drop()
         await asyncio.sleep(1)
         await first.release()
         await asyncio.sleep(0.5)

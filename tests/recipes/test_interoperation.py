@@ -142,7 +142,7 @@ class Tally:
         self._guard = threading.Lock()
 
     def more(self) -> bool:
-        """Say whether there are rounds left."""
+        """Return whether there are rounds left."""
         assert time.monotonic() < self.deadline, f"{self.turns} in {TIMEOUT} s"
         return sum(self.turns.values()) < ROUNDS
 
@@ -193,29 +193,29 @@ class Tally:
 
 
 @pytest.mark.parametrize(
-    ("layout", "options"),
+    ("naming", "options"),
     [
         ("kazoo", {}),
         ("both", {}),
     ],
 )
 async def test_kazoo_s_lock_and_ours_exclude_each_other(
-    server: Server, zk: Client, kazoo: KazooClient, layout: str, options: dict[str, Any]
+    server: Server, zk: Client, kazoo: KazooClient, naming: str, options: dict[str, Any]
 ) -> None:
     tally = Tally(server)
     await asyncio.gather(
-        tally.run("zoolet", zk, lambda zk: Lock(zk, "/lock", layout=layout)),
+        tally.run("zoolet", zk, lambda zk: Lock(zk, "/lock", naming=naming)),
         asyncio.to_thread(tally.run_kazoo, "kazoo", kazoo, lambda client: client.Lock("/lock", **options)),
     )
     tally.check("zoolet", "kazoo")
 
 
-@pytest.mark.parametrize("layout", ["curator", "both"])
-async def test_curator_s_mutex_and_our_lock_exclude_each_other(server: Server, zk: Client, layout: str) -> None:
+@pytest.mark.parametrize("naming", ["curator", "both"])
+async def test_curator_s_mutex_and_our_lock_exclude_each_other(server: Server, zk: Client, naming: str) -> None:
     tally = Tally(server)
     async with Client(server.hosts) as other:
         await asyncio.gather(
-            tally.run("zoolet", zk, lambda zk: Lock(zk, "/lock", layout=layout)),
+            tally.run("zoolet", zk, lambda zk: Lock(zk, "/lock", naming=naming)),
             tally.run("curator", other, lambda zk: Curator(zk, "/lock")),
         )
         tally.check("zoolet", "curator")
@@ -234,7 +234,7 @@ async def test_curator_s_writers_and_ours_exclude_each_other(server: Server, zk:
     tally = Tally(server)
     async with Client(server.hosts) as other:
         await asyncio.gather(
-            tally.run("zoolet", zk, lambda zk: ReadWriteLock(zk, "/rw", layout="curator").write()),
+            tally.run("zoolet", zk, lambda zk: ReadWriteLock(zk, "/rw", naming="curator").write()),
             tally.run("curator", other, lambda zk: CuratorReadWrite(zk, "/rw", write=True)),
         )
         tally.check("zoolet", "curator")
@@ -262,7 +262,7 @@ async def test_kazoo_s_readers_share_with_ours_and_keep_writers_out(
 
 
 async def test_curator_s_readers_share_with_ours_and_keep_writers_out(server: Server, zk: Client) -> None:
-    rw = ReadWriteLock(zk, "/rw", layout="curator", timeout=0.05)
+    rw = ReadWriteLock(zk, "/rw", naming="curator", timeout=0.05)
     async with Client(server.hosts) as other:
         async with CuratorReadWrite(other, "/rw", write=False), rw.read():
             with pytest.raises(TimeoutError):
@@ -307,7 +307,7 @@ async def test_curator_s_semaphore_mutex_and_ours_exclude_each_other(server: Ser
             )
             while True:
                 async with zk.watch_children("/mutex/leases") as watch:
-                    if len(watch.found) <= 1:
+                    if len(watch.initial) <= 1:
                         break
                     await watch.next()
         yield
@@ -316,7 +316,7 @@ async def test_curator_s_semaphore_mutex_and_ours_exclude_each_other(server: Ser
     tally = Tally(server)
     async with Client(server.hosts) as other:
         await asyncio.gather(
-            tally.run("zoolet", zk, lambda zk: SemaphoreLock(zk, "/mutex", layout="curator")),
+            tally.run("zoolet", zk, lambda zk: SemaphoreLock(zk, "/mutex", naming="curator")),
             tally.run("curator", other, curator),
         )
         tally.check("zoolet", "curator")
@@ -351,7 +351,7 @@ async def test_curator_s_latch_and_our_election_have_one_leader(server: Server, 
     tally = Tally(server)
     async with Client(server.hosts) as other:
         await asyncio.gather(
-            tally.run("zoolet", zk, lambda zk: Election(zk, "/leader", layout="curator")),
+            tally.run("zoolet", zk, lambda zk: Election(zk, "/leader", naming="curator")),
             tally.run("curator", other, lambda zk: Curator(zk, "/leader", "latch-")),
         )
         tally.check("zoolet", "curator")

@@ -30,7 +30,7 @@ SEEDS = seeds(share=0.25)
 
 
 def contiguous(tokens: Sequence[int]) -> bool:
-    """Say whether everybody wrote alone: no token comes back after another has been."""
+    """Return whether everybody wrote alone: no token comes back after another has been."""
     changes = [token for at, token in enumerate(tokens) if at == 0 or tokens[at - 1] != token]
     return len(changes) == len(set(changes))
 
@@ -56,19 +56,19 @@ def exclusive(make: Make, seed: int, *, ordered: bool = True, **options: Any) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("layout", ["kazoo", "both"])
-def test_a_lock_has_one_holder_whatever_happens(layout: str, seed: int) -> None:
-    exclusive(lambda zk: Lock(zk, "/lock", layout=layout), seed)
+@pytest.mark.parametrize("naming", ["kazoo", "both"])
+def test_a_lock_has_one_holder_whatever_happens(naming: str, seed: int) -> None:
+    exclusive(lambda zk: Lock(zk, "/lock", naming=naming), seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_lock_that_only_flags_its_loss_has_one_holder_that_can_write(seed: int) -> None:
-    exclusive(lambda zk: Lock(zk, "/lock", layout="curator", on_lost="flag", timeout=20.0), seed)
+    exclusive(lambda zk: Lock(zk, "/lock", naming="curator", on_lost="flag", timeout=20.0), seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_lock_of_impatient_clients_leaves_no_node(seed: int) -> None:
-    exclusive(lambda zk: Lock(zk.with_patience(0.5), "/lock", timeout=2.0), seed, clients=2)
+    exclusive(lambda zk: Lock(zk.with_operation_timeout(0.5), "/lock", timeout=2.0), seed, clients=2)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -77,9 +77,9 @@ def test_a_try_lock_has_one_holder_whatever_happens(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("layout", ["kazoo", "curator"])
-def test_a_semaphore_lock_has_one_holder_whatever_happens(layout: str, seed: int) -> None:
-    exclusive(lambda zk: SemaphoreLock(zk, "/lock", layout=layout), seed, ordered=False)
+@pytest.mark.parametrize("naming", ["kazoo", "curator"])
+def test_a_semaphore_lock_has_one_holder_whatever_happens(naming: str, seed: int) -> None:
+    exclusive(lambda zk: SemaphoreLock(zk, "/lock", naming=naming), seed, ordered=False)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -100,7 +100,7 @@ def test_a_writer_is_alone_whatever_happens(seed: int) -> None:
 
         async def turn(client: Client, number: int) -> None:
             rw = ReadWriteLock(client, "/rw")
-            if story.random.random() < 0.5:
+            if story.rng.random() < 0.5:
                 async with rw.write() as held:
                     writers.add(held.token)
                     await story.write(held, "/history")
@@ -141,11 +141,11 @@ def test_a_writer_that_becomes_a_reader_lets_no_writer_in_between_whatever_happe
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("layout", ["kazoo", "curator"])
-def test_a_semaphore_never_has_more_holders_than_leases(layout: str, seed: int) -> None:
+@pytest.mark.parametrize("naming", ["kazoo", "curator"])
+def test_a_semaphore_never_has_more_holders_than_leases(naming: str, seed: int) -> None:
     async def scenario(story: Story) -> None:
         story.server.populate({"/history": b""})
-        under = "/pool" if layout == "kazoo" else "/pool/leases"
+        under = "/pool" if naming == "kazoo" else "/pool/leases"
 
         def few() -> bool:
             """there are two leases at the most"""
@@ -154,7 +154,7 @@ def test_a_semaphore_never_has_more_holders_than_leases(layout: str, seed: int) 
         story.always(few)
 
         async def turn(client: Client, number: int) -> None:
-            async with Semaphore(client, "/pool", 2, layout=layout) as held:
+            async with Semaphore(client, "/pool", 2, naming=naming) as held:
                 await story.write(held, "/history")
 
         await story.everybody(turn)
@@ -168,7 +168,7 @@ def test_a_multi_lock_has_all_or_nothing_whatever_happens(seed: int) -> None:
         story.server.populate({"/history": {"a": b"", "b": b"", "c": b""}})
 
         async def turn(client: Client, number: int) -> None:
-            names = story.random.sample("abc", 2)
+            names = story.rng.sample("abc", 2)
             async with MultiLock(client, [f"/lock/{name}" for name in names]) as held:
                 for _ in range(2):
                     async with held.transaction() as t:

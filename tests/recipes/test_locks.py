@@ -11,10 +11,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import pytest
-from support import museum
+from support import kazoo_bugs
 from support.schedules import Connect, ephemerals, simulate
 
-from zoolet.client import Client, ClosedError, SessionExpiredError, State, codecs
+from zoolet.client import Client, ClosedError, SessionExpiredError, State, serializers
 from zoolet.client.blocking import Client as BlockingClient
 from zoolet.client.recipes import Lock, LockLostError
 from zoolet.protocol.errors import ConnectionLossError
@@ -29,7 +29,7 @@ NAMES: Final = {"kazoo": r"^[0-9a-f]{32}__lock__\d{10}$", "curator": r"^_c_[0-9a
 async def in_line(server: Server, path: str, number: int) -> None:
     """Wait until so many stand in line, and all but the first watch."""
     await server.wait_for(
-        lambda: len(museum.children(server, path)) == number and len(server.watches()) >= number - 1, 10
+        lambda: len(kazoo_bugs.children(server, path)) == number and len(server.watches()) >= number - 1, 10
     )
 
 
@@ -41,15 +41,15 @@ async def nothing_left(server: Server) -> None:
 # --- what it is for ---
 
 
-@pytest.mark.parametrize("layout", ["kazoo", "curator", "both"])
-def test_one_holds_it_and_the_others_follow_in_the_order_in_which_they_asked(layout: str) -> None:
+@pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
+def test_one_holds_it_and_the_others_follow_in_the_order_in_which_they_asked(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         order: list[int] = []
         inside = 0
 
         async def hold_it(number: int) -> None:
             nonlocal inside
-            async with Lock(await connect(), "/lock", layout=layout):
+            async with Lock(await connect(), "/lock", naming=naming):
                 inside += 1
                 assert inside == 1
                 order.append(number)
@@ -95,14 +95,14 @@ def test_a_release_wakes_exactly_one_of_many() -> None:
             waiters.append(asyncio.create_task(clients[number].lock("/lock").acquire()))
             await in_line(server, "/lock", number + 1)
         await asyncio.sleep(0.2)
-        before = server._gate.count
+        before = server._interceptor.count
 
         await holder.release()
         done, _ = await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.sleep(0.03)
 
         assert list(done) == [waiters[0]]
-        asked = {(op.session, op.op) for op in server.ops(server._gate.count - before)}
+        asked = {(op.session, op.op) for op in server.ops(server._interceptor.count - before)}
         first, winner = (client.session_id for client in clients[:2])
         # Both ends of a holding also set or remove the holder's guard; nobody else says a word, nobody lists.
         assert asked <= {(first, "delete"), (first, "removeWatches"), (winner, "getData")}
@@ -121,13 +121,13 @@ def test_a_waiter_in_the_middle_that_goes_wakes_only_the_one_behind_it() -> None
             waiters.append(asyncio.create_task(clients[number].lock("/lock").acquire()))
             await in_line(server, "/lock", number + 1)
         await asyncio.sleep(0.2)
-        before = server._gate.count
+        before = server._interceptor.count
 
         waiters[1].cancel()
         await in_line(server, "/lock", 4)
         await asyncio.sleep(0.1)
 
-        asked = sorted((clients.index(by), op.op) for op in server.ops(server._gate.count - before)
+        asked = sorted((clients.index(by), op.op) for op in server.ops(server._interceptor.count - before)
                        for by in clients if by.session_id == op.session)  # fmt: skip
         assert asked == [(2, "delete"), (2, "removeWatches"), (3, "getChildren"), (3, "getData")]
         await holder.release()
@@ -149,13 +149,13 @@ def test_a_lock_that_is_free_is_had_in_one_round_trip() -> None:
     simulate(main)
 
 
-@pytest.mark.parametrize("layout", ["kazoo", "curator"])
-def test_a_node_is_named_as_the_layout_says_and_holds_the_data(layout: str) -> None:
+@pytest.mark.parametrize("naming", ["kazoo", "curator"])
+def test_a_node_is_named_as_the_layout_says_and_holds_the_data(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
-        async with zk.lock("/lock", layout=layout, data=b"host-1") as held:
-            [name] = museum.children(server, "/lock")
-            assert re.match(NAMES[layout], name)
+        async with zk.lock("/lock", naming=naming, data=b"host-1") as held:
+            [name] = kazoo_bugs.children(server, "/lock")
+            assert re.match(NAMES[naming], name)
             assert held.path == f"/lock/{name}"
             view = server.tree()[held.path]
             assert (view.data, view.ephemeral_owner, view.czxid) == (b"host-1", zk.session_id, held.token)
@@ -167,45 +167,45 @@ def test_a_node_is_named_as_the_layout_says_and_holds_the_data(layout: str) -> N
 def test_layout_both_holds_one_node_of_each_kind_and_keeps_each_kind_out() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, other = await connect(), await connect()
-        async with one.lock("/lock", layout="both"):
-            kinds = sorted("__lock__" in name for name in museum.children(server, "/lock"))
+        async with one.lock("/lock", naming="both"):
+            kinds = sorted("__lock__" in name for name in kazoo_bugs.children(server, "/lock"))
             assert kinds == [False, True]
-            for layout in ("kazoo", "curator", "both"):
+            for naming in ("kazoo", "curator", "both"):
                 with pytest.raises(TimeoutError):
-                    await other.lock("/lock", layout=layout).acquire(0.2)
-        for layout in ("kazoo", "curator"):
-            async with other.lock("/lock", layout=layout):
+                    await other.lock("/lock", naming=naming).acquire(0.2)
+        for naming in ("kazoo", "curator"):
+            async with other.lock("/lock", naming=naming):
                 with pytest.raises(TimeoutError):
-                    await one.lock("/lock", layout="both").acquire(0.2)
+                    await one.lock("/lock", naming="both").acquire(0.2)
         await nothing_left(server)
 
     simulate(main)
 
 
-@pytest.mark.parametrize("layout", ["kazoo", "curator", "both"])
-def test_children_of_others_do_not_stand_in_line(layout: str) -> None:
+@pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
+def test_children_of_others_do_not_stand_in_line(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         names = ("a", "0000000000", "x-0000000000", "__lock__", "lock-", "__lock__12", "n__LOCK__0000000000", "0lock")
         server.populate({"/lock": dict.fromkeys(names, b"")})
-        async with zk.lock("/lock", layout=layout, timeout=1.0):
+        async with zk.lock("/lock", naming=naming, timeout=1.0):
             pass
         await nothing_left(server)
-        assert set(museum.children(server, "/lock")) == set(names)
+        assert set(kazoo_bugs.children(server, "/lock")) == set(names)
 
     simulate(main)
 
 
-@pytest.mark.parametrize("layout", ["kazoo", "curator", "both"])
-@pytest.mark.parametrize("first", [museum.LAST_NUMBER - 2, museum.LAST_NUMBER - 1, museum.LAST_NUMBER])
-def test_the_order_holds_where_sequence_numbers_turn_negative(layout: str, first: int) -> None:
+@pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
+@pytest.mark.parametrize("first", [kazoo_bugs.LAST_NUMBER - 2, kazoo_bugs.LAST_NUMBER - 1, kazoo_bugs.LAST_NUMBER])
+def test_the_order_holds_where_sequence_numbers_turn_negative(naming: str, first: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
-        museum.count_from(server, "/lock", first)
+        kazoo_bugs.count_from(server, "/lock", first)
         order: list[int] = []
         tokens: list[int] = []
 
         async def hold_it(number: int) -> None:
-            async with (await connect()).lock("/lock", layout=layout) as held:
+            async with (await connect()).lock("/lock", naming=naming) as held:
                 order.append(number)
                 tokens.append(held.token)
                 await asyncio.sleep(1)
@@ -236,7 +236,7 @@ def test_the_token_grows_from_holder_to_holder() -> None:
 def test_the_codec_and_the_chroot_of_a_client_change_nothing() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         server.populate({"/app": b""})
-        inner = await connect("/app", codec=codecs.json)
+        inner = await connect("/app", serializer=serializers.json)
         outer = await connect()
         async with inner.lock("/lock", data=b"\xff") as held:
             assert held.path.startswith("/lock/")
@@ -257,7 +257,7 @@ def test_the_codec_and_the_chroot_of_a_client_change_nothing() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"layout": "zk"}, {"timeout": -1}, {"on_lost": "ignore"}, {"timeout": float("nan")}],
+    [{"naming": "zk"}, {"timeout": -1}, {"on_lost": "ignore"}, {"timeout": float("nan")}],
 )
 def test_arguments_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     zk = Client("127.0.0.1:1")
@@ -281,7 +281,7 @@ def test_a_timeout_raises_leaves_nothing_and_the_next_attempt_works() -> None:
                     pass
             assert sim.time() - began == pytest.approx(1.5, abs=0.01)
             await in_line(server, "/lock", 1)
-            assert museum.watches_of(server, two) == []
+            assert kazoo_bugs.watches_of(server, two) == []
         async with lock:
             pass
         async with lock:
@@ -292,17 +292,17 @@ def test_a_timeout_raises_leaves_nothing_and_the_next_attempt_works() -> None:
     simulate(main)
 
 
-@pytest.mark.parametrize("layout", ["kazoo", "both"])
+@pytest.mark.parametrize("naming", ["kazoo", "both"])
 @pytest.mark.parametrize("taken", [False, True])
-def test_a_waiter_that_is_cancelled_at_any_moment_leaves_no_node_and_no_watch(layout: str, taken: bool) -> None:
+def test_a_waiter_that_is_cancelled_at_any_moment_leaves_no_node_and_no_watch(naming: str, taken: bool) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         server.populate({"/lock": b""})
-        holder = await one.lock("/lock", layout=layout).acquire() if taken else None
+        holder = await one.lock("/lock", naming=naming).acquire() if taken else None
         mine = len(ephemerals(server))
 
         async def use() -> None:
-            async with two.lock("/lock", layout=layout):
+            async with two.lock("/lock", naming=naming):
                 await asyncio.sleep(0.001)
 
         for step in range(40):
@@ -310,10 +310,10 @@ def test_a_waiter_that_is_cancelled_at_any_moment_leaves_no_node_and_no_watch(la
             await asyncio.sleep(step * 0.0007)
             task.cancel()
             await asyncio.wait([task])
-            await server.wait_for(lambda: len(ephemerals(server)) == mine and not museum.watches_of(server, two))
+            await server.wait_for(lambda: len(ephemerals(server)) == mine and not kazoo_bugs.watches_of(server, two))
         if holder is not None:
             await holder.release()
-        await two.lock("/lock", layout=layout).acquire(1.0)
+        await two.lock("/lock", naming=naming).acquire(1.0)
 
     simulate(main)
 
@@ -351,7 +351,7 @@ def test_a_lost_reply_to_the_create_does_not_stop_it() -> None:
         server.populate({"/lock": b""})
         with server.fault("create2", times=1, action=lose_reply(), strict=True):
             held = await zk.lock("/lock").acquire()
-        assert [f"/lock/{name}" for name in museum.children(server, "/lock")] == [held.path]
+        assert [f"/lock/{name}" for name in kazoo_bugs.children(server, "/lock")] == [held.path]
         assert server.tree()[held.path].czxid == held.token
         await held.release()
         await nothing_left(server)
@@ -365,7 +365,7 @@ def test_a_lost_create_is_made_again_once() -> None:
         server.populate({"/lock": b""})
         with server.fault("create2", times=2, action=drop_request(), strict=True):
             held = await zk.lock("/lock").acquire()
-        assert len(museum.children(server, "/lock")) == 1
+        assert len(kazoo_bugs.children(server, "/lock")) == 1
         await held.release()
 
     simulate(main)
@@ -401,7 +401,7 @@ def test_a_timeout_whose_cleanup_is_lost_leaves_no_node() -> None:
 
 def test_a_client_that_gives_up_while_it_lists_the_others_leaves_no_node() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
-        one, two = await connect(patience=1.0, timeout=60.0), await connect()
+        one, two = await connect(operation_timeout=1.0, timeout=60.0), await connect()
         server.populate({"/lock": b""})
         with server.fault("create2", times=1, action=close_after(), strict=True) as fault:
             taking = asyncio.create_task(one.lock("/lock").acquire())
@@ -416,17 +416,17 @@ def test_a_client_that_gives_up_while_it_lists_the_others_leaves_no_node() -> No
     simulate(main)
 
 
-@pytest.mark.parametrize("layout", ["kazoo", "both"])
-def test_a_session_that_ends_while_waiting_is_said(layout: str) -> None:
+@pytest.mark.parametrize("naming", ["kazoo", "both"])
+def test_a_session_that_ends_while_waiting_is_said(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
-        async with one.lock("/lock", layout=layout):
-            waiting = asyncio.create_task(two.lock("/lock", layout=layout).acquire())
-            await server.wait_for(lambda: museum.watches_of(server, two))
-            await museum.lose_session(server, two)
+        async with one.lock("/lock", naming=naming):
+            waiting = asyncio.create_task(two.lock("/lock", naming=naming).acquire())
+            await server.wait_for(lambda: kazoo_bugs.watches_of(server, two))
+            await kazoo_bugs.lose_session(server, two)
             with pytest.raises(SessionExpiredError):
                 await waiting
-        async with two.lock("/lock", timeout=5.0, layout=layout):
+        async with two.lock("/lock", timeout=5.0, naming=naming):
             pass
         await nothing_left(server)
 
@@ -438,7 +438,7 @@ def test_a_waiter_whose_client_is_closed_hears_of_it() -> None:
         one, two = await connect(), await connect()
         async with one.lock("/lock"):
             waiting = asyncio.create_task(two.lock("/lock").acquire())
-            await server.wait_for(lambda: museum.watches_of(server, two))
+            await server.wait_for(lambda: kazoo_bugs.watches_of(server, two))
             await two.aclose()
             with pytest.raises(ClosedError):
                 await waiting
@@ -452,7 +452,7 @@ def test_a_waiter_whose_node_somebody_deletes_never_believes_for_long_that_it_ho
         holder = await one.lock("/lock").acquire()
         waiting = asyncio.create_task(two.lock("/lock").acquire())
         await in_line(server, "/lock", 2)
-        await one.delete(f"/lock/{museum.children(server, '/lock')[1]}")
+        await one.delete(f"/lock/{kazoo_bugs.children(server, '/lock')[1]}")
         await holder.release()
         try:
             held = await asyncio.wait_for(waiting, 5)
@@ -475,7 +475,7 @@ def test_who_holds_a_reentrant_lock_enters_again_and_the_last_exit_releases() ->
         async with lock as outer:
             async with lock as inner:
                 assert inner is outer
-            assert len(museum.children(server, "/lock")) == 1
+            assert len(kazoo_bugs.children(server, "/lock")) == 1
             with pytest.raises(TimeoutError):
                 await asyncio.create_task(lock.acquire(0.1))
             with pytest.raises(TimeoutError):
@@ -526,7 +526,7 @@ def test_a_holder_hears_that_somebody_asks_it_to_let_go() -> None:
             async with asyncio.timeout(1):
                 await held.revoked
             assert not held.lost.is_set()
-            held.ensure()
+            held.raise_if_lost()
 
     simulate(main)
 
@@ -560,14 +560,14 @@ def test_contenders_are_told_in_order() -> None:
 def test_what_was_released_is_not_held() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         held = await (await connect()).lock("/lock").acquire()
-        held.ensure()
+        held.raise_if_lost()
         assert 0 < held.valid_for() <= SESSION
         await held.release()
         await held.release()
         assert held.valid_for() == 0
         assert not held.lost.is_set()
         with pytest.raises(LockLostError):
-            held.ensure()
+            held.raise_if_lost()
         with pytest.raises(LockLostError):
             held.transaction()
 
@@ -592,8 +592,8 @@ async def delete(sim: Simulation, server: Server, client: Client, path: str) -> 
 
 async def stall(sim: Simulation, server: Server, client: Client, path: str) -> None:
     """Nothing gets through any more, for longer than the session lasts."""
-    sim.network.stall()
-    asyncio.get_running_loop().call_later(3 * SESSION, sim.network.flow)
+    sim.network.pause()
+    asyncio.get_running_loop().call_later(3 * SESSION, sim.network.resume)
 
 
 async def refuse(sim: Simulation, server: Server, client: Client, path: str) -> None:
@@ -612,13 +612,13 @@ WAYS: Final = [expire, delete, stall, refuse, close]
 
 
 @pytest.mark.parametrize("lose", WAYS)
-@pytest.mark.parametrize("layout", ["kazoo", "both"])
-def test_whoever_loses_it_is_cancelled_and_the_block_says_so(lose: Lose, layout: str) -> None:
+@pytest.mark.parametrize("naming", ["kazoo", "both"])
+def test_whoever_loses_it_is_cancelled_and_the_block_says_so(lose: Lose, naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         cancelled = False
         with pytest.raises(LockLostError) as raised:  # noqa: PT012
-            async with zk.lock("/lock", layout=layout) as held:
+            async with zk.lock("/lock", naming=naming) as held:
                 await asyncio.sleep(0.2)
                 losing = asyncio.create_task(lose(sim, server, zk, held.path))
                 try:
@@ -651,7 +651,7 @@ def test_whoever_only_wants_a_flag_is_not_cancelled(lose: Lose) -> None:
             await asyncio.sleep(0.1)
             assert held.valid_for() == 0
             with pytest.raises(LockLostError):
-                held.ensure()
+                held.raise_if_lost()
             with pytest.raises(LockLostError):
                 held.transaction()
 
@@ -667,7 +667,7 @@ def test_a_loss_is_told_before_the_server_may_give_it_to_another(how: str, seed:
         times: dict[str, float] = {}
         async with one.lock("/lock", on_lost="flag") as held:
             assert held.valid_for() <= server.sessions()[one.session_id].expires_in + 1e-3
-            await asyncio.sleep(sim.random.uniform(0.1, 3 * SESSION))
+            await asyncio.sleep(sim.rng.uniform(0.1, 3 * SESSION))
             waiting = asyncio.create_task(two.lock("/lock").acquire())
             await in_line(server, "/lock", 2)
             if how == "stall":  # of the one only: the other must hear of it
@@ -676,7 +676,7 @@ def test_a_loss_is_told_before_the_server_may_give_it_to_another(how: str, seed:
                 server.pause(one)
                 asyncio.get_running_loop().call_later(SESSION * 0.9, server.resume, "all")
             else:
-                server._gate.paused.add(one.session_id)
+                server._interceptor.paused.add(one.session_id)
                 server.drop(one)
             promised = sim.time() + held.valid_for()
 
@@ -690,7 +690,7 @@ def test_a_loss_is_told_before_the_server_may_give_it_to_another(how: str, seed:
                 telling.cancel()
                 waiting.cancel()
                 if "lost" not in times:
-                    held.ensure()
+                    held.raise_if_lost()
                     assert not waiting.done()
                     return
                 return
@@ -711,14 +711,14 @@ def test_a_stall_shorter_than_the_session_loses_nothing() -> None:
         zk = await connect()
         async with zk.lock("/lock") as held:
             for _ in range(5):
-                sim.network.stall()
+                sim.network.pause()
                 await asyncio.sleep(SESSION * 0.5)
-                held.ensure()
-                sim.network.flow()
+                held.raise_if_lost()
+                sim.network.resume()
                 await asyncio.sleep(SESSION)
-            sim.network.cut()
+            sim.network.drop()
             await asyncio.sleep(SESSION)
-            held.ensure()
+            held.raise_if_lost()
 
     simulate(main)
 
@@ -749,7 +749,7 @@ def test_a_transaction_of_a_session_that_has_ended_is_refused_in_the_next_one() 
         held = await one.lock("/lock").acquire()
         late = held.transaction()
         late.set("/register", b"late")
-        await museum.lose_session(server, one)
+        await kazoo_bugs.lose_session(server, one)
         async with two.lock("/lock"):
             with pytest.raises(LockLostError):
                 await late.commit()
@@ -771,7 +771,7 @@ def test_a_loss_that_the_holder_itself_finds_out_leaves_the_block_as_lock_lost(h
                         await held.transaction().commit()
                     else:
                         sim._loop.pass_time(2 * SESSION)  # the process was stopped
-                        held.ensure()
+                        held.raise_if_lost()
             except LockLostError:
                 await asyncio.sleep(1)
                 return "lost"
@@ -794,7 +794,7 @@ def test_a_cancellation_from_outside_stays_one() -> None:
                 await asyncio.sleep(1000)
 
         task = asyncio.create_task(use())
-        await server.wait_for(lambda: museum.children(server, "/lock"))
+        await server.wait_for(lambda: kazoo_bugs.children(server, "/lock"))
         await asyncio.sleep(0.1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -832,7 +832,7 @@ def test_a_deletion_while_the_holder_is_cut_off_is_noticed_when_it_is_back() -> 
         async with one.lock("/lock", on_lost="flag") as held:
             await asyncio.sleep(0.5)
             server.drop(one)
-            server._gate.paused.add(one.session_id)
+            server._interceptor.paused.add(one.session_id)
             await two.delete(held.path)
             server.resume("all")
             async with asyncio.timeout(SESSION):
@@ -844,8 +844,8 @@ def test_a_deletion_while_the_holder_is_cut_off_is_noticed_when_it_is_back() -> 
 def test_with_layout_both_the_deletion_of_either_node_is_a_loss() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
-        held = await one.lock("/lock", layout="both").acquire()
-        [kazoo] = [name for name in museum.children(server, "/lock") if "__lock__" in name]
+        held = await one.lock("/lock", naming="both").acquire()
+        [kazoo] = [name for name in kazoo_bugs.children(server, "/lock") if "__lock__" in name]
         await two.delete(f"/lock/{kazoo}")
         try:
             async with asyncio.timeout(2 * SESSION):
@@ -861,11 +861,11 @@ def test_what_is_held_shortly_costs_three_requests() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         server.populate({"/lock": b""})
-        before = server._gate.count
+        before = server._interceptor.count
         async with zk.lock("/lock"):
             pass
         await nothing_left(server)
-        asked = [op.op for op in server.ops(server._gate.count - before)]
+        asked = [op.op for op in server.ops(server._interceptor.count - before)]
         assert asked == ["create2", "getChildren", "delete"]
 
     simulate(main)
@@ -886,7 +886,7 @@ def test_a_lock_can_be_asked_for_between_two_sessions() -> None:
 
 def test_a_client_that_closes_right_after_a_release_warns_of_nothing() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
-        async with Client(server.hosts) as zk, zk.lock("/lock", layout="both"):
+        async with Client(server.hosts) as zk, zk.lock("/lock", naming="both"):
             pass
         gc.collect()
 
@@ -928,11 +928,11 @@ def test_a_blocking_lock_times_out_and_flags_its_loss(zoolet: Server) -> None:
         with one.lock("/lock") as held:
             with pytest.raises(TimeoutError), two.lock("/lock", timeout=0.02):
                 pass
-            held.ensure()
-            museum.lose_session(zoolet, one)
+            held.raise_if_lost()
+            kazoo_bugs.lose_session(zoolet, one)
             zoolet.wait_for(held.lost.is_set)
             with pytest.raises(LockLostError):
-                held.ensure()
+                held.raise_if_lost()
         with two.lock("/lock", timeout=5.0):
             pass
 

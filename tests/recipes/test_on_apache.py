@@ -26,18 +26,18 @@ from zoolet.client.recipes import (
 from zoolet.protocol import records as r
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import NO_PASSWORD, ConnectRequest
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 
 SOON: Final = Backoff(first=0.001, longest=0.01)
 Make = Callable[[Client, str], AbstractAsyncContextManager[Any]]
 RECIPES: Final[dict[str, Make]] = {
     "lock, kazoo": lambda zk, path: zk.lock(path, timeout=20.0),
-    "lock, curator": lambda zk, path: zk.lock(path, layout="curator", timeout=20.0),
-    "lock, both": lambda zk, path: zk.lock(path, layout="both", timeout=20.0),
+    "lock, curator": lambda zk, path: zk.lock(path, naming="curator", timeout=20.0),
+    "lock, both": lambda zk, path: zk.lock(path, naming="both", timeout=20.0),
     "writer": lambda zk, path: ReadWriteLock(zk, path, timeout=20.0).write(),
-    "writer, curator": lambda zk, path: ReadWriteLock(zk, path, layout="curator", timeout=20.0).write(),
+    "writer, curator": lambda zk, path: ReadWriteLock(zk, path, naming="curator", timeout=20.0).write(),
     "semaphore": lambda zk, path: Semaphore(zk, path, 1, timeout=20.0),
-    "semaphore lock, curator": lambda zk, path: SemaphoreLock(zk, path, layout="curator", timeout=20.0),
+    "semaphore lock, curator": lambda zk, path: SemaphoreLock(zk, path, naming="curator", timeout=20.0),
     "try lock": lambda zk, path: TryLock(zk, path, timeout=20.0),
     "multi lock": lambda zk, path: MultiLock(zk, [f"{path}/a", f"{path}/b"], timeout=20.0),
     "election": lambda zk, path: Election(zk, path, b"me", timeout=20.0),
@@ -93,7 +93,7 @@ async def test_it_is_held_by_one_after_the_other_and_leaves_nothing(
                 tokens.append(held.token)
                 async with held.transaction() as t:
                     t.create(f"{path}-done-", b"", sequential=True)
-                held.ensure()
+                held.raise_if_lost()
                 inside -= 1
 
     await asyncio.gather(*map(use, clients))

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from support.oracle import Oracle
+from support.apache import ApacheZooKeeper
 
 from zoolet.client import Client
 from zoolet.client.recipes import (
@@ -37,8 +37,8 @@ WAIT_S = 20.0  # every wait ends early when the thing happens; only a failure la
 @pytest.fixture(scope="module")
 def apache() -> Iterator[str]:
     """The address of Apache's server."""
-    with Oracle(config={"tickTime": "200"}) as oracle:
-        yield oracle.hosts
+    with ApacheZooKeeper(config={"tickTime": "200"}) as apache:
+        yield apache.hosts
 
 
 @pytest.fixture
@@ -77,10 +77,10 @@ async def test_persistent_ephemeral(pair: tuple[Client, Client]) -> None:
 
 async def test_barriers(pair: tuple[Client, Client]) -> None:
     one, two = pair
-    assert await Barrier(one, "/b").raise_()
+    assert await Barrier(one, "/b").create()
     wait = asyncio.ensure_future(Barrier(two, "/b").wait(WAIT_S))
     await asyncio.sleep(0)
-    assert await Barrier(one, "/b").lower()
+    assert await Barrier(one, "/b").remove()
     await wait
     inside: list[int] = []
 
@@ -124,9 +124,9 @@ async def test_locking_queue(pair: tuple[Client, Client]) -> None:
     assert await LockingQueue(one, "/q").size() == 0
 
 
-@pytest.mark.parametrize("layout", ["text", "int", "long"])
-async def test_counter(pair: tuple[Client, Client], layout: str) -> None:
-    sums = await asyncio.gather(*[Counter(zk, "/n", layout=layout).add() for zk in pair for _ in range(5)])
+@pytest.mark.parametrize("naming", ["text", "int", "long"])
+async def test_counter(pair: tuple[Client, Client], naming: str) -> None:
+    sums = await asyncio.gather(*[Counter(zk, "/n", encoding=naming).add() for zk in pair for _ in range(5)])
     assert sorted(sums) == list(range(1, 11))
 
 
@@ -135,11 +135,11 @@ async def test_unique_id(pair: tuple[Client, Client]) -> None:
     assert sorted(found) == list(range(1, 11))
 
 
-@pytest.mark.parametrize("layout", ["kazoo", "curator"])
-async def test_party(pair: tuple[Client, Client], layout: str) -> None:
+@pytest.mark.parametrize("naming", ["kazoo", "curator"])
+async def test_party(pair: tuple[Client, Client], naming: str) -> None:
     one, two = pair
-    async with Party(one, "/p", b"1", layout=layout) as party:
-        async with Party(two, "/p", b"2", layout=layout):
+    async with Party(one, "/p", b"1", naming=naming) as party:
+        async with Party(two, "/p", b"2", naming=naming):
             assert sorted(await party.members()) == [b"1", b"2"]
         assert await party.members() == [b"1"]
 
@@ -190,7 +190,7 @@ async def test_master_and_worker(pair: tuple[Client, Client]) -> None:
     async def obey(value: Any) -> Any:
         return "yes"
 
-    async with Master(one, "/jobs", "m") as master, Worker(two, "/jobs", "w", double, obey=obey):
+    async with Master(one, "/jobs", "m") as master, Worker(two, "/jobs", "w", double, on_command=obey):
         name = await master.submit(21)
         assert await master.result(name, WAIT_S) == {"worker": "w", "result": 42}
         assert set(await master.workers()) == {"w"}

@@ -11,12 +11,12 @@ import pytest
 from kazoo.client import KazooClient
 from support.chaos import below, cancel_everywhere, client_of, eventually, leftovers, simulate
 
-from zoolet.client import Client, SessionExpiredError, codecs
+from zoolet.client import Client, SessionExpiredError, serializers
 from zoolet.client.recipes import Party
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, hold, lose_reply
 
-LAYOUTS = ["kazoo", "curator"]
+NAMINGS = ["kazoo", "curator"]
 
 
 def with_client(main: Callable[[Server, Client], Any], seed: int = 1, **options: Any) -> None:
@@ -29,12 +29,12 @@ def with_client(main: Callable[[Server, Client], Any], seed: int = 1, **options:
     simulate(run, seed)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_members_come_and_go(layout: str) -> None:
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_members_come_and_go(naming: str) -> None:
     async def main(server: Server, zk: Client) -> None:
-        assert await Party(zk, "/up/p", b"x", layout=layout).members() == []
-        async with client_of(server, seed=6) as other, Party(zk, "/up/p", b"a", layout=layout) as party:
-            async with Party(other, "/up/p", b"b", layout=layout):
+        assert await Party(zk, "/up/p", b"x", naming=naming).members() == []
+        async with client_of(server, seed=6) as other, Party(zk, "/up/p", b"a", naming=naming) as party:
+            async with Party(other, "/up/p", b"b", naming=naming):
                 assert sorted(await party.members()) == [b"a", b"b"]
             assert await party.members() == [b"a"]
         assert await party.members() == []
@@ -45,7 +45,7 @@ def test_members_come_and_go(layout: str) -> None:
 
 def test_the_nodes_are_kazoo_s_and_curator_s() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with Party(zk, "/k", b"me"), Party(zk, "/c", b"me", layout="curator"):
+        async with Party(zk, "/k", b"me"), Party(zk, "/c", b"me", naming="curator"):
             ((name, data),) = below(server, "/k").items()
             assert re.fullmatch("[0-9a-f]{32}__party__", name)
             assert data == b"me"
@@ -62,7 +62,7 @@ def test_an_illegal_path_is_refused_at_once(path: str) -> None:
 
 def test_an_unknown_layout_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="one of kazoo, curator"):
-        Party(Client("127.0.0.1:1"), "/p", layout="zk")
+        Party(Client("127.0.0.1:1"), "/p", naming="zk")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_an_unknown_layout_is_refused_at_once() -> None:
 )
 def test_a_name_that_is_no_node_s_is_refused_at_once_by_curator_s_layout(name: bytes) -> None:
     with pytest.raises(ValueError):
-        Party(Client("127.0.0.1:1"), "/p", name, layout="curator")
+        Party(Client("127.0.0.1:1"), "/p", name, naming="curator")
 
 
 def test_foreign_nodes_are_no_members() -> None:
@@ -91,20 +91,20 @@ def test_foreign_nodes_are_no_members() -> None:
 
 def test_the_client_s_codec_does_not_touch_it() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with Party(zk.with_codec(codecs.json), "/p", b"me") as party:
+        async with Party(zk.with_serializer(serializers.json), "/p", b"me") as party:
             assert await party.members() == [b"me"]
 
     with_client(main)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_member_is_one_again_in_the_next_session(layout: str) -> None:
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_a_member_is_one_again_in_the_next_session(naming: str) -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other, Party(zk, "/p", b"me", layout=layout):
+        async with client_of(server, seed=6) as other, Party(zk, "/p", b"me", naming=naming):
             server.expire(zk)
-            assert await Party(other, "/p", b"x", layout=layout).members() == []
+            assert await Party(other, "/p", b"x", naming=naming).members() == []
             await eventually(lambda: below(server, "/p"))
-            assert await Party(other, "/p", b"x", layout=layout).members() == [b"me"]
+            assert await Party(other, "/p", b"x", naming=naming).members() == [b"me"]
 
     with_client(main)
 
@@ -134,10 +134,10 @@ def test_changes_are_told() -> None:
     with_client(main)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_one_whose_node_is_deleted_is_a_member_again(layout: str) -> None:
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_one_whose_node_is_deleted_is_a_member_again(naming: str) -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other, Party(zk, "/p", b"me", layout=layout) as party:
+        async with client_of(server, seed=6) as other, Party(zk, "/p", b"me", naming=naming) as party:
             (name,) = below(server, "/p")
             await other.delete(f"/p/{name}")
             await eventually(lambda: below(server, "/p"))

@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 from support.chaos import below, cancel_everywhere, client_of, leftovers, simulate
 
-from zoolet.client import Client, ConnectionLossError, codecs
+from zoolet.client import Client, ConnectionLossError, serializers
 from zoolet.client.recipes import LockingQueue, LockLostError, PriorityQueue, Queue
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, delay, drop_request, hold, lose_reply
@@ -118,7 +118,7 @@ def test_a_priority_out_of_range_is_refused(kind: Any, priority: Any) -> None:
 @pytest.mark.parametrize("kind", EVERY)
 def test_typed_values_are_the_codec_s(kind: type[Queue]) -> None:
     async def main(server: Server, zk: Client) -> None:
-        queue = kind(zk.with_codec(codecs.json), "/q")
+        queue = kind(zk.with_serializer(serializers.json), "/q")
         await queue.put({"n": 1})
         assert await queue.get() == {"n": 1}
 

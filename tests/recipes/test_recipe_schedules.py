@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.chaos import SCHEDULES, below, clients_in, eventually, simulate, trouble
 
-from zoolet.client import Client, ConnectionLossError, SessionExpiredError, codecs
+from zoolet.client import Client, ConnectionLossError, SessionExpiredError, serializers
 from zoolet.client.recipes import (
     Barrier,
     ChildrenCache,
@@ -81,8 +81,8 @@ async def scribble(sim: Simulation, zk: Client, writes: int = 40) -> None:
     """Change the tree below /t at random."""
     names = ["/t", "/t/a", "/t/b", "/t/a/x", "/t/a/y", "/t/b/x"]
     for number in range(writes):
-        await asyncio.sleep(sim.random.uniform(0.01, 0.6))
-        path, what = sim.random.choice(names), sim.random.random()
+        await asyncio.sleep(sim.rng.uniform(0.01, 0.6))
+        path, what = sim.rng.choice(names), sim.rng.random()
         with suppress(ZooKeeperError):
             if what < 0.45:
                 await zk.create(path, str(number).encode(), parents=True)
@@ -129,7 +129,7 @@ def test_a_queue_gives_no_entry_twice(seed: int) -> None:
                     put.append(value)
                 except WITHOUT_ANSWER:
                     maybe.append(value)
-                await asyncio.sleep(sim.random.uniform(0, 0.5))
+                await asyncio.sleep(sim.rng.uniform(0, 0.5))
 
         async def consumer(zk: Client) -> None:
             nonlocal unsure
@@ -168,11 +168,11 @@ def test_a_locking_queue_s_entries_are_acknowledged_once_and_processed_all(how: 
                     put.append(value)
                 except WITHOUT_ANSWER:
                     maybe.append(value)
-                await asyncio.sleep(sim.random.uniform(0, 0.8))
+                await asyncio.sleep(sim.rng.uniform(0, 0.8))
 
         async def work(value: bytes) -> None:
-            await asyncio.sleep(sim.random.uniform(0, 0.5))
-            if sim.random.random() < 0.1:
+            await asyncio.sleep(sim.rng.uniform(0, 0.5))
+            if sim.rng.random() < 0.1:
                 raise KeyError
             processed.append(value)
 
@@ -208,8 +208,8 @@ def test_a_locking_queue_s_entries_are_acknowledged_once_and_processed_all(how: 
 
 
 @seeds
-@pytest.mark.parametrize("layout", ["text", "long"])
-def test_counters_lose_and_double_no_acknowledged_addition(seed: int, layout: str) -> None:
+@pytest.mark.parametrize("naming", ["text", "long"])
+def test_counters_lose_and_double_no_acknowledged_addition(seed: int, naming: str) -> None:
     async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
         sure = unsure = 0
         sums: list[int] = []
@@ -217,19 +217,19 @@ def test_counters_lose_and_double_no_acknowledged_addition(seed: int, layout: st
         async def add(zk: Client) -> None:
             nonlocal sure, unsure
             for _ in range(15):
-                task = asyncio.ensure_future(Counter(zk, "/n", layout=layout).add())
-                if sim.random.random() < 0.1:
-                    asyncio.get_running_loop().call_later(sim.random.uniform(0, 0.01), task.cancel)
+                task = asyncio.ensure_future(Counter(zk, "/n", encoding=naming).add())
+                if sim.rng.random() < 0.1:
+                    asyncio.get_running_loop().call_later(sim.rng.uniform(0, 0.01), task.cancel)
                 try:
                     sums.append(await task)
                     sure += 1
                 except (*WITHOUT_ANSWER, asyncio.CancelledError):
                     unsure += 1
-                await asyncio.sleep(sim.random.uniform(0, 0.5))
+                await asyncio.sleep(sim.rng.uniform(0, 0.5))
 
         async with trouble(sim, server, clients):
             await asyncio.gather(*[add(zk) for zk in clients])
-        total = await until_done(lambda: Counter(clients[0], "/n", layout=layout).value())
+        total = await until_done(lambda: Counter(clients[0], "/n", encoding=naming).value())
         assert sure <= total <= sure + unsure
         assert len(set(sums)) == len(sums)
 
@@ -250,7 +250,7 @@ def test_unique_ids_are_unique_and_grow(seed: int) -> None:
                     assert number > last
                     last = number
                     given.append(block * 1_000_000 + number)
-                await asyncio.sleep(sim.random.uniform(0, 0.5))
+                await asyncio.sleep(sim.rng.uniform(0, 0.5))
 
         async with trouble(sim, server, clients):
             await asyncio.gather(*[take(zk, block) for zk in clients for block in (1, 3)])
@@ -268,7 +268,7 @@ def test_nobody_is_inside_a_double_barrier_before_all_are_there(seed: int) -> No
 
             async def member(zk: Client, path: str) -> None:
                 nonlocal came, failed
-                await asyncio.sleep(sim.random.uniform(0, 3))
+                await asyncio.sleep(sim.rng.uniform(0, 3))
                 came += 1
                 barrier = DoubleBarrier(zk, path, len(clients), timeout=60)
                 try:
@@ -277,7 +277,7 @@ def test_nobody_is_inside_a_double_barrier_before_all_are_there(seed: int) -> No
                     failed += 1
                     return
                 assert came == len(clients)
-                await asyncio.sleep(sim.random.uniform(0, 2))
+                await asyncio.sleep(sim.rng.uniform(0, 2))
                 with suppress(*WITHOUT_ANSWER, TimeoutError):
                     await barrier.leave()
 
@@ -293,11 +293,11 @@ def test_nobody_is_inside_a_double_barrier_before_all_are_there(seed: int) -> No
 def test_who_waits_at_a_barrier_passes_when_it_falls(seed: int) -> None:
     async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
         async with trouble(sim, server, clients):
-            await until_done(lambda: Barrier(clients[0], "/b").raise_())
+            await until_done(lambda: Barrier(clients[0], "/b").create())
             waits = [asyncio.ensure_future(until_done(lambda zk=zk: Barrier(zk, "/b").wait())) for zk in clients]
-            await asyncio.sleep(sim.random.uniform(5, 15))
+            await asyncio.sleep(sim.rng.uniform(5, 15))
             assert not any(wait.done() for wait in waits)
-            await until_done(lambda: Barrier(clients[0], "/b").lower())
+            await until_done(lambda: Barrier(clients[0], "/b").remove())
         await asyncio.wait_for(asyncio.gather(*waits), 60)
 
     run(seed, 3, do)
@@ -309,7 +309,7 @@ def test_members_come_back(seed: int) -> None:
         async with AsyncExitStack() as stack:
             for number, zk in enumerate(clients):
                 await stack.enter_async_context(Party(zk, "/p", b"%d" % number))
-                await stack.enter_async_context(Party(zk, "/c", b"%d" % number, layout="curator"))
+                await stack.enter_async_context(Party(zk, "/c", b"%d" % number, naming="curator"))
                 await stack.enter_async_context(PersistentEphemeral(zk, f"/e/{number}", b"v"))
             async with trouble(sim, server, clients):
                 await asyncio.sleep(40)
@@ -331,13 +331,13 @@ def test_whoever_leaves_in_trouble_leaves_no_node(seed: int) -> None:
         async def visit(zk: Client, who: int) -> None:
             for number in range(8):
                 job = asyncio.ensure_future(stay(zk, f"/e/{who}-{number}"))
-                await asyncio.wait((job,), timeout=sim.random.uniform(0, 2))
+                await asyncio.wait((job,), timeout=sim.rng.uniform(0, 2))
                 job.cancel()
                 await asyncio.wait((job,))
 
         async def stay(zk: Client, path: str) -> None:
             async with PersistentEphemeral(zk, path):
-                await asyncio.sleep(sim.random.uniform(0, 2))
+                await asyncio.sleep(sim.rng.uniform(0, 2))
 
         async with trouble(sim, server, clients):
             await asyncio.gather(*[visit(zk, who) for who, zk in enumerate(clients)])
@@ -355,10 +355,10 @@ def test_every_follower_comes_to_have_the_latest_config(seed: int) -> None:
             async with trouble(sim, server, clients):
                 for number in range(30):
                     with suppress(*WITHOUT_ANSWER, NodeExistsError, NoNodeError):
-                        await sim.random.choice(configs).publish(number)
-                    await asyncio.sleep(sim.random.uniform(0, 1))
+                        await sim.rng.choice(configs).publish(number)
+                    await asyncio.sleep(sim.rng.uniform(0, 1))
             await asyncio.sleep(30)
-            assert {config.value for config in configs} == {codecs.json.decode(server.tree()["/c"].data or b"")}
+            assert {config.value for config in configs} == {serializers.json.decode(server.tree()["/c"].data or b"")}
             assert {config.version for config in configs} == {server.tree()["/c"].version}
 
     run(seed, 3, do)
@@ -389,7 +389,7 @@ def test_every_submitted_task_gets_a_result(seed: int) -> None:
         done: Multiset[str] = Multiset()
 
         async def work(task: str, value: Any) -> Any:
-            await asyncio.sleep(sim.random.uniform(0, 2))
+            await asyncio.sleep(sim.rng.uniform(0, 2))
             done[task] += 1
             return value * 2
 
@@ -403,7 +403,7 @@ def test_every_submitted_task_gets_a_result(seed: int) -> None:
                 for number in range(10):
                     with suppress(*WITHOUT_ANSWER):
                         submitted.append(await seeker.submit(number))
-                    await asyncio.sleep(sim.random.uniform(0, 1))
+                    await asyncio.sleep(sim.rng.uniform(0, 1))
             for task in submitted:
                 result = await until_done(lambda task=task: seeker.result(task, timeout=300))
                 assert "result" in result, result

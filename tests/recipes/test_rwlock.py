@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from support import museum
+from support import kazoo_bugs
 from support.schedules import Connect, ephemerals, simulate
 
 from zoolet.client import ConnectionLossError
@@ -15,7 +15,7 @@ from zoolet.client.recipes.rwlock import ReadWriteLock
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, lose_reply
 
-LAYOUTS = ("kazoo", "curator")
+NAMINGS = ("kazoo", "curator")
 
 
 async def nothing_left(server: Server) -> None:
@@ -23,13 +23,13 @@ async def nothing_left(server: Server) -> None:
     await server.wait_for(lambda: not ephemerals(server) and not server.watches(), timeout=20)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_readers_share_a_writer_is_alone_and_nobody_overtakes(layout: str) -> None:
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_readers_share_a_writer_is_alone_and_nobody_overtakes(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         log: list[str] = []
 
         async def use(who: str) -> None:
-            rw = ReadWriteLock(await connect(), "/rw", layout=layout)
+            rw = ReadWriteLock(await connect(), "/rw", naming=naming)
             async with rw.read() if who[0] == "r" else rw.write():
                 log.append(f"+{who}")
                 await asyncio.sleep(10)
@@ -49,20 +49,20 @@ def test_readers_share_a_writer_is_alone_and_nobody_overtakes(layout: str) -> No
     simulate(main)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_end_of_a_reader_wakes_one_client_at_the_most(layout: str) -> None:
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_the_end_of_a_reader_wakes_one_client_at_the_most(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(6)]
-        first = await ReadWriteLock(clients[0], "/rw", layout=layout).read().acquire()
+        first = await ReadWriteLock(clients[0], "/rw", naming=naming).read().acquire()
         waiters = []
         for client in clients[1:]:
-            rw = ReadWriteLock(client, "/rw", layout=layout)
+            rw = ReadWriteLock(client, "/rw", naming=naming)
             waiters.append(asyncio.create_task(rw.write().acquire()))
             await asyncio.sleep(0.2)
-        before = server._gate.count
+        before = server._interceptor.count
         await first.release()
         await asyncio.sleep(0.03)
-        awake = {op.session for op in server.ops(server._gate.count - before)}
+        awake = {op.session for op in server.ops(server._interceptor.count - before)}
         assert awake <= {clients[0].session_id, clients[1].session_id}
         for waiter in waiters:
             await (await waiter).release()
@@ -71,15 +71,15 @@ def test_the_end_of_a_reader_wakes_one_client_at_the_most(layout: str) -> None:
     simulate(main)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("first", [museum.LAST_NUMBER - 1, museum.LAST_NUMBER])
-def test_the_order_holds_where_sequence_numbers_turn_negative(layout: str, first: int) -> None:
+@pytest.mark.parametrize("naming", NAMINGS)
+@pytest.mark.parametrize("first", [kazoo_bugs.LAST_NUMBER - 1, kazoo_bugs.LAST_NUMBER])
+def test_the_order_holds_where_sequence_numbers_turn_negative(naming: str, first: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
-        museum.count_from(server, "/rw", first)
+        kazoo_bugs.count_from(server, "/rw", first)
         log: list[str] = []
 
         async def use(who: str) -> None:
-            rw = ReadWriteLock(await connect(), "/rw", layout=layout)
+            rw = ReadWriteLock(await connect(), "/rw", naming=naming)
             async with rw.read() if who[0] == "r" else rw.write():
                 log.append(who)
                 await asyncio.sleep(5)
@@ -94,22 +94,22 @@ def test_the_order_holds_where_sequence_numbers_turn_negative(layout: str, first
     simulate(main)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_writer_that_becomes_a_reader_lets_readers_in_and_no_writer(layout: str) -> None:
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_a_writer_that_becomes_a_reader_lets_readers_in_and_no_writer(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two, three = await connect(), await connect(), await connect()
-        rw = ReadWriteLock(one, "/rw", layout=layout)
+        rw = ReadWriteLock(one, "/rw", naming=naming)
         writer = await rw.write().acquire()
-        behind = asyncio.create_task(ReadWriteLock(two, "/rw", layout=layout).read().acquire())
+        behind = asyncio.create_task(ReadWriteLock(two, "/rw", naming=naming).read().acquire())
         await asyncio.sleep(0.5)
-        last = asyncio.create_task(ReadWriteLock(three, "/rw", layout=layout).write().acquire())
+        last = asyncio.create_task(ReadWriteLock(three, "/rw", naming=naming).write().acquire())
         await asyncio.sleep(0.5)
 
         reader = await rw.downgrade(writer)
 
         with pytest.raises(LockLostError):
-            writer.ensure()
-        reader.ensure()
+            writer.raise_if_lost()
+        reader.raise_if_lost()
         other = await behind
         await writer.release()
         await asyncio.sleep(3)
@@ -184,7 +184,7 @@ def test_a_waiter_that_is_cancelled_at_any_moment_leaves_nothing(side: str, step
     simulate(main, step)
 
 
-@pytest.mark.parametrize("options", [{"layout": "both"}, {"layout": "x"}])
+@pytest.mark.parametrize("options", [{"naming": "both"}, {"naming": "x"}])
 def test_layouts_that_do_not_exist_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         ReadWriteLock(object(), "/rw", **options)  # type: ignore[arg-type]

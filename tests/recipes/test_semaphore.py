@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from support import museum
+from support import kazoo_bugs
 from support.schedules import Connect, ephemerals, simulate
 
 from zoolet.client import Client, SessionExpiredError
@@ -13,7 +13,7 @@ from zoolet.client.recipes import LockLostError, Semaphore, SemaphoreLock
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, delay, drop_request, lose_reply
 
-LAYOUTS = ("kazoo", "curator")
+NAMINGS = ("kazoo", "curator")
 
 
 async def nothing_left(server: Server) -> None:
@@ -21,16 +21,16 @@ async def nothing_left(server: Server) -> None:
     await server.wait_for(lambda: not ephemerals(server) and not server.watches(), timeout=20)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("naming", NAMINGS)
 @pytest.mark.parametrize("leases", [1, 2, 3])
-def test_so_many_hold_it_at_once_and_no_more_in_the_order_in_which_they_asked(layout: str, leases: int) -> None:
+def test_so_many_hold_it_at_once_and_no_more_in_the_order_in_which_they_asked(naming: str, leases: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         order: list[int] = []
         inside = most = 0
 
         async def use(number: int) -> None:
             nonlocal inside, most
-            async with Semaphore(await connect(), "/pool", leases, layout=layout):
+            async with Semaphore(await connect(), "/pool", leases, naming=naming):
                 order.append(number)
                 inside += 1
                 most = max(most, inside)
@@ -68,19 +68,19 @@ def test_a_number_of_leases_that_makes_no_sense_is_refused(leases: object) -> No
         Semaphore(Client("127.0.0.1:1"), "/pool", leases)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_end_of_a_lease_wakes_the_first_in_line_only(layout: str) -> None:
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_the_end_of_a_lease_wakes_the_first_in_line_only(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(6)]
-        held = await Semaphore(clients[0], "/pool", 1, layout=layout).acquire()
+        held = await Semaphore(clients[0], "/pool", 1, naming=naming).acquire()
         waiters = []
         for client in clients[1:]:
-            waiters.append(asyncio.create_task(Semaphore(client, "/pool", 1, layout=layout).acquire()))
+            waiters.append(asyncio.create_task(Semaphore(client, "/pool", 1, naming=naming).acquire()))
             await asyncio.sleep(0.2)
-        before = server._gate.count
+        before = server._interceptor.count
         await held.release()
         await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
-        awake = {op.session for op in server.ops(server._gate.count - before)}
+        awake = {op.session for op in server.ops(server._interceptor.count - before)}
         # The winner takes its lease and leaves the line, which wakes the next one, who looks for room.
         assert awake <= {client.session_id for client in clients[:3]}
         for waiter in waiters:
@@ -101,18 +101,18 @@ def test_a_timeout_leaves_nothing() -> None:
     simulate(main)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_whoever_is_cancelled_at_any_moment_leaves_no_lease(layout: str) -> None:
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_whoever_is_cancelled_at_any_moment_leaves_no_lease(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
-        await Semaphore(zk, "/pool", 1, layout=layout).acquire()
+        await Semaphore(zk, "/pool", 1, naming=naming).acquire()
         await zk.sync()  # the lock of the line has gone, too
         for view in server.sessions().values():
             for path in view.ephemerals:
                 await zk.delete(path)
         leaks = []
         for step in range(80):
-            task = asyncio.create_task(Semaphore(zk, "/pool", 1, layout=layout).acquire())
+            task = asyncio.create_task(Semaphore(zk, "/pool", 1, naming=naming).acquire())
             await asyncio.sleep(step * 0.0004)
             if task.done():
                 await (await task).release()
@@ -132,12 +132,12 @@ def test_whoever_is_cancelled_at_any_moment_leaves_no_lease(layout: str) -> None
 
 @pytest.mark.parametrize("op", ["create", "create2", "exists", "delete", "getChildren"])
 @pytest.mark.parametrize("action", [lose_reply, drop_request])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_is_lost_on_the_way_leaves_no_second_lease(layout: str, action: type, op: str) -> None:
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_what_is_lost_on_the_way_leaves_no_second_lease(naming: str, action: type, op: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         with server.fault(op, times=1, action=action()):
-            async with Semaphore(zk, "/pool", 1, layout=layout) as held:
+            async with Semaphore(zk, "/pool", 1, naming=naming) as held:
                 await asyncio.sleep(1)
                 assert ephemerals(server) == [held.path]
         await nothing_left(server)
@@ -145,15 +145,15 @@ def test_what_is_lost_on_the_way_leaves_no_second_lease(layout: str, action: typ
     simulate(main)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_whoever_loses_its_place_in_line_makes_no_lease(layout: str) -> None:
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_whoever_loses_its_place_in_line_makes_no_lease(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
-        await (await Semaphore(one, "/pool", 1, layout=layout).acquire()).release()
+        await (await Semaphore(one, "/pool", 1, naming=naming).acquire()).release()
         with server.fault("removeWatches", session=one, times=1, action=delay(0.5), strict=True) as fault:
-            first = asyncio.create_task(Semaphore(one, "/pool", 1, layout=layout).acquire())
+            first = asyncio.create_task(Semaphore(one, "/pool", 1, naming=naming).acquire())
             await server.wait_for(lambda: fault.hits)
-            second = asyncio.create_task(Semaphore(two, "/pool", 1, layout=layout).acquire())
+            second = asyncio.create_task(Semaphore(two, "/pool", 1, naming=naming).acquire())
             server.expire(one)
         await asyncio.wait([first, second], timeout=5)
         leases = [task.result() for task in (first, second) if task.done() and task.exception() is None]
@@ -199,15 +199,15 @@ def test_a_lease_that_is_lost_while_the_line_is_left_is_lost_loudly() -> None:
     simulate(main)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_semaphore_lock_may_be_released_by_another_task(layout: str) -> None:
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_a_semaphore_lock_may_be_released_by_another_task(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
-        held = await SemaphoreLock(one, "/lock", layout=layout).acquire()
+        held = await SemaphoreLock(one, "/lock", naming=naming).acquire()
         with pytest.raises(TimeoutError):
-            await SemaphoreLock(one, "/lock", layout=layout).acquire(0.5)
+            await SemaphoreLock(one, "/lock", naming=naming).acquire(0.5)
         await asyncio.create_task(held.release())
-        await (await SemaphoreLock(two, "/lock", layout=layout).acquire(5.0)).release()
+        await (await SemaphoreLock(two, "/lock", naming=naming).acquire(5.0)).release()
         await nothing_left(server)
 
     simulate(main)
@@ -218,6 +218,6 @@ def test_children_of_others_take_no_lease() -> None:
         zk = await connect()
         server.populate({"/pool": {"note": b"", "0" * 31: b""}})
         async with Semaphore(zk, "/pool", 1, timeout=5.0):
-            assert len(museum.children(server, "/pool")) == 3
+            assert len(kazoo_bugs.children(server, "/pool")) == 3
 
     simulate(main)

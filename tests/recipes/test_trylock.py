@@ -66,7 +66,7 @@ def test_whoever_is_cancelled_at_any_moment_leaves_no_node(step: int) -> None:
 
 def test_an_attempt_that_gave_up_leaves_no_node() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
-        zk = await connect(timeout=60.0, patience=1.0)
+        zk = await connect(timeout=60.0, operation_timeout=1.0)
         with server.fault(None, "/job*", times=1, action=lose_reply(), strict=True) as fault:
             trying = asyncio.create_task(TryLock(zk, "/job").attempt())
             await server.wait_for(lambda: fault.hits)

@@ -22,7 +22,7 @@ def simulate(main: Any, clients: int = 1) -> None:
 
     async def run() -> None:
         async with sim.server() as server:
-            made = [Client(server.hosts, timeout=6, random=Random(number)) for number in range(clients)]
+            made = [Client(server.hosts, timeout=6, rng=Random(number)) for number in range(clients)]
             for client in made:
                 await client.start()
             try:
@@ -40,7 +40,7 @@ def test_a_writer_that_was_held_for_a_while_becomes_a_reader() -> None:
         async with lock.write() as writer:
             await asyncio.sleep(1)
             reader = await lock.downgrade(writer)
-            reader.ensure()
+            reader.raise_if_lost()
             await reader.release()
 
     simulate(main)
@@ -56,7 +56,7 @@ def test_nothing_is_held_once_the_client_closes_though_the_server_has_not_answer
         assert held.lost.is_set()
         assert held.valid_for() == zk.valid_for() == 0
         with pytest.raises(LockLostError):
-            held.ensure()
+            held.raise_if_lost()
         await closing
 
     simulate(main)

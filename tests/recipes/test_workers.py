@@ -41,17 +41,17 @@ class Crew:
         self._seed = 10
 
     async def client(self) -> Client:
-        """Give a client of somebody else."""
+        """Return a client of somebody else."""
         self._seed += 1
         return await self._stack.enter_async_context(client_of(self.server, seed=self._seed))
 
     async def master(self, name: str = "m", **options: Any) -> tuple[Master, Client]:
-        """Give a master that is entered."""
+        """Return a master that is entered."""
         zk = await self.client()
         return await self._stack.enter_async_context(Master(zk, "/jobs", name, **options)), zk
 
     async def worker(self, name: str, do: Any = double, **options: Any) -> tuple[Worker, Client]:
-        """Give a worker that is there."""
+        """Return a worker that is there."""
         zk = await self.client()
         return await self._stack.enter_async_context(Worker(zk, "/jobs", name, do, **options)), zk
 
@@ -182,7 +182,7 @@ def test_a_worker_is_given_no_more_tasks_at_a_time_than_said() -> None:
                 await asyncio.sleep(0.05)
 
         for number in range(2):
-            await crew.worker(f"w-{number}", look, at_once=2)
+            await crew.worker(f"w-{number}", look, concurrency=2)
         names = await asyncio.gather(*[master.submit(number) for number in range(20)])
         for name in names:
             await master.result(name, timeout=300)
@@ -194,12 +194,12 @@ def test_a_worker_is_given_no_more_tasks_at_a_time_than_said() -> None:
 def test_a_task_is_assigned_to_one_worker_at_a_time() -> None:
     async def main(crew: Crew) -> None:
         master, zk = await crew.master()
-        await crew.worker("w-2", for_ever, beat=1000)
+        await crew.worker("w-2", for_ever, heartbeat_interval=1000)
         await asyncio.sleep(5)
         with crew.server.fault(op="multi", session=zk, nth=1, action=hold()) as held:
             task = await master.submit("x")
             await eventually(lambda: held.hits)
-            await crew.worker("w-1", for_ever, beat=1000)
+            await crew.worker("w-1", for_ever, heartbeat_interval=1000)
             await asyncio.sleep(1)
             held.release()
             await asyncio.sleep(5)
@@ -373,7 +373,7 @@ def test_workers_are_known_with_their_heartbeat() -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()
         assert await Master(await crew.client(), "/nothing").workers() == {}
-        await crew.worker("w-1", for_ever, beat=2.0)
+        await crew.worker("w-1", for_ever, heartbeat_interval=2.0)
         _, zk = await crew.worker("w-2")
         name = await master.submit(1)
         await asyncio.sleep(11)
@@ -401,8 +401,8 @@ def test_a_command_is_acknowledged_by_all() -> None:
         async def refuse(value: Any) -> Any:
             raise KeyError("no")
 
-        await crew.worker("w-1", obey=echo)
-        await crew.worker("w-2", obey=refuse)
+        await crew.worker("w-1", on_command=echo)
+        await crew.worker("w-2", on_command=refuse)
         assert await master.command("stop", timeout=30) == {
             "w-1": {"answer": "stop"},
             "w-2": {"error": "KeyError: 'no'"},
@@ -420,8 +420,8 @@ def test_a_command_does_not_wait_for_who_is_gone() -> None:
         async def never(value: Any) -> Any:
             await asyncio.Event().wait()
 
-        await crew.worker("w-1", obey=echo)
-        _, zk = await crew.worker("w-2", obey=never)
+        await crew.worker("w-1", on_command=echo)
+        _, zk = await crew.worker("w-2", on_command=never)
         commanding = asyncio.ensure_future(master.command("x", timeout=60))
         await asyncio.sleep(5)
         assert not commanding.done()
@@ -459,7 +459,7 @@ def test_a_command_that_is_not_obeyed_in_time_is_withdrawn_for_good() -> None:
         async def slow(value: Any) -> Any:
             await asyncio.sleep(20)
 
-        await crew.worker("w", obey=slow)
+        await crew.worker("w", on_command=slow)
         with pytest.raises(TimeoutError):
             await master.command("x", timeout=5)
         await asyncio.sleep(40)
@@ -476,7 +476,7 @@ def test_an_answer_that_cannot_be_written_is_an_error_that_can() -> None:
         async def odd(value: Any) -> Any:
             return next(answers)
 
-        await crew.worker("w", obey=odd)
+        await crew.worker("w", on_command=odd)
         assert "error" in (await master.command("x", timeout=30))["w"]
         assert (await master.command("y", timeout=30))["w"] == {"answer": "fine"}
 
@@ -486,7 +486,7 @@ def test_an_answer_that_cannot_be_written_is_an_error_that_can() -> None:
 def test_a_worker_that_obeys_nothing_does_not_hold_up_commands() -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()
-        await crew.worker("w-1", obey=echo)
+        await crew.worker("w-1", on_command=echo)
         await crew.worker("w-2")
         assert (await master.command("x", timeout=30))["w-1"] == {"answer": "x"}
 
@@ -521,7 +521,7 @@ def test_a_worker_s_name_that_is_no_node_s_is_refused_at_once(name: str) -> None
 
 @pytest.mark.parametrize(
     "options",
-    [{"at_once": -1}, *[pytest.param(one) for one in ({"at_once": 0}, {"beat": 0}, {"beat": -1})]],
+    [{"concurrency": -1}, {"concurrency": 0}, {"heartbeat_interval": 0}, {"heartbeat_interval": -1}],
 )
 def test_a_worker_that_could_do_nothing_is_refused_at_once(options: Any) -> None:
     with pytest.raises(ValueError):
@@ -562,7 +562,7 @@ def test_lost_replies_and_requests_lose_no_task(op: str, action: Any) -> None:
 
 def test_a_worker_that_is_cancelled_leaves_nothing() -> None:
     async def work(zk: Client) -> None:
-        async with Worker(zk, "/jobs", "w", double, obey=echo):
+        async with Worker(zk, "/jobs", "w", double, on_command=echo):
             await asyncio.sleep(3)
 
     cancel_everywhere(work)

@@ -21,9 +21,9 @@ from zoolet.protocol.enums import AddWatchMode, Perm
 from zoolet.protocol.errors import ErrorCode, InvalidACLError, NoAuthError, ZooKeeperError
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.protocol.sasl import answer
-from zoolet.server.admin.words import words
+from zoolet.server.admin.four_letter import four_letter_commands
 from zoolet.server.app import assemble
 from zoolet.server.config import Config, build, parse_properties
 from zoolet.server.core.compat import V3_8
@@ -43,7 +43,7 @@ OTHERS_AFTER = int(ErrorCode.RUNTIME_INCONSISTENCY)
 
 def joined(engine: Engine, host: str = "127.0.0.1") -> Peer:
     """Return a peer with a session of its own."""
-    peer = Peer(engine, host, words(["*"]))
+    peer = Peer(engine, host, four_letter_commands(["*"]))
     peer.connect()
     return peer
 
@@ -89,7 +89,7 @@ def settings_of(text: str) -> Settings:
 
 def figure(engine: Engine, name: str) -> str:
     """Return one figure of ``mntr``."""
-    lines = Peer(engine, words=words(["mntr"])).feed(b"mntr").decode().splitlines()
+    lines = Peer(engine, four_letter_commands=four_letter_commands(["mntr"])).feed(b"mntr").decode().splitlines()
     return dict(line.split("\t") for line in lines)[name]
 
 
@@ -102,7 +102,7 @@ class Log(list[str]):
 
 @pytest.fixture
 def engine() -> Engine:
-    return Engine(random=Random(1))
+    return Engine(rng=Random(1))
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def private(engine: Engine) -> Peer:
 
 
 def test_two_servers_give_different_passwords_for_the_same_session() -> None:
-    one, another = Engine(random=SystemRandom()), Engine(random=SystemRandom())
+    one, another = Engine(rng=SystemRandom()), Engine(rng=SystemRandom())
 
     (id_of_one, password_of_one), (id_of_another, password_of_another) = offered(one), offered(another)
 
@@ -128,7 +128,7 @@ def test_two_servers_give_different_passwords_for_the_same_session() -> None:
 
 
 def test_the_same_seed_gives_the_same_passwords() -> None:
-    assert offered(Engine(random=Random(7))) == offered(Engine(random=Random(7)))
+    assert offered(Engine(rng=Random(7))) == offered(Engine(rng=Random(7)))
 
 
 def test_two_sessions_have_different_passwords(engine: Engine) -> None:
@@ -182,7 +182,7 @@ def test_the_password_of_another_session_does_not_resume(engine: Engine) -> None
 
 
 def test_the_password_of_another_server_does_not_resume() -> None:
-    ours, theirs = Engine(random=SystemRandom()), Engine(random=SystemRandom())
+    ours, theirs = Engine(rng=SystemRandom()), Engine(rng=SystemRandom())
     (session, _), (_, password) = offered(ours), offered(theirs)
 
     assert resumed(ours, session, password) == 0
@@ -195,7 +195,7 @@ def test_zookeepers_formula_opens_no_session(engine: Engine) -> None:
 
 
 def test_only_3_8_keeps_zookeepers_formula() -> None:
-    session, password = offered(Engine(Settings(compat=V3_8), random=SystemRandom()))
+    session, password = offered(Engine(Settings(compat=V3_8), rng=SystemRandom()))
 
     assert password == password_of(session)
 
@@ -251,7 +251,7 @@ def test_after_a_move_the_old_connection_does_nothing_more(engine: Engine) -> No
 
 
 def test_each_exchange_has_a_nonce_of_its_own() -> None:
-    engine = Engine(Settings(sasl_users=USERS), random=SystemRandom())
+    engine = Engine(Settings(sasl_users=USERS), rng=SystemRandom())
 
     challenges = {begin_sasl(joined(engine)) for _ in range(20)}
 
@@ -259,7 +259,7 @@ def test_each_exchange_has_a_nonce_of_its_own() -> None:
 
 
 def test_a_proof_does_not_serve_on_another_connection() -> None:
-    engine = Engine(Settings(sasl_users=USERS), random=SystemRandom())
+    engine = Engine(Settings(sasl_users=USERS), rng=SystemRandom())
     overheard, _ = answer(begin_sasl(joined(engine)), "bob", "secret", "cnonce")
     thief = joined(engine)
     begin_sasl(thief)
@@ -270,7 +270,7 @@ def test_a_proof_does_not_serve_on_another_connection() -> None:
 
 
 def test_after_a_failure_that_is_let_pass_another_exchange_begins_with_another_nonce() -> None:
-    engine = Engine(Settings(sasl_users=USERS, allow_failed_sasl=True), random=SystemRandom())
+    engine = Engine(Settings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom())
     peer = joined(engine)
     first = begin_sasl(peer)
     wrong, _ = answer(first, "bob", "wrong", "cnonce")
@@ -309,7 +309,7 @@ def test_a_failure_that_is_let_pass_does_not_open_what_asks_for_a_login() -> Non
 
 
 def test_the_old_challenge_is_not_taken_again_after_a_failure() -> None:
-    peer = joined(Engine(Settings(sasl_users=USERS, allow_failed_sasl=True), random=SystemRandom()))
+    peer = joined(Engine(Settings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom()))
     first = begin_sasl(peer)
     wrong, _ = answer(first, "bob", "wrong", "cnonce")
     peer.send(OpCode.SASL, put_bytes(wrong))
@@ -343,7 +343,7 @@ def test_a_null_token_ends_the_connection_without_an_answer() -> None:
 async def test_the_daemons_chance_is_the_systems() -> None:
     listener = assemble(Config())
 
-    assert type(listener.engine.random) is SystemRandom
+    assert type(listener.engine.rng) is SystemRandom
 
 
 # --- what has to be proved before anything is done ---
@@ -513,7 +513,7 @@ def test_only_the_right_credentials_make_a_super_user(credentials: bytes) -> Non
 
     peer.auth("digest", credentials)
 
-    assert not peer.caller.is_super
+    assert not peer.client.is_super
     assert engine.metrics.super_logins == 0
 
 
@@ -532,7 +532,7 @@ def test_half_a_super_digest_makes_nobody_a_super_user(digest: str) -> None:
 
     peer.auth("digest", digest.encode())
 
-    assert not peer.caller.is_super
+    assert not peer.client.is_super
 
 
 def test_a_super_digest_that_is_not_ascii_is_compared() -> None:
@@ -541,7 +541,7 @@ def test_a_super_digest_that_is_not_ascii_is_compared() -> None:
 
     peer.auth("digest", "süper:pw".encode())
 
-    assert peer.caller.is_super
+    assert peer.client.is_super
 
 
 def test_credentials_that_are_not_utf_8_are_somebody_else() -> None:
@@ -550,7 +550,7 @@ def test_credentials_that_are_not_utf_8_are_somebody_else() -> None:
 
     peer.auth("digest", b"super:\xfe")
 
-    assert not peer.caller.is_super
+    assert not peer.client.is_super
 
 
 @pytest.mark.parametrize("scheme", ["super", "world", "auth", "sasl", "x509", "DIGEST", "digest\0", "", None])
@@ -638,13 +638,13 @@ def test_the_password_of_a_super_user_is_not_logged() -> None:
 def test_failed_logins_of_one_host_are_one_line_in_ten_seconds() -> None:
     log = Log()
     engine = Engine(log=log)
-    engine.at(0, 1)
+    engine.set_time(0, 1)
     joined(engine).auth("nonsense", b"x")
-    engine.at(0, 10_000)
+    engine.set_time(0, 10_000)
     joined(engine).auth("nonsense", b"x")
     joined(engine).auth("nonsense", b"x")
 
-    engine.at(0, 10_001)
+    engine.set_time(0, 10_001)
     joined(engine).auth("nonsense", b"x")
 
     assert len(log) == 2

@@ -17,9 +17,9 @@ from support.peer import Peer
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import ACL, ANYONE, AclList, Id, digest_id
 from zoolet.protocol.errors import InvalidACLError, MarshallingError, NoAuthError
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.core.acls import Acls, _without_duplicates
-from zoolet.server.core.caller import Caller
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.metrics import Metrics
 from zoolet.server.core.settings import Settings
@@ -84,25 +84,25 @@ def grants(entry: Id, identity: Id) -> bool:
     return identity.id == entry.id or (identity.scheme == "sasl" and identity.id == "super")
 
 
-def allowed(acl: AclList, caller: Caller, wanted: int) -> bool:
+def allowed(acl: AclList, client: ClientConnection, wanted: int) -> bool:
     """What ZooKeeper says: entry by entry, identity by identity.
 
     Source: ZooKeeperServer.checkACL.
     """
-    if not acl or any(identity.scheme == "super" for identity in caller.ids):
+    if not acl or any(identity.scheme == "super" for identity in client.ids):
         return True
     return any(
-        entry.perms & wanted and (entry.id == ANYONE or any(grants(entry.id, identity) for identity in caller.ids))
+        entry.perms & wanted and (entry.id == ANYONE or any(grants(entry.id, identity) for identity in client.ids))
         for entry in acl
     )
 
 
-def caller_with(identities: list[Id], host: str) -> Caller:
+def caller_with(identities: list[Id], host: str) -> ClientConnection:
     """A connection from an address that has proved these identities."""
-    caller = Caller(host)
+    client = ClientConnection(host)
     for identity in identities:
-        caller.add_id(identity.scheme or "", identity.id or "")
-    return caller
+        client.add_id(identity.scheme or "", identity.id or "")
+    return client
 
 
 perms = st.sampled_from([1, 2, 4, 8, 16, 31, 0, 3, -1])
@@ -179,11 +179,11 @@ def test_a_list_allows_what_one_of_its_entries_allows_one_of_the_identities(
     acl: AclList, host: str, proved: list[Id], wanted: int
 ) -> None:
     acls = Acls(Settings(), Metrics())
-    caller = caller_with(proved, host)
+    client = caller_with(proved, host)
 
     key = acls.intern(acl)
 
-    assert acls.allows(key, caller, wanted) == allowed(acl, caller, wanted)
+    assert acls.allows(key, client, wanted) == allowed(acl, client, wanted)
 
 
 @moderate
@@ -192,20 +192,20 @@ def test_a_list_of_nobodys_permissions_allows_nothing_to_anybody_but_the_super_u
     acl: AclList, host: str, proved: list[Id]
 ) -> None:
     acls = Acls(Settings(), Metrics())
-    caller = caller_with(proved, host)
+    client = caller_with(proved, host)
 
     key = acls.intern(tuple(ACL(0, entry.id) for entry in acl))
 
-    assert acls.allows(key, caller, EVERYTHING) == caller.is_super
+    assert acls.allows(key, client, EVERYTHING) == client.is_super
 
 
 def test_a_check_does_not_depend_on_how_long_the_list_is() -> None:
     acls = Acls(Settings(), Metrics())
     key = acls.intern(tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(50_000)))
-    caller = caller_with([Id("digest", f"v{number}:x") for number in range(100)], "127.0.0.1")
+    client = caller_with([Id("digest", f"v{number}:x") for number in range(100)], "127.0.0.1")
 
     started = time.process_time()
-    answers = {acls.allows(key, caller, READ) for _ in range(100)}
+    answers = {acls.allows(key, client, READ) for _ in range(100)}
     took = time.process_time() - started
 
     assert answers == {False}
@@ -216,7 +216,7 @@ def test_networks_are_found_however_many_a_list_names() -> None:
     acls = Acls(Settings(), Metrics())
     key = acls.intern(tuple(ACL(READ, Id("ip", f"10.{a}.{b}.0/24")) for a in range(100) for b in range(100)))
 
-    inside, outside = Caller("10.99.99.7"), Caller("10.100.0.7")
+    inside, outside = ClientConnection("10.99.99.7"), ClientConnection("10.100.0.7")
 
     assert (acls.allows(key, inside, READ), acls.allows(key, outside, READ)) == (True, False)
 
@@ -226,7 +226,7 @@ def test_an_entry_that_is_no_network_harms_no_other() -> None:
 
     key = acls.intern((ACL(READ, Id("ip", "nonsense")), ACL(READ, Id("ip", None)), ACL(READ, Id("ip", "127.0.0.0/8"))))
 
-    assert acls.allows(key, Caller("127.0.0.9"), READ)
+    assert acls.allows(key, ClientConnection("127.0.0.9"), READ)
 
 
 def test_a_list_that_no_node_uses_any_more_is_forgotten_with_what_it_allows() -> None:

@@ -122,7 +122,7 @@ def need(host: str) -> None:
 
 @contextmanager
 def taken_port() -> Iterator[int]:
-    """Give a port that somebody listens on."""
+    """Return a port that somebody listens on."""
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
@@ -131,7 +131,7 @@ def taken_port() -> Iterator[int]:
 
 @contextmanager
 def free_port() -> Iterator[int]:
-    """Give a port that nobody listens on."""
+    """Return a port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])

@@ -44,7 +44,7 @@ def configured(text: str) -> Config:
 
 
 def refusal(text: str) -> str:
-    """Give the message with which a zoo.cfg is refused."""
+    """Return the message with which a zoo.cfg is refused."""
     with pytest.raises(ConfigError) as caught:
         configured(text)
     return str(caught.value)

@@ -13,10 +13,10 @@ from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
 from zoolet.server.core.engine import Engine
-from zoolet.server.testing.journal import Journal
+from zoolet.server.testing.history import History
 
 moderate = settings(max_examples=30, deadline=None)
 Operation = tuple[OpCode, Record]
@@ -125,7 +125,7 @@ def test_counts_go_back_and_forth_with_snapshots(
     before: list[Operation], between: list[Operation], after: list[Operation]
 ) -> None:
     peer = connected(Engine())
-    journal = Journal(peer.engine)
+    journal = History(peer.engine)
     for operation in before:
         do(peer, operation)
     first = journal.take()
@@ -136,9 +136,9 @@ def test_counts_go_back_and_forth_with_snapshots(
     for operation in after:
         do(peer, operation)
 
-    journal.go_to(first)
+    journal.restore_to(first)
     at_first = counted(peer.engine), walked(peer.engine)
-    journal.go_to(second)
+    journal.restore_to(second)
     at_second = counted(peer.engine), walked(peer.engine)
 
     assert at_first[0] == at_first[1]
@@ -260,11 +260,11 @@ def fail_a_transaction(peer: Peer) -> None:
 
 
 def go_back(peer: Peer) -> None:
-    journal = Journal(peer.engine)
+    journal = History(peer.engine)
     before = journal.take()
     peer.create("/a2", flags=EPHEMERAL)
     peer.delete("/a1")
-    journal.go_to(before)
+    journal.restore_to(before)
 
 
 UNDOES = {"a transaction": fail_a_transaction, "a snapshot": go_back}

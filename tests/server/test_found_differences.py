@@ -12,7 +12,7 @@ from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, Id
 from zoolet.protocol.codec import put_str
 from zoolet.protocol.errors import InvalidACLError, MarshallingError
 from zoolet.protocol.multi import encode_operations
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.core.compat import V3_8, V3_9, Compat
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings

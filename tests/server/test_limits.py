@@ -20,15 +20,15 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record, pack_int, put_str
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.protocol.sasl import MAX_TOKEN, SaslFailure, answer, directives
-from zoolet.server.admin.words import words
+from zoolet.server.admin.four_letter import four_letter_commands
 from zoolet.server.config import Config, build
-from zoolet.server.core.caller import Caller
-from zoolet.server.core.connection import Connection
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.metrics import LIMITS
 from zoolet.server.core.sasl import DigestMd5
+from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.core.settings import Settings
 from zoolet.server.core.warnings import PAUSE_MS, Warnings
 from zoolet.server.core.watches import DATA, weight
@@ -96,7 +96,7 @@ def gets(count: int, path: str = "/a") -> bytes:
 
 def mntr(engine: Engine) -> dict[str, str]:
     """What monitoring reads."""
-    text = Peer(engine, words=words(["*"])).feed(b"mntr").decode()
+    text = Peer(engine, four_letter_commands=four_letter_commands(["*"])).feed(b"mntr").decode()
     return dict(line.split("\t", 1) for line in text.splitlines())
 
 
@@ -120,9 +120,9 @@ KEYS = {
     "zoolet.maxSetWatches": "max_set_watches",
     "zoolet.maxMultiOperations": "max_multi_operations",
     "zoolet.maxMultiReadBytes": "max_multi_read",
-    "zoolet.maxUnreadBytes": "max_unread",
-    "zoolet.maxUnreadBytesTotal": "max_unread_total",
-    "zoolet.maxPartialRequestBytes": "max_partial_total",
+    "zoolet.maxUnreadBytes": "max_write_buffer",
+    "zoolet.maxUnreadBytesTotal": "max_write_buffer_total",
+    "zoolet.maxPartialRequestBytes": "max_partial_requests",
 }
 
 
@@ -156,7 +156,7 @@ def test_a_reset_of_the_figures_sets_the_refusals_back() -> None:
     error(peer, OpCode.MULTI, sets(2))
     assert mntr(engine)["zk_zoolet_refused_multi_operations"] == "1"
 
-    Peer(engine, words=words(["*"])).feed(b"srst")
+    Peer(engine, four_letter_commands=four_letter_commands(["*"])).feed(b"srst")
 
     assert mntr(engine)["zk_zoolet_refused_multi_operations"] == "0"
 
@@ -195,10 +195,10 @@ def test_a_line_is_not_passed_on_a_moment_too_early(log: Log) -> None:
 
 
 def test_a_line_from_before_the_first_tick_is_one_within_the_last_ten_seconds(log: Log) -> None:
-    engine = Engine(uptime=5_000_000, log=log)
+    engine = Engine(monotonic_ms=5_000_000, log=log)
     engine.warnings.warn("a", "it")
 
-    engine.at(500, 5_000_500)
+    engine.set_time(500, 5_000_500)
     engine.warnings.warn("a", "it")
 
     assert log.lines == ["it"]
@@ -352,7 +352,7 @@ def test_an_identity_that_a_connection_has_already_takes_no_room() -> None:
     errors = [peer.auth("digest", b"u:p").err for _ in range(10)]
 
     assert errors == [0] * 10
-    assert len(peer.caller.ids) == 2
+    assert len(peer.client.ids) == 2
 
 
 def test_another_connection_has_room_for_identities_of_its_own() -> None:
@@ -372,7 +372,7 @@ def test_a_connection_sets_as_many_watches_as_it_may(log: Log) -> None:
     codes = [watch(peer, f"/{number}") for number in range(4)]
 
     assert codes == [0, 0, 0, THROTTLED_OP]
-    assert (engine.watches.active, peer.caller.watch_weight) == (3, 3)
+    assert (engine.watches.active, peer.client.watch_weight) == (3, 3)
     assert engine.metrics.refused["watches_per_connection"] == 1
     assert not peer.closed
 
@@ -466,7 +466,7 @@ def test_a_persistent_watch_for_half_of_which_there_is_room_is_not_set_at_all() 
 
     assert code == THROTTLED_OP
     assert left(engine) == NOTHING
-    assert peer.caller.modes == ({}, {})
+    assert peer.client.modes == ({}, {})
 
 
 def test_a_persistent_watch_for_half_of_which_all_together_have_room_is_not_set_at_all() -> None:
@@ -502,10 +502,10 @@ def test_nothing_is_left_of_the_watches_of_connections_that_are_gone() -> None:
             peer.call(OpCode.ADD_WATCH, r.AddWatchRequest(path, RECURSIVE))
 
     for peer in peers:
-        peer.connection.lost()
+        peer.connection.connection_lost()
 
     assert left(engine) == NOTHING
-    assert [peer.caller.watch_weight for peer in peers] == [0, 0, 0]
+    assert [peer.client.watch_weight for peer in peers] == [0, 0, 0]
     assert [len(index) for index in engine.watches._recursive] == [0, 0]
 
 
@@ -515,7 +515,7 @@ def test_room_that_a_connection_took_is_free_once_it_is_gone() -> None:
     watch(first, "/a")
     watch(first, "/b")
 
-    first.connection.lost()
+    first.connection.connection_lost()
     second = connected(engine)
 
     assert [watch(second, "/a"), watch(second, "/b")] == [0, 0]
@@ -589,22 +589,22 @@ def half_a_request(peer: Peer, size: int) -> None:
 @pytest.fixture
 def _nothing_for_free(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count an unfinished request from its first byte on."""
-    monkeypatch.setattr("zoolet.server.core.connection.ALWAYS_KEPT", 0)
+    monkeypatch.setattr("zoolet.server.core.server_connection.ALWAYS_KEPT", 0)
 
 
 def test_a_little_of_a_request_is_kept_however_much_others_keep() -> None:
-    engine = Engine(Settings(max_partial_total=1_000))
-    hog, small = Connection(engine, Caller()), Connection(engine, Caller())
+    engine = Engine(Settings(max_partial_requests=1_000))
+    hog, small = ServerConnection(engine, ClientConnection()), ServerConnection(engine, ClientConnection())
     hog.receive((100_000).to_bytes(4, "big") + bytes(990))
 
     small.receive(frame(ConnectRequest().encode())[:20])
 
-    assert not small.caller.closing
+    assert not small.client.closing
 
 
 @pytest.mark.usefixtures("_nothing_for_free")
 def test_unfinished_requests_are_kept_up_to_a_number_of_bytes_in_all(log: Log) -> None:
-    engine = server(log, max_partial_total=10_000)
+    engine = server(log, max_partial_requests=10_000)
     first, second = connected(engine), connected(engine)
 
     half_a_request(first, 6_000)
@@ -617,7 +617,7 @@ def test_unfinished_requests_are_kept_up_to_a_number_of_bytes_in_all(log: Log) -
 
 
 def test_unfinished_requests_of_exactly_that_many_bytes_are_kept() -> None:
-    engine = server(max_partial_total=10_000)
+    engine = server(max_partial_requests=10_000)
     first, second = connected(engine), connected(engine)
 
     half_a_request(first, 6_000)
@@ -628,7 +628,7 @@ def test_unfinished_requests_of_exactly_that_many_bytes_are_kept() -> None:
 
 @pytest.mark.usefixtures("_nothing_for_free")
 def test_each_piece_of_a_request_is_counted() -> None:
-    engine = server(max_partial_total=10_000)
+    engine = server(max_partial_requests=10_000)
     peer = connected(engine)
     half_a_request(peer, 1_000)
 
@@ -668,14 +668,14 @@ def test_an_unfinished_request_of_a_connection_that_is_gone_is_not_counted(size:
     peer.feed((pack_int(1_000_000) + bytes(5_000))[:size])
     assert engine.partial_requests == size
 
-    peer.connection.lost()
+    peer.connection.connection_lost()
 
     assert engine.partial_requests == 0
 
 
 @pytest.mark.usefixtures("_nothing_for_free")
 def test_an_unfinished_handshake_is_counted_too() -> None:
-    engine = server(max_partial_total=10)
+    engine = server(max_partial_requests=10)
     peer = Peer(engine)
 
     peer.feed(HELLO[:11])
@@ -685,7 +685,7 @@ def test_an_unfinished_handshake_is_counted_too() -> None:
 
 @pytest.mark.usefixtures("_nothing_for_free")
 def test_one_whose_unfinished_request_was_refused_makes_room_for_others() -> None:
-    engine = server(max_partial_total=10_000)
+    engine = server(max_partial_requests=10_000)
     first, second = connected(engine), connected(engine)
     half_a_request(first, 6_000)
     first.feed(bytes(6_000))
@@ -784,7 +784,7 @@ def test_a_login_with_a_token_that_is_too_long_fails() -> None:
 
 
 def test_a_first_token_is_not_looked_at_however_long_it_is() -> None:
-    exchange = DigestMd5({}, Engine().random)
+    exchange = DigestMd5({}, Engine().rng)
 
     assert b"nonce=" in exchange.step(b"x" * (MAX_TOKEN + 1))
 
@@ -840,11 +840,11 @@ def test_many_identities_make_the_question_who_it_is_no_dearer() -> None:
     engine = server(require_auth=frozenset({"sasl"}), max_identities=100_000)
     peer = connected(engine)
     for number in range(50_000):
-        peer.caller.add_id("digest", f"u{number}:x")
+        peer.client.add_id("digest", f"u{number}:x")
 
     started = time.process_time()
-    barred = {peer.connection._barred() for _ in range(2_000)}
+    auth_required = {peer.connection._auth_required() for _ in range(2_000)}
     took = time.process_time() - started
 
-    assert barred == {True}
+    assert auth_required == {True}
     assert took < 1  # 1 ms; a look at each identity would take 10 s

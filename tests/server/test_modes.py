@@ -18,7 +18,7 @@ from zoolet.protocol.errors import (
     NotReadOnlyError,
     QuotaExceededError,
 )
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
@@ -230,7 +230,7 @@ def test_a_session_takes_a_token_and_time_gives_it_back() -> None:
     engine = Engine(Settings(throttle_tokens=2, throttle_fill_time=100, throttle_fill_count=1))
 
     came = [joined(engine).welcome is not None for _ in range(3)]
-    engine.at(0, 100)
+    engine.set_time(0, 100)
     later = joined(engine)
 
     assert came == [True, True, False]
@@ -249,7 +249,7 @@ def test_a_container_goes_when_its_last_child_has_gone() -> None:
     before = engine.zxid
     peer.children("/", watch=True)
 
-    engine.at(500, 500)
+    engine.set_time(500, 500)
     engine.tick()
 
     assert peer.children("/") == ["zookeeper"]
@@ -262,7 +262,7 @@ def test_a_container_that_never_had_a_child_stays() -> None:
     peer = joined(engine)
     peer.call(OpCode.CREATE_CONTAINER, r.CreateRequest("/c", b"", OPEN, 4))
 
-    engine.at(10**9, 500)
+    engine.set_time(10**9, 500)
     engine.tick()
 
     assert peer.children("/") == ["c", "zookeeper"]
@@ -273,11 +273,11 @@ def test_only_setting_its_data_keeps_a_ttl_node_alive() -> None:
     peer = joined(engine)
     peer.call(OpCode.CREATE_TTL, r.CreateTTLRequest("/kept", b"", OPEN, 5, 1000))
     peer.call(OpCode.CREATE_TTL, r.CreateTTLRequest("/read", b"", OPEN, 5, 1000))
-    engine.at(900, 900)
+    engine.set_time(900, 900)
     peer.set("/kept", b"")
     peer.get("/read")
 
-    engine.at(1500, 1500)
+    engine.set_time(1500, 1500)
     engine.tick()
 
     assert peer.children("/") == ["kept", "zookeeper"]

@@ -21,7 +21,7 @@ from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import Perm
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import NO_PASSWORD, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.core.compat import V3_8
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
@@ -201,14 +201,14 @@ def only(perms: int, scheme: str = "world", name: str | None = "anyone") -> AclL
 
 def pass_time(engine: Engine, start: int, stop: int, step: int, meanwhile: Callable[[], object]) -> None:
     """Let time go by in steps; after each the server does what is due, then *meanwhile* happens."""
-    for uptime in range(start + step, stop + 1, step):
-        at(engine, uptime)
+    for monotonic_ms in range(start + step, stop + 1, step):
+        at(engine, monotonic_ms)
         meanwhile()
 
 
-def at(engine: Engine, uptime: int) -> None:
+def at(engine: Engine, monotonic_ms: int) -> None:
     """Set the time and let the server do what is due."""
-    engine.at(NOW + uptime, uptime)
+    engine.set_time(NOW + monotonic_ms, monotonic_ms)
     engine.tick()
 
 
@@ -424,7 +424,7 @@ def test_06b_a_client_that_has_seen_the_last_zxid_or_less_is_accepted(engine, pe
 
 
 def test_06c_a_renewing_client_ahead_of_the_server_is_hung_up_on_too_where_zookeeper_is_followed_to_the_letter():
-    engine = Engine(Settings(forgetful=False), now=NOW)
+    engine = Engine(Settings(expire_clients_ahead=False), now=NOW)
     peer = connected(engine)
     second = Peer(engine)
 

@@ -15,7 +15,7 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
 from zoolet.protocol.errors import MarshallingError, QuotaExceededError
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.quota import MAX_TEXT, Amount, _parse
 from zoolet.server.core.settings import Settings
@@ -168,7 +168,7 @@ def test_a_soft_limit_that_is_still_exceeded_after_ten_seconds_is_logged_with_ho
     for number in range(100):
         peer.create(f"/q/{number}")
 
-    peer.engine.at(10_000, 10_000)
+    peer.engine.set_time(10_000, 10_000)
     peer.create("/q/late")
 
     assert len(log.lines) == 2

@@ -10,8 +10,8 @@ import pytest
 from support.peer import Peer
 
 from zoolet.protocol import records as r
-from zoolet.protocol.opcodes import OpCode
-from zoolet.server.admin.words import words
+from zoolet.protocol.operations import OpCode
+from zoolet.server.admin.four_letter import four_letter_commands
 from zoolet.server.core.compat import V3_8
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
@@ -54,7 +54,7 @@ def watching(engine: Engine, count: int, prefix: str = "/w") -> Peer:
 
 def lost(peer: Peer) -> Peer:
     """Lose the connection of a client."""
-    peer.connection.lost()
+    peer.connection.connection_lost()
     peer.take()
     return peer
 
@@ -70,7 +70,7 @@ def kept(engine: Engine) -> int:
 
 
 def word(engine: Engine, name: str) -> str:
-    return Peer(engine, words=words(["*"])).feed(name.encode()).decode()
+    return Peer(engine, four_letter_commands=four_letter_commands(["*"])).feed(name.encode()).decode()
 
 
 def sweep_once(engine: Engine, limit: int) -> int:
@@ -120,7 +120,7 @@ def test_one_sweep_goes_through_the_watches_of_several_connections(engine: Engin
     slices = [sweep_once(engine, 2_000), sweep_once(engine, 2_000)]
 
     assert slices == [2_000, 1_000]
-    assert [first.caller.watch_weight, second.caller.watch_weight] == [0, 0]
+    assert [first.client.watch_weight, second.client.watch_weight] == [0, 0]
 
 
 def test_watches_of_every_kind_are_swept(engine: Engine, writer: Peer) -> None:
@@ -135,7 +135,7 @@ def test_watches_of_every_kind_are_swept(engine: Engine, writer: Peer) -> None:
 
     assert engine.watches._stores == ({}, {})
     assert [len(index) for index in engine.watches._recursive] == [0, 0]
-    assert peer.caller.modes == ({}, {})
+    assert peer.client.modes == ({}, {})
 
 
 def test_a_tick_sweeps(engine: Engine) -> None:
@@ -149,8 +149,8 @@ def test_a_tick_sweeps(engine: Engine) -> None:
 def test_a_connection_that_the_server_closes_leaves_its_watches_to_be_swept_too(engine: Engine) -> None:
     peer = watching(engine, MANY)
 
-    engine.hang_up(peer.caller)
-    peer.connection.lost()
+    engine.close_connection(peer.client)
+    peer.connection.connection_lost()
 
     assert (engine.watches.unswept, engine.watches.active) == (True, 0)
     assert sweep_once(engine, 10_000) == MANY
@@ -162,7 +162,7 @@ def test_fifty_thousand_watches_delay_the_loss_of_a_connection_by_nothing() -> N
     peer = watching(engine, 50_000)
 
     started = time.process_time()
-    peer.connection.lost()
+    peer.connection.connection_lost()
     took = time.process_time() - started
 
     assert took < 0.02  # 10 microseconds; to remove them takes 50 ms
@@ -200,7 +200,7 @@ def test_one_who_is_gone_hears_of_nothing(engine: Engine, writer: Peer) -> None:
     writer.delete("/w0")
 
     assert peer.take() == b""
-    assert peer.caller not in engine.watches.dirty
+    assert peer.client not in engine.watches.pending_output
 
 
 def test_one_who_was_disconnected_hears_of_nothing_that_it_watched_recursively(engine: Engine, writer: Peer) -> None:
@@ -212,7 +212,7 @@ def test_one_who_was_disconnected_hears_of_nothing_that_it_watched_recursively(e
     writer.create("/new")
 
     assert peer.take() == b""
-    assert peer.caller not in engine.watches.dirty
+    assert peer.client not in engine.watches.pending_output
 
 
 def test_others_hear_of_what_one_who_is_gone_watched_too(engine: Engine, writer: Peer) -> None:
@@ -233,7 +233,7 @@ def test_a_client_that_comes_back_hears_of_each_change_once(engine: Engine, writ
     writer.create("/w1")
 
     assert back.receive() == [(CREATED, "/w0"), (CREATED, "/w1")]
-    assert (engine.watches.active, back.caller.watch_weight) == (MANY - 2, MANY - 2)
+    assert (engine.watches.active, back.client.watch_weight) == (MANY - 2, MANY - 2)
 
 
 def test_a_watch_that_would_have_fired_meanwhile_is_swept_all_the_same(engine: Engine, writer: Peer) -> None:
@@ -243,7 +243,7 @@ def test_a_watch_that_would_have_fired_meanwhile_is_swept_all_the_same(engine: E
 
     engine.watches.sweep()
 
-    assert (kept(engine), engine.watches.active, peer.caller.watch_weight) == (0, 0, 0)
+    assert (kept(engine), engine.watches.active, peer.client.watch_weight) == (0, 0, 0)
 
 
 def test_events_of_a_transaction_reach_nobody_who_was_lost_within_it(engine: Engine, writer: Peer) -> None:
@@ -251,7 +251,7 @@ def test_events_of_a_transaction_reach_nobody_who_was_lost_within_it(engine: Eng
 
     engine.begin()
     writer.create("/w0")
-    peer.connection.lost()
+    peer.connection.connection_lost()
     engine.commit()
 
     assert peer.take() == b""

@@ -50,13 +50,13 @@ def simulate(main: Run, seed: int = 1, limit: float = 3600.0) -> Any:
 
 
 def client_of(server: Server, timeout: float = 10.0, seed: int = 5, **options: Any) -> Client:
-    """Give a client whose chance is always the same, and that comes back soon."""
-    options = {"random": Random(seed), "backoff": Backoff(first=0.01, longest=0.2), **options}
+    """Return a client whose chance is always the same, and that comes back soon."""
+    options = {"rng": Random(seed), "backoff": Backoff(first=0.01, longest=0.2), **options}
     return Client(server.hosts, timeout, **options)
 
 
 def below(server: Server, path: str) -> dict[str, bytes]:
-    """Give the names and data of all nodes below a path."""
+    """Return the names and data of all nodes below a path."""
     found = server.tree().items()
     return {node.removeprefix(path + "/"): view.data or b"" for node, view in found if node.startswith(path + "/")}
 
@@ -65,12 +65,12 @@ def below(server: Server, path: str) -> dict[str, bytes]:
 
 
 def jobs_of(client: Client) -> set[asyncio.Task[Any]]:
-    """Give what runs in the background of a client."""
-    return {job for job in client._jobs if not job.done()}
+    """Return what runs in the background of a client."""
+    return {job for job in client._tasks if not job.done()}
 
 
 def leftovers(server: Server, *clients: Client) -> list[str]:
-    """Say what is left of recipes that are done with: ephemeral nodes, watches, jobs."""
+    """Return what is left of recipes that are done with: ephemeral nodes, watches, jobs."""
     left = [f"node {view.path}" for view in server.tree().values() if view.ephemeral_owner]
     left += [f"watch {watch.kind} {watch.path}" for watch in server.watches()]
     return left + [f"job {job!r}" for client in clients for job in jobs_of(client)]
@@ -178,15 +178,15 @@ def cancel_everywhere(
 # --- trouble ---
 
 
-async def _request_fault(server: Server, random: Random, kind: str) -> None:
+async def _request_fault(server: Server, rng: Random, kind: str) -> None:
     actions: dict[str, Callable[[], Any]] = {
         "lost": lose_reply,
         "dropped": drop_request,
         "closed": close_after,
-        "late": lambda: delay(random.uniform(0.1, 1.0)),
+        "late": lambda: delay(rng.uniform(0.1, 1.0)),
     }
-    with server.fault(times=random.randint(1, 3), probability=0.5, action=actions[kind]()):
-        await asyncio.sleep(random.uniform(0.05, 1.0))
+    with server.fault(times=rng.randint(1, 3), probability=0.5, action=actions[kind]()):
+        await asyncio.sleep(rng.uniform(0.05, 1.0))
 
 
 async def _pause(server: Server, client: Client, seconds: float) -> None:
@@ -201,23 +201,23 @@ async def _pause(server: Server, client: Client, seconds: float) -> None:
 
 async def happen(sim: Simulation, server: Server, clients: Sequence[Client], kind: str) -> None:
     """Let one kind of trouble happen."""
-    random = sim.random
-    short, long = random.uniform(0.1, 0.5) * SESSION_S, random.uniform(1.2, 1.6) * SESSION_S
+    rng = sim.rng
+    short, long = rng.uniform(0.1, 0.5) * SESSION_S, rng.uniform(1.2, 1.6) * SESSION_S
     if kind in ("lost", "dropped", "closed", "late"):
-        await _request_fault(server, random, kind)
+        await _request_fault(server, rng, kind)
     elif kind == "cut":
-        sim.network.cut()
+        sim.network.drop()
     elif kind in ("short stall", "long stall"):
-        sim.network.stall()
+        sim.network.pause()
         try:
             await asyncio.sleep(short if kind == "short stall" else long)
         finally:
-            sim.network.flow()
+            sim.network.resume()
     elif kind in ("pause", "long pause"):
-        await _pause(server, random.choice(clients), short if kind == "pause" else long)
+        await _pause(server, rng.choice(clients), short if kind == "pause" else long)
     else:
         with suppress(LookupError, ValueError):
-            server.expire(random.choice(clients))
+            server.expire(rng.choice(clients))
 
 
 @asynccontextmanager
@@ -228,8 +228,8 @@ async def trouble(
 
     async def go_on() -> None:
         while True:
-            await asyncio.sleep(sim.random.uniform(0.02, 1.5))
-            await happen(sim, server, clients, sim.random.choice(kinds))
+            await asyncio.sleep(sim.rng.uniform(0.02, 1.5))
+            await happen(sim, server, clients, sim.rng.choice(kinds))
 
     job = asyncio.ensure_future(go_on())
     try:
@@ -238,15 +238,17 @@ async def trouble(
         job.cancel()
         await asyncio.wait((job,))
         server.resume("all")
-        sim.network.flow()
+        sim.network.resume()
     if not job.cancelled():
         job.result()
 
 
 @asynccontextmanager
 async def clients_in(server: Server, number: int, **options: Any) -> AsyncIterator[list[Client]]:
-    """Give clients with different chance; afterwards they have left no session, ephemeral node, watch, task or link."""
-    clients = [client_of(server, SESSION_S, seed, **{"patience": 60.0, **options}) for seed in range(number)]
+    """Return clients with different chance; afterwards they have left no session, ephemeral node, watch, task or
+    link.
+    """
+    clients = [client_of(server, SESSION_S, seed, **{"operation_timeout": 60.0, **options}) for seed in range(number)]
     before = asyncio.all_tasks()
     try:
         for client in clients:

@@ -13,7 +13,7 @@ READY_S: Final = 20.0  # only ever reached on failure
 STOP_S: Final = 10.0
 
 
-class Daemon:
+class DaemonProcess:
     """One daemon on a free port; entered it accepts, left it has stopped with exit code 0.
 
     Args:

@@ -6,7 +6,7 @@ below a cache folder outside the tree::
     $ZOOLET_CACHE, $XDG_CACHE_HOME/zoolet or ~/.cache/zoolet
         zookeeper-3.9.4/*.jar
 
-``make oracle-3.9`` runs this; ``--archive FILE`` takes an archive that is already there.
+``make apache-3.9`` runs this; ``--archive FILE`` takes an archive that is already there.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ from zoolet.protocol.codec import Record
 from zoolet.protocol.errors import error_for
 from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OPERATIONS, OpCode
-from zoolet.server.core.caller import Caller
-from zoolet.server.core.connection import Connection, Word
+from zoolet.protocol.operations import OPERATIONS, OpCode
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.server_connection import FourLetterCommand, ServerConnection
 
 
 @dataclass
@@ -38,10 +38,15 @@ class Peer:
         words: The four-letter words that are answered.
     """
 
-    def __init__(self, engine: Engine, host: str = "127.0.0.1", words: dict[bytes, Word] | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        host: str = "127.0.0.1",
+        four_letter_commands: dict[bytes, FourLetterCommand] | None = None,
+    ) -> None:
         self.engine = engine
-        self.caller = Caller(host, 40000)
-        self.connection = Connection(engine, self.caller, words)
+        self.client = ClientConnection(host, 40000)
+        self.connection = ServerConnection(engine, self.client, four_letter_commands)
         self.inbox: list[Reply] = []
         self.welcome: ConnectResponse | None = None
         self.xid = 0
@@ -50,20 +55,20 @@ class Peer:
     @property
     def closed(self) -> bool:
         """Whether the server has closed the connection."""
-        return self.caller.closing
+        return self.client.closing
 
     # --- bytes ---
 
     def feed(self, data: bytes) -> bytes:
         """Send bytes and return all that came back."""
-        while self.connection.receive(data):
+        while self.connection.receive_data(data):
             data = b""
         return self.take()
 
     def take(self) -> bytes:
         """Return the bytes that came unasked."""
-        out = b"".join(self.caller.outbox)
-        self.caller.outbox.clear()
+        out = b"".join(self.client.outbox)
+        self.client.outbox.clear()
         return out
 
     # --- frames ---

@@ -61,7 +61,7 @@ Scenario = Callable[["Story"], Coroutine[Any, Any, None]]
 
 
 def seeds(default: int = 60, share: float = 1.0) -> list[int]:
-    """Give the seeds to try.
+    """Return the seeds to try.
 
     Args:
         default: How many, if the environment does not say.
@@ -90,7 +90,7 @@ class Story:
         self.sim = sim
         self.server = server
         self.clients = clients
-        self.random = Random(f"story {sim.seed}")
+        self.rng = Random(f"story {sim.seed}")
         self.over = asyncio.Event()
         self.turns = [0] * len(clients)
         self.told: list[str] = []
@@ -113,7 +113,7 @@ class Story:
         while not self.over.is_set():
             if await self._one(turn, client, number):
                 self.turns[number] += 1
-            await asyncio.sleep(self.random.uniform(0, 0.3))
+            await asyncio.sleep(self.rng.uniform(0, 0.3))
         began = self.sim.time()
         while not await self._one(turn, client, number):
             await asyncio.sleep(0.05)
@@ -147,25 +147,25 @@ class Story:
         for _ in range(times):
             async with held.transaction() as t:
                 t.create(f"{path}/w-", str(held.token if token is None else token).encode(), sequential=True)
-            await asyncio.sleep(self.random.choice((0, 0.001, 0.02, 0.3)))
+            await asyncio.sleep(self.rng.choice((0, 0.001, 0.02, 0.3)))
 
     def written(self, path: str) -> list[int]:
-        """Give the tokens that the server took, in its order."""
+        """Return the tokens that the server took, in its order."""
         found = self.server.tree(path)
         views = sorted((view for at, view in found.items() if at != path), key=lambda view: view.czxid)
         return [int(view.data or b"0") for view in views]
 
     def always(self, holds: Callable[[], object]) -> None:
         """Ask after each operation of the server whether something is true."""
-        record = self.server._gate.record
+        record = self.server._interceptor.record
 
-        def recorded(session_id: int, opcode: int, body: bytes, error: int | None, fate: str) -> None:
-            record(session_id, opcode, body, error, fate)
+        def recorded(session_id: int, opcode: int, body: bytes, error: int | None, faults_applied: str) -> None:
+            record(session_id, opcode, body, error, faults_applied)
             if not self._broken and not holds():
                 what = (holds.__doc__ or holds.__name__).strip()
                 self._broken.append(f"not true any more at {self.sim.time():.3f} s: {what}")
 
-        self.server._gate.record = recorded  # type: ignore[method-assign]
+        self.server._interceptor.record = recorded  # type: ignore[method-assign]
 
     # --- what goes wrong ---
 
@@ -173,7 +173,7 @@ class Story:
 
     async def trouble(self, seconds: float) -> None:
         """Let things go wrong for so long."""
-        random = Random(f"trouble {self.sim.seed}")
+        rng = Random(f"trouble {self.sim.seed}")
         self._victims = set()
         kinds = (
             [self._fault] * 8 + [self._cut] * 2 + [self._stall] * 2 + [self._pause] * 2 + [self._expire, self._refuse]
@@ -182,15 +182,15 @@ class Story:
 
         async def go_wrong() -> None:
             while True:
-                await asyncio.sleep(random.choice((0, 0.001, 0.003, 0.01, 0.05, 0.3, 2.0)))
+                await asyncio.sleep(rng.choice((0, 0.001, 0.003, 0.01, 0.05, 0.3, 2.0)))
                 with ExitStack() as stack, suppress(LookupError):
-                    await random.choice(kinds)(random, stack)
+                    await rng.choice(kinds)(rng, stack)
 
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
                 for _ in range(3):
                     group.create_task(go_wrong())
-        self.sim.network.flow()
+        self.sim.network.resume()
         self.server.resume("all")
         self.server.accept_connections()
         self.over.set()
@@ -198,19 +198,19 @@ class Story:
     def _tell(self, what: str) -> None:
         self.told.append(f"{self.sim.time():9.3f} s  {what}")
 
-    def _someone(self, random: Random) -> Client:
-        return random.choice(self.clients)
+    def _someone(self, rng: Random) -> Client:
+        return rng.choice(self.clients)
 
-    async def _fault(self, random: Random, stack: ExitStack) -> None:
-        op, client = random.choice(OPS), self._someone(random)
-        action = random.choice(
+    async def _fault(self, rng: Random, stack: ExitStack) -> None:
+        op, client = rng.choice(OPS), self._someone(rng)
+        action = rng.choice(
             [
                 lose_reply(),
                 lose_reply(),
                 drop_request(),
                 close_after(),
-                delay(random.uniform(0, 0.5)),
-                delay(random.uniform(SESSION / 2, SESSION * 1.5)),
+                delay(rng.uniform(0, 0.5)),
+                delay(rng.uniform(SESSION / 2, SESSION * 1.5)),
             ]
         )
         fault = stack.enter_context(self.server.fault(op, session=client, times=1, action=action))
@@ -219,50 +219,50 @@ class Story:
             await asyncio.sleep(0.05)
         self._tell(f"{action} for {op} of client {self.clients.index(client)}: {fault.hits} hits")
 
-    async def _cut(self, random: Random, stack: ExitStack) -> None:
-        if random.random() < 0.5:
-            self.sim.network.cut()
+    async def _cut(self, rng: Random, stack: ExitStack) -> None:
+        if rng.random() < 0.5:
+            self.sim.network.drop()
             self._tell("all connections cut")
         else:
-            client = self._someone(random)
+            client = self._someone(rng)
             self.server.drop(client)
             self._tell(f"client {self.clients.index(client)} dropped")
 
-    async def _stall(self, random: Random, stack: ExitStack) -> None:
+    async def _stall(self, rng: Random, stack: ExitStack) -> None:
         self._tell("the network stalls")
-        self.sim.network.stall()
-        stack.callback(self.sim.network.flow)
-        await asyncio.sleep(random.choice((random.uniform(0, 1), SESSION * random.uniform(0.5, 1.5))))
+        self.sim.network.pause()
+        stack.callback(self.sim.network.resume)
+        await asyncio.sleep(rng.choice((rng.uniform(0, 1), SESSION * rng.uniform(0.5, 1.5))))
         self._tell("the network flows")
 
-    async def _pause(self, random: Random, stack: ExitStack) -> None:
-        client = self._someone(random)
+    async def _pause(self, rng: Random, stack: ExitStack) -> None:
+        client = self._someone(rng)
         self.server.pause(client)
         self._tell(f"client {self.clients.index(client)} pauses")
-        await asyncio.sleep(random.choice((random.uniform(0, 1), SESSION * random.uniform(0.5, 1.5))))
+        await asyncio.sleep(rng.choice((rng.uniform(0, 1), SESSION * rng.uniform(0.5, 1.5))))
         self.server.resume("all")
         self._tell(f"client {self.clients.index(client)} goes on")
 
-    async def _expire(self, random: Random, stack: ExitStack) -> None:
-        client = self._someone(random)
+    async def _expire(self, rng: Random, stack: ExitStack) -> None:
+        client = self._someone(rng)
         self.server.expire(client)
         self._tell(f"client {self.clients.index(client)}'s session ended")
 
-    async def _refuse(self, random: Random, stack: ExitStack) -> None:
+    async def _refuse(self, rng: Random, stack: ExitStack) -> None:
         self._tell("connections are refused")
         self.server.refuse_connections()
         stack.callback(self.server.accept_connections)
-        if random.random() < 0.7:
-            self.sim.network.cut()
-        await asyncio.sleep(random.choice((random.uniform(0, 2), random.uniform(0, SESSION * 1.5))))
+        if rng.random() < 0.7:
+            self.sim.network.drop()
+        await asyncio.sleep(rng.choice((rng.uniform(0, 2), rng.uniform(0, SESSION * 1.5))))
         self._tell("connections are accepted")
 
-    async def _cancel(self, random: Random, stack: ExitStack) -> None:
+    async def _cancel(self, rng: Random, stack: ExitStack) -> None:
         running = [task for task in self._cancellable if not task.done()]
         if not running:
             return
-        victim = random.choice(running)
-        for _ in range(random.randrange(6)):
+        victim = rng.choice(running)
+        for _ in range(rng.randrange(6)):
             await asyncio.sleep(0)
         if not victim.done():
             self._victims.add(victim)
@@ -292,7 +292,7 @@ async def _run(sim: Simulation, scenario: Scenario, clients: int, seconds: float
             Client(
                 server.hosts,
                 SESSION,
-                random=Random(f"client {sim.seed} {number}"),
+                rng=Random(f"client {sim.seed} {number}"),
                 backoff=Backoff(longest=1.0),
                 **options,
             )
@@ -338,7 +338,9 @@ def play(scenario: Scenario, seed: int, *, clients: int = 3, seconds: float = 25
 
 
 Connect = Callable[..., Awaitable[Client]]
-"""Give a started client of the simulated server: ``await connect()``, or ``await connect("/chroot", timeout=2.0)``."""
+"""Return a started client of the simulated server: ``await connect()``, or ``await connect("/chroot",
+timeout=2.0)``.
+"""
 
 
 def simulate(main: Callable[[Simulation, Server, Connect], Coroutine[Any, Any, None]], seed: int = 1) -> None:
@@ -351,8 +353,8 @@ def simulate(main: Callable[[Simulation, Server, Connect], Coroutine[Any, Any, N
             made: list[Client] = []
 
             async def connect(chroot: str = "", **options: Any) -> Client:
-                random = Random(f"client {seed} {len(made)}")
-                made.append(Client(server.hosts + chroot, **{"timeout": SESSION, "random": random, **options}))
+                rng = Random(f"client {seed} {len(made)}")
+                made.append(Client(server.hosts + chroot, **{"timeout": SESSION, "rng": rng, **options}))
                 await made[-1].start()
                 return made[-1]
 
@@ -368,5 +370,5 @@ def simulate(main: Callable[[Simulation, Server, Connect], Coroutine[Any, Any, N
 
 
 def ephemerals(server: Server) -> list[str]:
-    """Give the paths of all nodes that end with a session."""
+    """Return the paths of all nodes that end with a session."""
     return [path for path, view in server.tree().items() if view.ephemeral_owner]

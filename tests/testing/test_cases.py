@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from zoolet.server.testing import ZooletTestCase
-from zoolet.server.testing.cases import KazooTestCase, KazooTestHarness
+from zoolet.server.testing.unittest import KazooTestCase, KazooTestHarness
 
-OURS = "zoolet.server.testing.cases"
+OURS = "zoolet.server.testing.unittest"
 
 
 def run(*classes: type[unittest.TestCase]) -> unittest.TestResult:
@@ -23,7 +23,7 @@ def run(*classes: type[unittest.TestCase]) -> unittest.TestResult:
 
 
 def passed(result: unittest.TestResult) -> int:
-    """Say how many tests have passed; all must have."""
+    """Return how many tests have passed; all must have."""
     assert [trace for _, trace in result.failures + result.errors] == []
     return result.testsRun
 

@@ -39,7 +39,7 @@ def blocks() -> list[Block]:
 
 
 def is_for_pytest(block: Block) -> bool:
-    """Say whether a block is a test file and not a script."""
+    """Return whether a block is a test file and not a script."""
     return re.search(r"^( {4})?def test_", block.code, re.MULTILINE) is not None
 
 

@@ -24,7 +24,7 @@ from zoolet.protocol.codec import Record, int_at
 from zoolet.protocol.errors import ErrorCode, NoNodeError
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
 from zoolet.server.testing import (
     close_after,
@@ -102,11 +102,11 @@ class Wire:
         return self.reply()
 
     def has_something(self) -> bool:
-        """Say whether something has come that was not read yet."""
+        """Return whether something has come that was not read yet."""
         return bool(select.select([self.link], [], [], 0)[0])
 
     def ended(self) -> bool:
-        """Say whether the server closes the connection, or has."""
+        """Return whether the server closes the connection, or has."""
         return bool(select.select([self.link], [], [], SOON_S)[0]) and not self.stream.read(1)
 
     def __enter__(self) -> Self:
@@ -460,7 +460,7 @@ def test_nth_counts_only_what_op_path_and_session_match(server: Server, wire: Wi
 
 
 def hits_by_chance(seed: int, *, company: bool = False) -> str:
-    """Give which of 64 requests a rule of even chances hits; in company another rule takes its chances, too."""
+    """Return which of 64 requests a rule of even chances hits; in company another rule takes its chances, too."""
     with Server(seed=seed) as server, Wire(server).welcomed() as wire, ExitStack() as faults:
         faults.enter_context(server.fault(op="exists", probability=0.5, action=error(ErrorCode.SYSTEM_ERROR)))
         if company:

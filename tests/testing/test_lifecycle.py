@@ -134,7 +134,7 @@ def error_of(do: Callable[[], object]) -> str:
 
 
 class Child:
-    """The child's side of a fork, as JSON that comes over a pipe; the child lives until :meth:`let_go`."""
+    """The child's side of a fork, as JSON that comes over a pipe; the child lives until :meth:`release_nowait`."""
 
     def __init__(self) -> None:
         self.said, self.tell = os.pipe()

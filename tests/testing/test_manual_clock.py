@@ -23,7 +23,7 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record, int_at
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
 from zoolet.server.testing import Znode, delay
 
@@ -106,11 +106,11 @@ class Wire:
         return self.ask(OpCode.EXISTS, r.ExistsRequest(path, True))
 
     def has_something(self) -> bool:
-        """Say whether something has come that was not read yet."""
+        """Return whether something has come that was not read yet."""
         return bool(select.select([self.link], [], [], 0)[0])
 
     def ended(self) -> bool:
-        """Say whether the server closes the connection, or has."""
+        """Return whether the server closes the connection, or has."""
         return bool(select.select([self.link], [], [], SOON_S)[0]) and not self.stream.read(1)
 
     def __enter__(self) -> Self:
@@ -145,7 +145,7 @@ def witness(server: Server, wires: ExitStack) -> Wire:
 
 
 def deleted(wire: Wire) -> list[str]:
-    """Give the nodes that are gone, in order."""
+    """Return the nodes that are gone, in order."""
     assert wire.ask(OpCode.PING) == 0
     gone = [path for kind, path in wire.events if kind == DELETED]
     wire.events.clear()

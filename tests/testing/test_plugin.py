@@ -14,9 +14,6 @@ from typing import Final
 import kazoo.client  # noqa: F401 - what a pytest in this process imports first, it forgets at its end
 import pytest
 
-import zoolet.server.testing.harness
-import zoolet.server.testing.report  # noqa: F401
-
 DEADLINE_S: Final = 60.0  # only ever reached on failure
 BUDGET_S: Final = 0.020
 PAIRS: Final = 5

@@ -21,7 +21,7 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record, int_at
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, delay, drop_request, error, hold
 from zoolet.server.testing.sim import StuckError, TooLongError
@@ -63,14 +63,14 @@ class Client:
         return await self.ask(OpCode.CREATE, r.CreateRequest(path, data, OPEN_ACL_UNSAFE, flags))
 
 
-async def dial(server: Server, patience: float = 10.0) -> Client:
+async def dial(server: Server, operation_timeout: float = 10.0) -> Client:
     """Open a session whose timeout is *patience*."""
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().create_connection(
         lambda: asyncio.StreamReaderProtocol(reader), "127.0.0.1", server.port
     )
     client = Client(reader, transport)
-    transport.write(frame(ConnectRequest(0, round(patience * 1000)).encode()))
+    transport.write(frame(ConnectRequest(0, round(operation_timeout * 1000)).encode()))
     client.id = ConnectResponse.decode(await client.payload()).session_id
     return client
 
@@ -120,10 +120,10 @@ async def pair(port: int = 700) -> tuple[Recorder, Recorder]:
         return served[-1]
 
     await loop.create_server(serve, "127.0.0.1", port)
-    _, caller = await loop.create_connection(Recorder, "127.0.0.1", port)
+    _, client = await loop.create_connection(Recorder, "127.0.0.1", port)
     while not served or served[0].transport is None:
         await asyncio.sleep(0.001)
-    return caller, served[0]
+    return client, served[0]
 
 
 def simulate(main: Callable[[Simulation], Coroutine[Any, Any, Any]], seed: int = 1, **options: Any) -> Any:
@@ -136,7 +136,7 @@ def simulate(main: Callable[[Simulation], Coroutine[Any, Any, Any]], seed: int =
 
 
 def trace(seed: int) -> list[tuple[float, bytes]]:
-    """Give every piece that a talkative client gets, with its time."""
+    """Return every piece that a talkative client gets, with its time."""
 
     async def main(sim: Simulation) -> list[tuple[float, bytes]]:
         async with sim.server() as server:
@@ -144,10 +144,10 @@ def trace(seed: int) -> list[tuple[float, bytes]]:
             _, client = await loop.create_connection(Recorder, "127.0.0.1", server.port)
             client.transport.write(frame(ConnectRequest(0, 10_000).encode()))
             for xid in range(1, 30):
-                size = sim.random.randrange(2000)
+                size = sim.rng.randrange(2000)
                 body = r.CreateRequest(f"/n{xid}", bytes(size), OPEN_ACL_UNSAFE, 0).encode()
                 client.transport.write(frame(r.RequestHeader(xid, OpCode.CREATE).encode() + body))
-                await asyncio.sleep(sim.random.random())
+                await asyncio.sleep(sim.rng.random())
             with server.fault(probability=0.5, action=delay(0.3)):
                 for xid in range(30, 60):
                     body = r.GetDataRequest(f"/n{xid - 29}", False).encode()
@@ -172,7 +172,7 @@ def test_another_seed_is_another_run() -> None:
 
 def test_chance_of_the_test_itself_comes_from_the_seed() -> None:
     async def main(sim: Simulation) -> float:
-        return sim.random.random()
+        return sim.rng.random()
 
     assert simulate(main, 5) == simulate(main, 5) != simulate(main, 6)
 
@@ -301,18 +301,18 @@ def test_a_simulation_that_is_not_run_leaves_nothing_open() -> None:
 )
 def test_pieces_arrive_in_order_and_complete(seed: int, messages: list[tuple[int, float]]) -> None:
     async def main(sim: Simulation) -> tuple[bytes, bytes, bytes]:
-        caller, served = await pair()
+        client, served = await pair()
         sent = b""
         for number, (size, pause) in enumerate(messages):
             data = bytes((number + i) % 251 for i in range(size))
             sent += data
-            caller.transport.write(data)
+            client.transport.write(data)
             served.transport.write(data)
             await asyncio.sleep(pause)
-        caller.transport.close()
+        client.transport.close()
         await served.ended
-        await caller.ended
-        return sent, served.data, caller.data
+        await client.ended
+        return sent, served.data, client.data
 
     sent, forth, back = simulate(main, seed)
 
@@ -322,9 +322,9 @@ def test_pieces_arrive_in_order_and_complete(seed: int, messages: list[tuple[int
 
 def test_data_comes_in_pieces_now_and_then() -> None:
     async def main(sim: Simulation) -> int:
-        caller, served = await pair()
+        client, served = await pair()
         for _ in range(50):
-            caller.transport.write(b"x" * 1000)
+            client.transport.write(b"x" * 1000)
             await asyncio.sleep(0.1)
         assert served.data == b"x" * 50_000
         return len(served.pieces)
@@ -335,11 +335,11 @@ def test_data_comes_in_pieces_now_and_then() -> None:
 def test_nothing_arrives_sooner_or_later_than_the_latency_allows() -> None:
     async def main(sim: Simulation) -> list[float]:
         sim.network.latency = (0.5, 0.75)
-        caller, served = await pair()
+        client, served = await pair()
         travelled = []
         for _ in range(20):
             began = sim.time()
-            caller.transport.write(b"x")
+            client.transport.write(b"x")
             await asyncio.sleep(1)
             travelled.append(served.pieces[-1][0] - began)
         return travelled
@@ -354,14 +354,14 @@ def test_a_stall_delays_and_loses_nothing() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             client = await dial(server, 1000)
-            sim.network.stall()
+            sim.network.pause()
             asked = asyncio.ensure_future(client.create("/a"))
             connecting = asyncio.ensure_future(dial(server))
             await asyncio.sleep(60)
             assert not asked.done()
             assert not connecting.done()
             assert dict(server.tree()) == {}
-            sim.network.flow()
+            sim.network.resume()
             assert await asked == 0
             assert (await connecting).id in server.sessions()
             assert set(server.tree()) == {"/a"}
@@ -373,10 +373,10 @@ def test_a_stall_longer_than_a_session_ends_it() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             client = await dial(server, 10)
-            sim.network.stall()
+            sim.network.pause()
             await asyncio.sleep(11)
             assert dict(server.sessions()) == {}
-            sim.network.flow()
+            sim.network.resume()
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                 await client.ask(OpCode.PING)
 
@@ -385,22 +385,22 @@ def test_a_stall_longer_than_a_session_ends_it() -> None:
 
 def test_a_cut_loses_what_was_on_its_way() -> None:
     async def main(sim: Simulation) -> None:
-        caller, served = await pair()
-        caller.transport.write(b"lost")
-        assert sim.network.cut() >= 1
-        assert isinstance(await caller.ended, ConnectionError)
+        client, served = await pair()
+        client.transport.write(b"lost")
+        assert sim.network.drop() >= 1
+        assert isinstance(await client.ended, ConnectionError)
         await served.ended
         assert served.data == b""
-        assert sim.network.cut() == 0
+        assert sim.network.drop() == 0
 
     simulate(main)
 
 
 def test_a_cut_resets_both_ends() -> None:
     async def main(sim: Simulation) -> None:
-        caller, served = await pair()
-        sim.network.cut()
-        assert isinstance(await caller.ended, ConnectionError)
+        client, served = await pair()
+        sim.network.drop()
+        assert isinstance(await client.ended, ConnectionError)
         assert isinstance(await served.ended, ConnectionError)
 
     simulate(main)
@@ -411,7 +411,7 @@ def test_a_cut_may_be_of_one_port_only() -> None:
         async with sim.server() as one, sim.server() as two:
             first, second = await dial(one), await dial(two)
             assert one.port != two.port
-            sim.network.cut(one.port)
+            sim.network.drop(one.port)
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                 await first.ask(OpCode.PING)
             assert await second.ask(OpCode.PING) == 0
@@ -425,7 +425,7 @@ def test_a_session_survives_a_cut() -> None:
         async with sim.server() as server:
             client = await dial(server)
             await client.create("/e", EPHEMERAL)
-            sim.network.cut()
+            sim.network.drop()
             await asyncio.sleep(1)
             assert set(server.tree()) == {"/e"}
             assert (await dial(server)).id != client.id
@@ -504,18 +504,18 @@ def test_without_duplicates_there_are_none() -> None:
 
 def test_a_reader_that_pauses_makes_the_writer_wait() -> None:
     async def main(sim: Simulation) -> None:
-        caller, served = await pair()
+        client, served = await pair()
         served.transport.pause_reading()
-        caller.transport.write(b"x" * 1_000_000)
+        client.transport.write(b"x" * 1_000_000)
         await asyncio.sleep(1)
-        assert caller.calls == ["pause"]
+        assert client.calls == ["pause"]
         assert served.data == b""
-        assert caller.transport.get_write_buffer_size() > 0
+        assert client.transport.get_write_buffer_size() > 0
         served.transport.resume_reading()
         await asyncio.sleep(1)
-        assert caller.calls == ["pause", "resume"]
+        assert client.calls == ["pause", "resume"]
         assert len(served.data) == 1_000_000
-        assert caller.transport.get_write_buffer_size() == 0
+        assert client.transport.get_write_buffer_size() == 0
 
     simulate(main)
 
@@ -546,9 +546,9 @@ def test_a_stream_s_drain_waits_for_the_other_side() -> None:
 
 def test_what_was_written_before_a_close_arrives_before_the_end() -> None:
     async def main(sim: Simulation) -> None:
-        caller, served = await pair()
-        caller.transport.write(b"x" * 100_000)
-        caller.transport.close()
+        client, served = await pair()
+        client.transport.write(b"x" * 100_000)
+        client.transport.close()
         assert await served.ended is None
         assert len(served.data) == 100_000
         assert served.calls == ["eof"]

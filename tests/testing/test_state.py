@@ -23,7 +23,7 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, AclList
 from zoolet.protocol.codec import Record, int_at
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
 from zoolet.server.testing import Znode, hold
 from zoolet.server.testing.views import NodeView

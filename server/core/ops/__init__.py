@@ -1,5 +1,5 @@
-"""One function or three for each operation, found through the tables of :mod:`~zoolet.server.core.ops.registry`."""
+"""One function or three for each operation, found through the tables of :mod:`~zoolet.server.core.ops.dispatch`."""
 
-from zoolet.server.core.ops import multi, reads, reconfig, sessions, watching, writes
+from zoolet.server.core.ops import multi, reads, reconfig, session_ops, watch_ops, writes
 
-__all__ = ["multi", "reads", "reconfig", "sessions", "watching", "writes"]
+__all__ = ["multi", "reads", "reconfig", "session_ops", "watch_ops", "writes"]

@@ -16,11 +16,11 @@ from zoolet.protocol import records as r
 from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import TTL_MODES, CreateMode
 from zoolet.protocol.errors import ErrorCode, MarshallingError, ThrottledOpError, ZooKeeperError
-from zoolet.protocol.opcodes import OpCode
-from zoolet.server.core.ops.registry import APPLIES, TABLE, WRITES, Entry, reads
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.ops.dispatch import APPLIES, TABLE, WRITES, Entry, reads
 
 if TYPE_CHECKING:
-    from zoolet.server.core.caller import Caller
+    from zoolet.server.core.client_connection import ClientConnection
     from zoolet.server.core.compat import Compat
     from zoolet.server.core.engine import Engine
 
@@ -28,17 +28,17 @@ Operations = list[tuple[OpCode, Record]]
 Where = tuple[bytes, int, int]
 
 
-def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
+def multi(engine: Engine, client: ClientConnection, where: Where) -> bytes:
     """Do all operations or none; either way the reply's header says 0 and the results tell.
 
     Only a request that is malformed as a whole fails as a whole; but for one case of 3.9 it has taken its zxid by then.
     """
-    assert caller.session is not None
-    session_id = caller.session.id
+    assert client.session is not None
+    session_id = client.session.id
     engine.zxid += 1
     compat = engine.settings.compat
     try:
-        operations = wire.read_writes(*where)
+        operations = wire.read_operations(*where)
     except MarshallingError:
         _check_as_a_whole(engine, where)  # what comes first decides about the zxid
         raise
@@ -63,7 +63,7 @@ def multi(engine: Engine, caller: Caller, where: Where) -> bytes:
             if op == OpCode.CREATE and request.flags in TTL_MODES:  # type: ignore[attr-defined] # a create has flags
                 raise MarshallingError(None, "create flags that need a ttl, without one")
             prepare, reply = WRITES[op]
-            txn = prepare(engine, caller, request)
+            txn = prepare(engine, client, request)
             results.append(_RESULT[op] + reply(txn, APPLIES[type(txn)](engine, txn, session_id)))
     except ZooKeeperError as error:
         engine.roll_back()
@@ -89,7 +89,7 @@ def _check_as_a_whole(engine: Engine, where: Where) -> None:
     """
     whole = engine.settings.compat.multi_checks_flags_first
     first_is_read: bool | None = None
-    for _, request in wire.take_operations(*where, wire.WRITES | wire.READS):
+    for _, request in wire.iter_operations(*where, wire.WRITES | wire.READS):
         if whole and isinstance(request, r.CreateRequest):
             _check_create_as_a_whole(engine, request)
         is_read = isinstance(request, r.GetDataRequest | r.GetChildrenRequest)
@@ -128,7 +128,7 @@ _SIMPLE: Final = frozenset({OpCode.DELETE, OpCode.SET_DATA, OpCode.CHECK})
 
 
 def _meant(compat: Compat, op: OpCode, request: Record) -> tuple[OpCode, Record]:
-    """Give what a create of a multi means: here the flags decide what it makes, not only the op code.
+    """Return what a create of a multi means: here the flags decide what it makes, not only the op code.
 
     Raises:
         MarshallingError: Where a release looks at that first: its flags are unknown or need a ttl.
@@ -170,8 +170,8 @@ class PartialResults(MarshallingError):
 def _decode_reads(buf: bytes, at: int, stop: int) -> list[tuple[OpCode, str | None]] | Operations:
     """Read the operations of a multiRead: reads with their paths, or writes alone, which fail only when it is done."""
     if stop - at >= 9 and buf[at : at + 3] == b"\0\0\0" and buf[at + 3] in wire.WRITES and not buf[at + 4]:
-        return list(wire.take_operations(buf, at, stop, wire.WRITES))
-    return list(wire.take_reads(buf, at, stop))
+        return list(wire.iter_operations(buf, at, stop, wire.WRITES))
+    return list(wire.iter_reads(buf, at, stop))
 
 
 def _refuse_writes(engine: Engine, operations: list[tuple[OpCode, Record]]) -> PartialResults:
@@ -188,7 +188,7 @@ def _refuse_writes(engine: Engine, operations: list[tuple[OpCode, Record]]) -> P
 
 
 @reads(OpCode.MULTI_READ, decode=_decode_reads, costly=True)
-def multi_read(engine: Engine, caller: Caller, operations: list[tuple[OpCode, Any]]) -> bytes:
+def multi_read(engine: Engine, client: ClientConnection, operations: list[tuple[OpCode, Any]]) -> bytes:
     """Do several reads; each succeeds or fails for itself, and none sets a watch.
 
     Raises:
@@ -208,7 +208,7 @@ def multi_read(engine: Engine, caller: Caller, operations: list[tuple[OpCode, An
             raise PartialResults(b"".join(results) + wire.END)
         request = r.GetDataRequest(path, False) if op == OpCode.GET_DATA else r.GetChildrenRequest(path, False)
         try:
-            results.append(wire.result(op, TABLE[op].handle(engine, caller, request)))
+            results.append(wire.result(op, TABLE[op].handle(engine, client, request)))
         except ZooKeeperError as error:
             results.append(wire.error_result(error.code))
         left -= len(results[-1])

@@ -12,23 +12,23 @@ from zoolet.protocol.acl import ACL, AclList, Id
 from zoolet.protocol.codec import pack_int, put_str, put_strs
 from zoolet.protocol.enums import Perm
 from zoolet.protocol.errors import BadArgumentsError, NoNodeError
-from zoolet.protocol.opcodes import OpCode
-from zoolet.server.core.ops.registry import reads
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.ops.dispatch import reads
 from zoolet.server.core.watches import CHILD, DATA, STANDARD
 
 if TYPE_CHECKING:
-    from zoolet.server.core.caller import Caller
+    from zoolet.server.core.client_connection import ClientConnection
     from zoolet.server.core.engine import Engine
 
 
 @reads(OpCode.GET_DATA)
-def get_data(engine: Engine, caller: Caller, request: r.GetDataRequest) -> bytes:
-    """Give data and Stat; the watch is set only if that works."""
+def get_data(engine: Engine, client: ClientConnection, request: r.GetDataRequest) -> bytes:
+    """Return data and Stat; the watch is set only if that works."""
     node = engine.tree.find(request.path)
     if node.acl:
-        engine.acls.check(node.acl, caller, Perm.READ, request.path)
+        engine.acls.check(node.acl, client, Perm.READ, request.path)
     if request.watch:
-        engine.watches.add(caller, DATA, request.path, STANDARD)
+        engine.watches.add(client, DATA, request.path, STANDARD)
     data = node.data
     if data is None:
         return node.encoded_data() + node.stat()
@@ -36,60 +36,60 @@ def get_data(engine: Engine, caller: Caller, request: r.GetDataRequest) -> bytes
 
 
 @reads(OpCode.EXISTS)
-def exists(engine: Engine, caller: Caller, request: r.ExistsRequest) -> bytes:
-    """Give the Stat; the watch is set also when there is no such node."""
+def exists(engine: Engine, client: ClientConnection, request: r.ExistsRequest) -> bytes:
+    """Return the Stat; the watch is set also when there is no such node."""
     if "\0" in request.path:
         raise BadArgumentsError(request.path)
     node = engine.tree.get(request.path)
     if node is not None and node.acl and engine.settings.compat.exists_needs_read:
-        engine.acls.check(node.acl, caller, Perm.READ, request.path)
+        engine.acls.check(node.acl, client, Perm.READ, request.path)
     if request.watch:
-        engine.watches.add(caller, DATA, request.path, STANDARD)
+        engine.watches.add(client, DATA, request.path, STANDARD)
     if node is None:
         raise NoNodeError(request.path)
     return node.stat()
 
 
-def _children(engine: Engine, caller: Caller, request: r.GetChildrenRequest) -> tuple[bytes, bytes]:
+def _children(engine: Engine, client: ClientConnection, request: r.GetChildrenRequest) -> tuple[bytes, bytes]:
     node = engine.tree.find(request.path)
     if node.acl:
-        engine.acls.check(node.acl, caller, Perm.READ, request.path)
+        engine.acls.check(node.acl, client, Perm.READ, request.path)
     if request.watch:
-        engine.watches.add(caller, CHILD, request.path, STANDARD)
+        engine.watches.add(client, CHILD, request.path, STANDARD)
     return node.children.encoded() if node.children else put_strs([]), node.stat()
 
 
 @reads(OpCode.GET_CHILDREN)
-def get_children(engine: Engine, caller: Caller, request: r.GetChildrenRequest) -> bytes:
-    """Give the names of a node's children."""
-    return _children(engine, caller, request)[0]
+def get_children(engine: Engine, client: ClientConnection, request: r.GetChildrenRequest) -> bytes:
+    """Return the names of a node's children."""
+    return _children(engine, client, request)[0]
 
 
 @reads(OpCode.GET_CHILDREN2)
-def get_children2(engine: Engine, caller: Caller, request: r.GetChildrenRequest) -> bytes:
-    """Give the names of a node's children, and its own Stat."""
-    names, stat = _children(engine, caller, request)
+def get_children2(engine: Engine, client: ClientConnection, request: r.GetChildrenRequest) -> bytes:
+    """Return the names of a node's children, and its own Stat."""
+    names, stat = _children(engine, client, request)
     return names + stat
 
 
 @reads(OpCode.GET_ALL_CHILDREN_NUMBER, costly=True)
-def get_all_children_number(engine: Engine, caller: Caller, request: r.GetAllChildrenNumberRequest) -> bytes:
+def get_all_children_number(engine: Engine, client: ClientConnection, request: r.GetAllChildrenNumberRequest) -> bytes:
     """Count the nodes below a node; the empty path counts the root as well.
 
     Source: DataTree.getAllChildrenNumber.
     """
     node = engine.tree.find(request.path)
-    engine.acls.check(node.acl, caller, Perm.READ, request.path)
+    engine.acls.check(node.acl, client, Perm.READ, request.path)
     return pack_int(engine.tree.count_below(node) + (request.path == ""))
 
 
 @reads(OpCode.GET_ACL, costly=True)
-def get_acl(engine: Engine, caller: Caller, request: r.GetACLRequest) -> bytes:
-    """Give the ACL list and the Stat; digests are masked for those who may not change the list."""
+def get_acl(engine: Engine, client: ClientConnection, request: r.GetACLRequest) -> bytes:
+    """Return the ACL list and the Stat; digests are masked for those who may not change the list."""
     node = engine.tree.find(request.path)
-    engine.acls.check(node.acl, caller, Perm.READ | Perm.ADMIN, request.path)
+    engine.acls.check(node.acl, client, Perm.READ | Perm.ADMIN, request.path)
     acl = engine.acls.list(node.acl)
-    if not engine.acls.allows(node.acl, caller, Perm.ADMIN):
+    if not engine.acls.allows(node.acl, client, Perm.ADMIN):
         acl = _masked(acl)
     return r.GetACLResponse(acl, r.Stat.decode(node.stat())).encode()
 
@@ -104,10 +104,10 @@ def _masked(acl: AclList) -> AclList:
 
 
 @reads(OpCode.GET_EPHEMERALS, costly=True)
-def get_ephemerals(engine: Engine, caller: Caller, request: r.GetEphemeralsRequest) -> bytes:
-    """Give the session's own ephemeral nodes; the prefix is one of strings, not of path parts."""
-    assert caller.session is not None
-    mine = engine.tree.ephemerals.get(caller.session.id)
+def get_ephemerals(engine: Engine, client: ClientConnection, request: r.GetEphemeralsRequest) -> bytes:
+    """Return the session's own ephemeral nodes; the prefix is one of strings, not of path parts."""
+    assert client.session is not None
+    mine = engine.tree.ephemerals.get(client.session.id)
     prefix = request.prefixPath or ""
     if mine is None:
         return put_strs([])
@@ -115,20 +115,20 @@ def get_ephemerals(engine: Engine, caller: Caller, request: r.GetEphemeralsReque
 
 
 @reads(OpCode.SYNC)
-def sync(engine: Engine, caller: Caller, request: r.SyncRequest) -> bytes:
-    """Give the path back: with one server everything sent before has happened."""
+def sync(engine: Engine, client: ClientConnection, request: r.SyncRequest) -> bytes:
+    """Return the path back: with one server everything sent before has happened."""
     return put_str(request.path)
 
 
 @reads(OpCode.WHO_AM_I, costly=True)
-def who_am_i(engine: Engine, caller: Caller, request: r.EmptyRequest) -> bytes:
-    """Give the connection's identities; of a digest only the user.
+def who_am_i(engine: Engine, client: ClientConnection, request: r.EmptyRequest) -> bytes:
+    """Return the connection's identities; of a digest only the user.
 
     Source: AuthUtil.getClientInfos.
     """
     return r.WhoAmIResponse(
         [
             r.ClientInfo(one.scheme, (one.id or "").partition(":")[0] if one.scheme == "digest" else one.id)
-            for one in caller.ids
+            for one in client.ids
         ]
     ).encode()

@@ -20,14 +20,14 @@ from zoolet.protocol.errors import (
     NewConfigNoQuorumError,
     ReconfigDisabledError,
 )
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.protocol.txns import SetDataTxn
 from zoolet.server.core.node import Node
-from zoolet.server.core.ops.registry import prepares
+from zoolet.server.core.ops.dispatch import prepares
 from zoolet.server.core.tree import CONFIG
 
 if TYPE_CHECKING:
-    from zoolet.server.core.caller import Caller
+    from zoolet.server.core.client_connection import ClientConnection
     from zoolet.server.core.engine import Engine
 
 _SPEC = re.compile(
@@ -38,12 +38,12 @@ Members = dict[int, str]
 
 
 def reply_config(txn: SetDataTxn, node: Node) -> bytes:
-    """Give the new configuration and the Stat of its node."""
+    """Return the new configuration and the Stat of its node."""
     return node.encoded_data() + node.stat()
 
 
 @prepares({OpCode.RECONFIG: reply_config})
-def prepare_reconfig(engine: Engine, caller: Caller, request: r.ReconfigRequest) -> SetDataTxn:
+def prepare_reconfig(engine: Engine, client: ClientConnection, request: r.ReconfigRequest) -> SetDataTxn:
     """Check a change of members; the last check is the right to write ``/zookeeper/config``."""
     if not engine.settings.reconfig_enabled:
         raise ReconfigDisabledError(CONFIG)
@@ -60,7 +60,7 @@ def prepare_reconfig(engine: Engine, caller: Caller, request: r.ReconfigRequest)
         raise BadArgumentsError(CONFIG, "the new configuration must have at least one participant")
     if len(voters) > 1:
         raise NewConfigNoQuorumError(CONFIG, "this is the only server: another participant cannot be reached")
-    engine.acls.check(node.acl, caller, Perm.WRITE, CONFIG)
+    engine.acls.check(node.acl, client, Perm.WRITE, CONFIG)
     return SetDataTxn(CONFIG, encode_config(members, engine.zxid), -1)
 
 

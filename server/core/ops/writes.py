@@ -30,7 +30,7 @@ from zoolet.protocol.errors import (
     NotEmptyError,
     UnimplementedError,
 )
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.protocol.txns import (
     CheckVersionTxn,
     CreateContainerTxn,
@@ -41,11 +41,11 @@ from zoolet.protocol.txns import (
     SetDataTxn,
 )
 from zoolet.server.core.node import CONTAINER_OWNER, MAX_TTL, Node, int32, ttl_owner
-from zoolet.server.core.ops.registry import applies, prepares
+from zoolet.server.core.ops.dispatch import applies, prepares
 from zoolet.server.core.tree import QUOTA, RESERVED
 
 if TYPE_CHECKING:
-    from zoolet.server.core.caller import Caller
+    from zoolet.server.core.client_connection import ClientConnection
     from zoolet.server.core.engine import Engine
 
 AnyCreateTxn = CreateTxn | CreateContainerTxn | CreateTTLTxn
@@ -55,22 +55,22 @@ AnyCreateTxn = CreateTxn | CreateContainerTxn | CreateTTLTxn
 
 
 def reply_path(txn: AnyCreateTxn, node: Node) -> bytes:
-    """Give the final path."""
+    """Return the final path."""
     return put_str(txn.path)
 
 
 def reply_path_and_stat(txn: AnyCreateTxn, node: Node) -> bytes:
-    """Give the final path and the Stat."""
+    """Return the final path and the Stat."""
     return put_str(txn.path) + node.stat()
 
 
 def reply_stat(txn: SetDataTxn | SetACLTxn, node: Node) -> bytes:
-    """Give the new Stat."""
+    """Return the new Stat."""
     return node.stat()
 
 
 def reply_nothing(txn: object, outcome: object) -> bytes:
-    """Give no more than the header."""
+    """Return no more than the header."""
     return b""
 
 
@@ -78,27 +78,27 @@ def reply_nothing(txn: object, outcome: object) -> bytes:
 
 
 @prepares({OpCode.CREATE: reply_path, OpCode.CREATE2: reply_path_and_stat})
-def prepare_create(engine: Engine, caller: Caller, request: r.CreateRequest) -> CreateTxn:
+def prepare_create(engine: Engine, client: ClientConnection, request: r.CreateRequest) -> CreateTxn:
     """Check the making of a persistent or ephemeral node."""
     flags = request.flags
     if flags in TTL_MODES or not 0 <= flags <= 6:
         refuse_flags(engine, request, flags)
-    path, acl, parent = check_create(engine, caller, request, flags)
+    path, acl, parent = check_create(engine, client, request, flags)
     return CreateTxn(path, request.data, acl, flags in EPHEMERAL_MODES, int32(parent.creates + 1))
 
 
 @prepares({OpCode.CREATE_CONTAINER: reply_path_and_stat})
-def prepare_create_container(engine: Engine, caller: Caller, request: r.CreateRequest) -> CreateContainerTxn:
+def prepare_create_container(engine: Engine, client: ClientConnection, request: r.CreateRequest) -> CreateContainerTxn:
     """Check the making of a container; the flags matter only for a sequence number."""
     flags = request.flags
     if flags in TTL_MODES or not 0 <= flags <= 6:
         refuse_flags(engine, request, flags)
-    path, acl, parent = check_create(engine, caller, request, flags)
+    path, acl, parent = check_create(engine, client, request, flags)
     return CreateContainerTxn(path, request.data, acl, int32(parent.creates + 1))
 
 
 @prepares({OpCode.CREATE_TTL: reply_path_and_stat})
-def prepare_create_ttl(engine: Engine, caller: Caller, request: r.CreateTTLRequest) -> CreateTTLTxn:
+def prepare_create_ttl(engine: Engine, client: ClientConnection, request: r.CreateTTLRequest) -> CreateTTLTxn:
     """Check the making of a node that expires.
 
     ZooKeeper stops serving when the flags are not a TTL mode and the ttl is negative; that is answered with
@@ -113,7 +113,7 @@ def prepare_create_ttl(engine: Engine, caller: Caller, request: r.CreateTTLReque
         raise BadArgumentsError(
             request.path, f"a ttl of {request.ttl} ms with create flags {flags}; the limit is {MAX_TTL} ms"
         )
-    path, acl, parent = check_create(engine, caller, request, flags)
+    path, acl, parent = check_create(engine, client, request, flags)
     return CreateTTLTxn(path, request.data, acl, int32(parent.creates + 1), request.ttl)
 
 
@@ -130,7 +130,7 @@ def refuse_flags(engine: Engine, request: r.CreateRequest, flags: int) -> None:
 
 
 def check_create(
-    engine: Engine, caller: Caller, request: r.CreateRequest | r.CreateTTLRequest, flags: int
+    engine: Engine, client: ClientConnection, request: r.CreateRequest | r.CreateTTLRequest, flags: int
 ) -> tuple[str, AclList, Node]:
     """Do the checks that all creates have in common.
 
@@ -143,17 +143,17 @@ def check_create(
     at = path.rfind("/")
     if at < 0 or "\0" in path:
         raise BadArgumentsError(path)
-    acl = engine.acls.fixed_up(request.acl, caller, path)
-    parent = engine.tree.known.get(path[:at]) or engine.tree.find(path[:at])
+    acl = engine.acls.normalized(request.acl, client, path)
+    parent = engine.tree.path_cache.get(path[:at]) or engine.tree.find(path[:at])
     if parent.acl:
-        engine.acls.check(parent.acl, caller, Perm.CREATE, path)
+        engine.acls.check(parent.acl, client, Perm.CREATE, path)
     if flags in SEQUENTIAL_MODES:
         path += paths.sequence_suffix(parent.creates)
     name = path[at + 1 :]
-    if not paths.legal_name(name) or path.startswith("//") or (not at and path[0] != "/"):
+    if not paths.is_valid_name(name) or path.startswith("//") or (not at and path[0] != "/"):
         if path == "/":
             raise NodeExistsError(path)
-        raise BadArgumentsError(path, paths.fault(path) or "")
+        raise BadArgumentsError(path, paths.path_error(path) or "")
     if parent.children and name in parent.children:
         raise NodeExistsError(path)
     if parent.owner > 0:
@@ -185,7 +185,7 @@ def apply_create(engine: Engine, txn: AnyCreateTxn, session_id: int) -> Node:
 
 
 @prepares({OpCode.DELETE: reply_nothing})
-def prepare_delete(engine: Engine, caller: Caller, request: r.DeleteRequest) -> DeleteTxn:
+def prepare_delete(engine: Engine, client: ClientConnection, request: r.DeleteRequest) -> DeleteTxn:
     """Check the right to delete in the parent, the version, and that there are no children."""
     path = request.path
     if path is None:
@@ -193,9 +193,9 @@ def prepare_delete(engine: Engine, caller: Caller, request: r.DeleteRequest) -> 
     at = path.rfind("/")
     if at < 0 or "\0" in path or path in RESERVED:
         raise BadArgumentsError(path)
-    parent = engine.tree.known.get(path[:at]) or engine.tree.find(path[:at])
+    parent = engine.tree.path_cache.get(path[:at]) or engine.tree.find(path[:at])
     if parent.acl:
-        engine.acls.check(parent.acl, caller, Perm.DELETE, path)
+        engine.acls.check(parent.acl, client, Perm.DELETE, path)
     node = parent.children.get(path[at + 1 :]) if parent.children else None
     if node is None or path.startswith("//"):
         raise NoNodeError(path)
@@ -222,7 +222,7 @@ def apply_delete(engine: Engine, txn: DeleteTxn, session_id: int) -> None:
 # --- the others ---
 
 
-def legal_node(engine: Engine, path: str | None) -> Node:
+def node_at(engine: Engine, path: str | None) -> Node:
     """Find a node whose path must be legal in every part.
 
     Raises:
@@ -231,7 +231,7 @@ def legal_node(engine: Engine, path: str | None) -> Node:
     """
     node = engine.tree.get(path) if path else None
     if node is None:
-        if (why := paths.fault(path)) is not None:
+        if (why := paths.path_error(path)) is not None:
             raise BadArgumentsError(path, why)
         raise NoNodeError(path)
     return node
@@ -248,13 +248,13 @@ def check_version(path: str | None, wanted: int, found: int) -> None:
 
 
 @prepares({OpCode.SET_DATA: reply_stat})
-def prepare_set_data(engine: Engine, caller: Caller, request: r.SetDataRequest) -> SetDataTxn:
+def prepare_set_data(engine: Engine, client: ClientConnection, request: r.SetDataRequest) -> SetDataTxn:
     """Check the right to write, the quota and the version."""
     path = request.path
-    node = (engine.tree.known.get(path) if path else None) or legal_node(engine, path)
+    node = (engine.tree.path_cache.get(path) if path else None) or node_at(engine, path)
     assert path is not None
     if node.acl:
-        engine.acls.check(node.acl, caller, Perm.WRITE, path)
+        engine.acls.check(node.acl, client, Perm.WRITE, path)
     if engine.quota.enforced:
         engine.quota.check(path, 0, len(request.data or b"") - len(node.data or b""))
     version = node.version
@@ -278,15 +278,15 @@ def apply_set_data(engine: Engine, txn: SetDataTxn, session_id: int) -> Node:
 
 
 @prepares({OpCode.SET_ACL: reply_stat})
-def prepare_set_acl(engine: Engine, caller: Caller, request: r.SetACLRequest) -> SetACLTxn:
+def prepare_set_acl(engine: Engine, client: ClientConnection, request: r.SetACLRequest) -> SetACLTxn:
     """Check the list, the right to change it, and its version."""
     path = request.path
-    if (why := paths.fault(path)) is not None:
+    if (why := paths.path_error(path)) is not None:
         raise BadArgumentsError(path, why)
     assert path is not None
-    acl = engine.acls.fixed_up(request.acl, caller, path)
+    acl = engine.acls.normalized(request.acl, client, path)
     node = engine.tree.find(path)
-    engine.acls.check(node.acl, caller, Perm.ADMIN, path)
+    engine.acls.check(node.acl, client, Perm.ADMIN, path)
     check_version(path, request.version, node.aversion)
     return SetACLTxn(path, acl, int32(node.aversion + 1))
 
@@ -301,12 +301,12 @@ def apply_set_acl(engine: Engine, txn: SetACLTxn, session_id: int) -> Node:
 
 
 @prepares({OpCode.CHECK: reply_nothing})
-def prepare_check(engine: Engine, caller: Caller, request: r.CheckVersionRequest) -> CheckVersionTxn:
+def prepare_check(engine: Engine, client: ClientConnection, request: r.CheckVersionRequest) -> CheckVersionTxn:
     """Check that a node exists and has the version."""
     path = request.path
-    node = legal_node(engine, path)
+    node = node_at(engine, path)
     assert path is not None
-    engine.acls.check(node.acl, caller, Perm.READ, path)
+    engine.acls.check(node.acl, client, Perm.READ, path)
     check_version(path, request.version, node.version)
     return CheckVersionTxn(path, request.version)
 

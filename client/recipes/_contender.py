@@ -15,11 +15,11 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from zoolet.client import codecs
-from zoolet.client.client import Client, Events
-from zoolet.client.events import State
-from zoolet.client.recipes import layout as names
-from zoolet.client.recipes.layout import Entry
+from zoolet.client import serializers
+from zoolet.client.client import Client, Watcher
+from zoolet.client.recipes import _node_names as names
+from zoolet.client.recipes._node_names import Entry
+from zoolet.client.states import State
 from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import ClosedError, NoNodeError, SessionExpiredError, ZooKeeperError
@@ -41,12 +41,12 @@ Rule = Callable[[Sequence[Entry], int], Turn]
 """Given all contenders in order and one's own place, whom to wait for."""
 
 
-def everybody(entries: Sequence[Entry], mine: int) -> Turn:
+def wait_for_predecessor(entries: Sequence[Entry], mine: int) -> Turn:
     """Wait for whoever came right before."""
     return Turn(entries[mine - 1], mine == 1) if mine else Turn(None, True)
 
 
-def writers(entries: Sequence[Entry], mine: int) -> Turn:
+def wait_for_writer(entries: Sequence[Entry], mine: int) -> Turn:
     """Wait for the last writer who came before."""
     ahead = [entry for entry in entries[:mine] if entry.kind == "write"]
     return Turn(ahead[-1], len(ahead) == 1) if ahead else Turn(None, True)
@@ -74,27 +74,27 @@ class Contender:
         client: Client,
         path: str,
         *,
-        layout: str,
+        naming: str,
         kind: str,
         kinds: Sequence[str],
-        rule: Rule = everybody,
+        rule: Rule = wait_for_predecessor,
         data: bytes = b"",
     ) -> None:
-        self._client = client.with_codec(codecs.raw)
+        self._client = client.with_serializer(serializers.raw)
         self._path = path
-        self._layout = layout
+        self._naming = naming
         self._kinds = kinds
         self._rule = rule
         self._data = data
-        self._mark = names.prefix(layout, kind, client.unique())
+        self._mark = names.prefix(naming, kind, client.new_uuid())
         self._listed: list[str] | None = None
-        self._watch: Events | None = None
+        self._watch: Watcher | None = None
         self._session_id = 0
         self._listens = False
         self.node = ""
         self.token = 0
 
-    def tell(self, state: State) -> None:
+    def on_state(self, state: State) -> None:
         """Hear of the client's state: with the session the place in line is gone."""
         if self._watch is not None and state in (State.LOST, State.CLOSED):
             gone = SessionExpiredError if state is State.LOST else ClosedError
@@ -107,7 +107,7 @@ class Contender:
             ConnectionLossError: There was no connection in time.
             SessionExpiredError: The session ended meanwhile.
         """
-        self.node = await self._client.find_or_create(self._path, self._mark, self._make)
+        self.node = await self._client.create_protected(self._path, self._mark, self._make)
         if not self.token:  # the reply was lost, and the node found by its mark
             stat = await self._client.exists(self.node)
             if stat is None:
@@ -138,8 +138,8 @@ class Contender:
         name = self.node.rpartition("/")[2]
         entries: list[Entry] | None = None
         while True:
-            if entries is None or self._rule is not everybody:
-                entries = names.in_order(self._layout, self._kinds, self._listed or ())
+            if entries is None or self._rule is not wait_for_predecessor:
+                entries = names.in_order(self._naming, self._kinds, self._listed or ())
             else:  # nobody comes in before one who is there: those of before, without who has gone
                 left = set(self._listed or ())
                 entries = [entry for entry in entries if entry.name in left]
@@ -180,7 +180,7 @@ class Contender:
     def leave(self) -> None:
         """Give up the place: the node is deleted for certain, in the background."""
         if self.node and self._client.state is not State.CLOSED:
-            self._client.in_background(self._client.sweep(self.node))
+            self._client.spawn(self._client.delete_guaranteed(self.node))
             self.node = ""
 
     async def take(self, seconds: float | None) -> None:

@@ -16,7 +16,7 @@ def _nobody() -> None:
     """Flush to nowhere: what a caller without a transport does."""
 
 
-class Caller:
+class ClientConnection:
     """A connection's identities, watches and output.
 
     Watches and identities belong to the connection, not to its session: another connection that takes the session over

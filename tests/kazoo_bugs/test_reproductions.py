@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import CancelledError, KazooException, LockTimeout, NodeExistsError
-from support import museum
+from support import kazoo_bugs
 
 from zoolet.server import Server
 
@@ -73,7 +73,7 @@ def test_282_a_lock_claims_to_be_held_after_its_session_has_ended(
     lost, taken = first.Lock("/lock"), second.Lock("/lock")
     lost.acquire()
 
-    museum.lose_session(zoolet, first)
+    kazoo_bugs.lose_session(zoolet, first)
 
     assert taken.acquire(blocking=False)
     assert (lost.is_acquired, taken.is_acquired) == (True, True)
@@ -84,9 +84,9 @@ def test_282_a_lock_whose_session_has_ended_can_never_be_acquired_again(zoolet: 
     lock = first.Lock("/lock")
     lock.acquire()
 
-    museum.lose_session(zoolet, first)
+    kazoo_bugs.lose_session(zoolet, first)
 
-    assert museum.children(zoolet, "/lock") == []
+    assert kazoo_bugs.children(zoolet, "/lock") == []
     assert lock.acquire(timeout=0.1) is False
 
 
@@ -94,7 +94,7 @@ def test_491_an_ephemeral_node_does_not_come_back_with_the_next_session(zoolet: 
     """A right client offers a registration that makes its node again in each new session."""
     first.create("/here", ephemeral=True)
 
-    museum.lose_session(zoolet, first)
+    kazoo_bugs.lose_session(zoolet, first)
 
     assert first.connected
     assert "/here" not in zoolet.tree()
@@ -105,7 +105,7 @@ def test_491_a_party_counts_a_member_whose_node_is_gone(zoolet: Server, first: K
     party = first.Party("/party", "me")
     party.join()
 
-    museum.lose_session(zoolet, first)
+    kazoo_bugs.lose_session(zoolet, first)
 
     assert (party.participating, len(party)) == (True, 0)
 
@@ -117,17 +117,17 @@ def test_606_two_hold_one_lock_when_the_sequence_turns_negative(
     zoolet: Server, first: KazooClient, second: KazooClient
 ) -> None:
     """A right client compares the numbers as 32-bit serial numbers: -2147483648 comes right after 2147483647."""
-    museum.count_from(zoolet, "/lock", museum.LAST_NUMBER)
+    kazoo_bugs.count_from(zoolet, "/lock", kazoo_bugs.LAST_NUMBER)
 
     both = [client.Lock("/lock").acquire(timeout=0.2) for client in (first, second)]
 
-    assert [name[-11:] for name in museum.children(zoolet, "/lock")] == ["_2147483647", "-2147483648"]
+    assert [name[-11:] for name in kazoo_bugs.children(zoolet, "/lock")] == ["_2147483647", "-2147483648"]
     assert both == [True, True]
 
 
 def test_730_every_newcomer_takes_a_lock_whose_sequence_is_negative(zoolet: Server, connect: Connect) -> None:
     """A right client compares numbers, not text: as text, -2147483647 is less than -2147483648."""
-    museum.count_from(zoolet, "/lock", museum.FIRST_NEGATIVE)
+    kazoo_bugs.count_from(zoolet, "/lock", kazoo_bugs.FIRST_NEGATIVE)
 
     gotten = [connect().Lock("/lock").acquire(timeout=0.2) for _ in range(3)]
 
@@ -138,7 +138,7 @@ def test_606_a_queue_gives_the_last_entry_first_when_the_sequence_turns_negative
     zoolet: Server, first: KazooClient
 ) -> None:
     """A right client gives the entries in the order in which they were put, across the wrap too."""
-    museum.count_from(zoolet, "/queue", museum.LAST_NUMBER - 1)
+    kazoo_bugs.count_from(zoolet, "/queue", kazoo_bugs.LAST_NUMBER - 1)
     queue = first.Queue("/queue")
     for entry in (b"1", b"2", b"3", b"4"):
         queue.put(entry)
@@ -155,12 +155,12 @@ def test_732_a_lock_that_was_not_gotten_leaves_a_contender_when_its_cleanup_is_l
     """A right client deletes its contender until that has worked or the session is gone: here nobody can ever lock."""
     holder = first.Lock("/lock")
     holder.acquire()
-    with museum.cleanup_lost(zoolet, "/lock"):
+    with kazoo_bugs.cleanup_lost(zoolet, "/lock"):
         assert second.Lock("/lock").acquire(blocking=False) is False
 
     holder.release()
 
-    assert len(museum.children(zoolet, "/lock")) == 1
+    assert len(kazoo_bugs.children(zoolet, "/lock")) == 1
     assert first.Lock("/lock").acquire(blocking=False) is False
 
 
@@ -171,10 +171,10 @@ def test_732_a_lock_that_times_out_leaves_the_contender_whose_reply_was_lost(
 
     kazoo does look, by a prefix that is its own, but once only: if that fails too, it says nothing and the node stays.
     """
-    with museum.reply_to_create_lost(zoolet, "/lock/"), museum.blind(zoolet, second, "/lock"):
+    with kazoo_bugs.reply_to_create_lost(zoolet, "/lock/"), kazoo_bugs.blind(zoolet, second, "/lock"):
         assert second.Lock("/lock").acquire(timeout=0.05) is False
 
-    assert len(museum.children(zoolet, "/lock")) == 1
+    assert len(kazoo_bugs.children(zoolet, "/lock")) == 1
     assert first.Lock("/lock").acquire(blocking=False) is False
 
 
@@ -184,14 +184,14 @@ def test_732_a_lock_that_is_cancelled_leaves_a_contender_when_its_cleanup_is_los
     """A right client's cancelled ``acquire`` returns with the contender gone, or with the word that it may be left."""
     first.Lock("/lock").acquire()
     waiter = second.Lock("/lock")
-    with museum.cleanup_lost(zoolet, "/lock") as fault:
+    with kazoo_bugs.cleanup_lost(zoolet, "/lock") as fault:
         cancelled = background(waiter.acquire)
-        zoolet.wait_for(lambda: museum.watches_of(zoolet, second))
+        zoolet.wait_for(lambda: kazoo_bugs.watches_of(zoolet, second))
         waiter.cancel()
         zoolet.wait_for(lambda: cancelled)
 
     assert (type(cancelled[0]), fault.hits) == (CancelledError, 1)
-    assert len(museum.children(zoolet, "/lock")) == 2
+    assert len(kazoo_bugs.children(zoolet, "/lock")) == 2
 
 
 def test_733_a_lock_that_times_out_leaves_its_watch(zoolet: Server, first: KazooClient, second: KazooClient) -> None:
@@ -202,7 +202,7 @@ def test_733_a_lock_that_times_out_leaves_its_watch(zoolet: Server, first: Kazoo
         with pytest.raises(LockTimeout):
             second.Lock("/lock").acquire(timeout=0.001)
 
-    [watch] = museum.watches_of(zoolet, second)
+    [watch] = kazoo_bugs.watches_of(zoolet, second)
     assert watch.kind == "data"
     assert len(second._data_watchers[watch.path]) == 3
 
@@ -213,7 +213,7 @@ def test_733_a_barrier_that_times_out_leaves_its_watch(zoolet: Server, first: Ka
 
     assert first.Barrier("/barrier").wait(timeout=0.001) is False
 
-    assert [watch.path for watch in museum.watches_of(zoolet, first)] == ["/barrier"]
+    assert [watch.path for watch in kazoo_bugs.watches_of(zoolet, first)] == ["/barrier"]
 
 
 # --- changes that were done, and nobody heard ---
@@ -221,7 +221,7 @@ def test_733_a_barrier_that_times_out_leaves_its_watch(zoolet: Server, first: Ka
 
 def test_a_create_that_is_tried_again_fails_over_its_own_node(zoolet: Server, first: KazooClient) -> None:
     """A right client knows its node by its zxid or session, or says that the outcome is unknown; not "it exists"."""
-    with museum.reply_to_create_lost(zoolet, "/mine"), pytest.raises(NodeExistsError):
+    with kazoo_bugs.reply_to_create_lost(zoolet, "/mine"), pytest.raises(NodeExistsError):
         first.retry(first.create, "/mine", b"mine")
 
     assert first.get("/mine")[0] == b"mine"
@@ -231,10 +231,10 @@ def test_a_sequential_create_that_is_tried_again_makes_two_nodes(zoolet: Server,
     """A right client puts a mark of its own into the name, by which it finds the node it has made already."""
     zoolet.populate({"/queue": b""})
 
-    with museum.reply_to_create_lost(zoolet, "/queue/"):
+    with kazoo_bugs.reply_to_create_lost(zoolet, "/queue/"):
         first.retry(first.create, "/queue/n-", sequence=True)
 
-    assert museum.children(zoolet, "/queue") == ["n-0000000000", "n-0000000001"]
+    assert kazoo_bugs.children(zoolet, "/queue") == ["n-0000000000", "n-0000000001"]
 
 
 def test_a_counter_counts_one_step_twice(zoolet: Server, first: KazooClient) -> None:
@@ -242,7 +242,7 @@ def test_a_counter_counts_one_step_twice(zoolet: Server, first: KazooClient) -> 
     counter = first.Counter("/count")
     counter += 0
 
-    with museum.reply_to_set_lost(zoolet, "/count"):
+    with kazoo_bugs.reply_to_set_lost(zoolet, "/count"):
         counter += 1
 
     assert counter.value == 2

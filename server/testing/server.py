@@ -17,21 +17,21 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from zoolet.server import config as configuration
-from zoolet.server.admin.words import words
+from zoolet.server.admin.four_letter import four_letter_commands
 from zoolet.server.config import Config, Setting
-from zoolet.server.core.caller import Caller
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.sessions import Session
 from zoolet.server.net.clock import Clock, RealClock
-from zoolet.server.net.listener import Listener
-from zoolet.server.net.transport import TURN, Transport
+from zoolet.server.net.daemon import Daemon
+from zoolet.server.net.protocol import TURN, ServerProtocol
 from zoolet.server.testing import views
 from zoolet.server.testing.actions import Action
-from zoolet.server.testing.clock import EPOCH, ManualClock
+from zoolet.server.testing.clock import MANUAL_CLOCK_START, ManualClock
 from zoolet.server.testing.faults import Fault
-from zoolet.server.testing.gate import Gate
-from zoolet.server.testing.journal import Journal, Snapshot
-from zoolet.server.testing.population import populate
+from zoolet.server.testing.history import History, Snapshot
+from zoolet.server.testing.interceptor import Interceptor
+from zoolet.server.testing.populate import populate
 
 T = TypeVar("T")
 _log = logging.getLogger("zoolet.server")
@@ -44,7 +44,7 @@ DEFAULTS: Final = {
     "4lw.commands.whitelist": "*",
 }
 """What a server for tests is told unless the test says otherwise: short ticks, and any session timeout is granted."""
-PATIENCE: Final = 30.0
+CALL_TIMEOUT: Final = 30.0
 """Seconds after which a call from another thread gives up: only a loop that hangs takes so long."""
 
 _running: weakref.WeakSet[Server] = weakref.WeakSet()
@@ -99,7 +99,7 @@ class Server:
         self._config = _configured(config)
         self._clock: Clock
         if clock == "manual":
-            self._clock = ManualClock(EPOCH if seed is not None else time.time_ns() // 1_000_000)
+            self._clock = ManualClock(MANUAL_CLOCK_START if seed is not None else time.time_ns() // 1_000_000)
             self._config.settings.exact_deadlines = True
         else:
             self._clock = RealClock()
@@ -112,9 +112,9 @@ class Server:
         self._loop_thread = 0
         self._thread: threading.Thread | None = None
         self._stopping: asyncio.Event
-        self._listener: Listener
-        self._gate: Gate
-        self._journal: Journal
+        self._listener: Daemon
+        self._interceptor: Interceptor
+        self._history: History
 
     def __repr__(self) -> str:
         return f"<zoolet Server {self.hosts}>" if self._loop is not None else f"<zoolet Server, {self._state}>"
@@ -209,17 +209,17 @@ class Server:
 
     async def _open(self) -> None:
         config, loop = self._config, asyncio.get_running_loop()
-        now, uptime = self._clock.read()
-        engine = Engine(config.settings, now=now, uptime=uptime, random=Random(self.seed), log=_log.warning)
-        self._journal = Journal(engine)
-        later = self._clock.later if isinstance(self._clock, ManualClock) else loop.call_later
-        self._gate = gate = Gate(engine, later)
-        answered = words((*config.whitelist, "isro") if config.isro else config.whitelist)
+        now, monotonic_ms = self._clock.read()
+        engine = Engine(config.settings, now=now, monotonic_ms=monotonic_ms, rng=Random(self.seed), log=_log.warning)
+        self._history = History(engine)
+        call_later = self._clock.call_later if isinstance(self._clock, ManualClock) else loop.call_later
+        self._interceptor = interceptor = Interceptor(engine, call_later)
+        answered = four_letter_commands((*config.whitelist, "isro") if config.isro else config.whitelist)
 
-        def connection(transport: Transport, caller: Caller) -> Any:
-            return gate.connect(partial(transport.data_received, b""), caller, answered)
+        def connection(transport: ServerProtocol, client: ClientConnection) -> Any:
+            return interceptor.connect(partial(transport.data_received, b""), client, answered)
 
-        self._listener = Listener(
+        self._listener = Daemon(
             engine,
             self._clock,
             answered,
@@ -247,14 +247,14 @@ class Server:
             )
         return self._loop
 
-    def _here(self) -> bool:
-        """Say whether this is the server's own thread."""
+    def _in_server_thread(self) -> bool:
+        """Return whether this is the server's own thread."""
         return threading.get_ident() == self._loop_thread
 
     def _call(self, do: Callable[[], T]) -> T:
         """Do something in the server's thread, at its present time, and send what came of it."""
         loop = self._alive()
-        if self._here():
+        if self._in_server_thread():
             return self._do(do)
         done = threading.Event()
         outcome: list[Any] = []
@@ -267,14 +267,14 @@ class Server:
             done.set()
 
         loop.call_soon_threadsafe(run)
-        if not done.wait(PATIENCE):
-            raise TimeoutError(f"the server's loop has not answered for {PATIENCE} s; is something blocking it?")
+        if not done.wait(CALL_TIMEOUT):
+            raise TimeoutError(f"the server's loop has not answered for {CALL_TIMEOUT} s; is something blocking it?")
         if outcome[1] is not None:
             raise outcome[1]
         return outcome[0]  # type: ignore[no-any-return]
 
     def _do(self, do: Callable[[], T]) -> T:
-        self._engine.at(*self._clock.read())
+        self._engine.set_time(*self._clock.read())
         try:
             return do()
         finally:
@@ -329,8 +329,8 @@ class Server:
         def do() -> None:
             for session in self._sessions(who):
                 self._engine.expire(session)
-                self._gate.paused.discard(session.id)
-            self._gate.look_again()
+                self._interceptor.paused.discard(session.id)
+            self._interceptor.recheck()
 
         self._call(do)
 
@@ -344,13 +344,13 @@ class Server:
 
         self._call(do)
 
-    def _drop(self, transport: Transport, ids: set[int] | None) -> None:
+    def _drop(self, transport: ServerProtocol, ids: set[int] | None) -> None:
         connection = transport.connection
         if connection is None:
             return
-        session = connection.caller.session
+        session = connection.client.session
         if ids is None or (session is not None and session.id in ids):
-            connection.lost()
+            connection.connection_lost()
             transport.abort()
 
     def pause(self, who: Any) -> None:
@@ -360,10 +360,10 @@ class Server:
 
         def do() -> None:
             if who == "all":
-                self._gate.all_paused = True
+                self._interceptor.all_paused = True
             else:
-                self._gate.paused |= {session.id for session in self._sessions(who)}
-            self._gate.look_again()
+                self._interceptor.paused |= {session.id for session in self._sessions(who)}
+            self._interceptor.recheck()
 
         self._call(do)
 
@@ -374,14 +374,14 @@ class Server:
 
         def do() -> None:
             if who == "all":
-                self._gate.all_paused = False
-                self._gate.paused.clear()
+                self._interceptor.all_paused = False
+                self._interceptor.paused.clear()
             else:
                 session_id = _session_id(who)
-                if session_id not in self._gate.paused:
+                if session_id not in self._interceptor.paused:
                     raise LookupError(f"{who!r} is not paused")
-                self._gate.paused.discard(session_id)
-            self._gate.look_again()
+                self._interceptor.paused.discard(session_id)
+            self._interceptor.recheck()
 
         self._call(do)
 
@@ -427,18 +427,18 @@ class Server:
             raise ValueError(f"advance({seconds!r}): the seconds must be 0 or more")
 
         def do() -> None:
-            engine, target = self._engine, clock.uptime + round(seconds * 1000)
+            engine, target = self._engine, clock.monotonic_ms + round(seconds * 1000)
             while True:
                 moments = [moment for moment in (engine.next_due(), clock.next()) if moment is not None]
                 moment = min(moments, default=target + 1)
                 if moment > target:
                     break
                 clock.move_to(moment)
-                engine.at(*clock.read())
+                engine.set_time(*clock.read())
                 engine.tick()
                 engine.reap()
             clock.move_to(target)
-            engine.at(*clock.read())
+            engine.set_time(*clock.read())
 
         self._call(do)
 
@@ -492,16 +492,16 @@ class Server:
             probability=probability,
             times=times,
             strict=strict,
-            random=Random(f"{self.seed} {self._rules}"),
+            rng=Random(f"{self.seed} {self._rules}"),
             end=self._end_fault,
-            release=lambda fault: self._call(lambda: self._gate.release(fault)),
+            release=lambda fault: self._call(lambda: self._interceptor.release(fault)),
         )
-        self._call(lambda: self._gate.add(fault))
+        self._call(lambda: self._interceptor.add(fault))
         return fault
 
     def _end_fault(self, fault: Fault) -> None:
         if self._loop is not None and self._pid == os.getpid():
-            self._call(lambda: self._gate.remove(fault))
+            self._call(lambda: self._interceptor.remove(fault))
 
     # --- state ---
 
@@ -518,8 +518,8 @@ class Server:
         self._call(lambda: populate(self._engine, nodes))
 
     def snapshot(self) -> Snapshot:
-        """Give a handle to the tree as it is; costs nothing, however large it is."""
-        return self._call(lambda: self._journal.take())
+        """Return a handle to the tree as it is; costs nothing, however large it is."""
+        return self._call(lambda: self._history.take())
 
     def restore(self, snapshot: Snapshot) -> None:
         """Make the tree what it was; costs as much as was changed since.
@@ -532,7 +532,7 @@ class Server:
         """
         if not isinstance(snapshot, Snapshot):
             raise ValueError(f"restore({snapshot!r}): that is no snapshot; snapshot() gives one")
-        self._call(lambda: self._journal.go_to(snapshot))
+        self._call(lambda: self._history.restore_to(snapshot))
 
     def reset(self) -> None:
         """Begin anew: no sessions, no connections, no faults, no pauses, an empty tree. The clock goes on, as do zxids
@@ -540,13 +540,13 @@ class Server:
         """
 
         def do() -> None:
-            self._gate.reset()
+            self._interceptor.reset()
             for session in list(self._engine.sessions.alive.values()):
                 self._engine.close_session(session)
             for transport in list(self._listener.open):
                 self._drop(transport, None)
             self._accept()
-            self._journal.go_to(self._journal.start)
+            self._history.restore_to(self._history.start)
             self._rules = 0
 
         self._call(do)
@@ -569,7 +569,7 @@ class Server:
         """Show the last requests, up to 1,000, oldest first."""
         if last is not None and (not isinstance(last, int) or last < 0):
             raise ValueError(f"last is {last!r}; it must be 0 or more, or None for all")
-        seen = self._call(lambda: list(self._gate.seen))
+        seen = self._call(lambda: list(self._interceptor.seen))
         return views.ops(seen if last is None else seen[len(seen) - min(last, len(seen)) :])
 
     def wait_for(self, predicate: Callable[..., Any], timeout: float = 5.0) -> Any:
@@ -586,7 +586,7 @@ class Server:
         """
         self._alive()
         ask = partial(predicate, self) if _takes_one(predicate) else predicate
-        if self._here():
+        if self._in_server_thread():
             return self._wait_here(ask, predicate, timeout)
         deadline, pause = time.monotonic() + timeout, 0.0005
         while not (value := ask()):
@@ -612,7 +612,7 @@ class Server:
         where = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
         last = "".join(f"\n  {op}" for op in self.ops(5)) or "\n  none"
         hint = ""
-        if _in_a_loop() and not self._here():
+        if _in_a_loop() and not self._in_server_thread():
             hint = (
                 "\nthis thread's event loop stood still meanwhile; in asyncio code with a server in another thread, as "
                 "the fixture zoolet is: await asyncio.to_thread(server.wait_for, predicate)"
@@ -639,7 +639,7 @@ def _takes_one(predicate: Callable[..., Any]) -> bool:
 
 
 def _session_id(who: object, missing: int | None = None) -> int:
-    """Give the session id of whoever is meant.
+    """Return the session id of whoever is meant.
 
     Raises:
         ValueError: It is nobody that has sessions.

@@ -28,12 +28,12 @@ from zoolet.protocol.enums import Xid
 from zoolet.protocol.errors import ErrorCode, MarshallingError, ZooKeeperError
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.protocol.opcodes import OpCode
-from zoolet.server.core.caller import Caller
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.ops.dispatch import Answers, Decode
 from zoolet.server.core.ops.multi import PartialResults
-from zoolet.server.core.ops.registry import Answers, Decode
-from zoolet.server.core.ops.sessions import authenticate, sasl_step
+from zoolet.server.core.ops.session_ops import authenticate, sasl_step
 from zoolet.server.core.sessions import Session
 
 _HEAD = struct.Struct(">iii").unpack_from
@@ -54,7 +54,7 @@ COST_OF_AN_ERROR: Final = 256
 NOTHING: Final[Answers] = {}
 """The dispatch table of a client that has to prove first who it is."""
 
-Word = Callable[[Engine, Caller, bytes], bytes]
+FourLetterCommand = Callable[[Engine, ClientConnection, bytes], bytes]
 """What answers a four-letter word: it gets what arrived behind the word."""
 
 
@@ -66,7 +66,7 @@ class State(Enum):
     CLOSED = 3
 
 
-class Connection:
+class ServerConnection:
     """Splits what arrives into requests and answers them.
 
     Args:
@@ -75,23 +75,37 @@ class Connection:
         words: The four-letter words that are answered, by their four bytes.
 
     Attributes:
-        words_only: Answer a four-letter word, and nothing else.
+        four_letter_only: Answer a four-letter word, and nothing else.
     """
 
-    __slots__ = ("_kept", "_missing", "_parts", "_words", "caller", "engine", "state", "words_only")
+    __slots__ = (
+        "_four_letter_commands",
+        "_kept",
+        "_missing",
+        "_parts",
+        "client",
+        "engine",
+        "four_letter_only",
+        "state",
+    )
 
-    def __init__(self, engine: Engine, caller: Caller, words: dict[bytes, Word] | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        client: ClientConnection,
+        four_letter_commands: dict[bytes, FourLetterCommand] | None = None,
+    ) -> None:
         self.engine = engine
-        self.caller = caller
+        self.client = client
         self.state = State.CONNECTING
-        self.words_only = False
-        self._words = words or {}
+        self.four_letter_only = False
+        self._four_letter_commands = four_letter_commands or {}
         self._parts: list[bytes] = []  # of a frame that is not whole
         self._kept = 0  # bytes in _parts
         self._missing = 4  # bytes without which there is nothing to do
-        engine.connect(caller)
+        engine.connect(client)
 
-    def receive(self, data: bytes, until: float = inf, time: Callable[[], float] = float) -> bool:
+    def receive_data(self, data: bytes, until: float = inf, time: Callable[[], float] = float) -> bool:
         """Take bytes off the wire and answer the requests that are whole.
 
         At least one request is answered. A transaction is one request and is never interrupted.
@@ -102,10 +116,11 @@ class Connection:
             time: Returns the present moment, in the unit of *until*; the default stands still.
 
         Returns:
-            True when whole requests are left, because the time is up or their answers would exceed ``output_share``:
-            call again, with ``b""``, once the others have had their turn and this client has read what there is.
+            True when whole requests are left, because the time is up or their answers would exceed
+            ``max_output_per_turn``: call again, with ``b""``, once the others have had their turn and this client
+            has read what there is.
         """
-        if self.caller.closing:
+        if self.client.closing:
             return False
         self._missing -= len(data)
         parts = self._parts
@@ -120,7 +135,7 @@ class Connection:
         at = self._handshake(data) if self.state is State.CONNECTING else 0
         if self.state is State.OPEN:
             at = self._requests(data, at, until, time)
-        if self.caller.closing:
+        if self.client.closing:
             self.state = State.CLOSED
             return False
         if at == len(data):
@@ -128,9 +143,9 @@ class Connection:
             return False
         return self._keep(data, at)
 
-    def lost(self) -> None:
-        """Take note that the peer is gone: its watches go, its session lives on."""
-        self.engine.disconnect(self.caller)
+    def connection_lost(self) -> None:
+        """Record that the peer is gone: its watches go, its session lives on."""
+        self.engine.disconnect(self.client)
         self._forget_parts()
         self.state = State.CLOSED
 
@@ -138,17 +153,17 @@ class Connection:
         """Keep a part of a request that is not whole, unless this connection keeps much, and all together too much."""
         engine = self.engine
         much = self._kept + len(data) > ALWAYS_KEPT
-        if much and engine.partial_requests + len(data) > engine.settings.max_partial_total:
+        if much and engine.partial_requests + len(data) > engine.settings.max_partial_requests:
             engine.metrics.refuse("partial_requests")
             engine.warnings.warn(
                 "partial",
                 "closing %s:%d: unfinished requests have %d bytes in all (zoolet.maxPartialRequestBytes)",
-                self.caller.host,
-                self.caller.port,
+                self.client.host,
+                self.client.port,
                 engine.partial_requests,
             )
             self._forget_parts()
-            self._hang_up()
+            self._close()
             return
         self._parts.append(data)
         self._kept += len(data)
@@ -167,30 +182,30 @@ class Connection:
             (length,) = int_at(buf, at)
             shortest = 0 if self.state is State.CONNECTING else 8
             if not 0 <= length <= self.engine.settings.max_frame or (length < shortest and rest >= 4 + length):
-                self._hang_up()
+                self._close()
                 return False
         if rest:
             self._keep_part(buf[at:])
         self._missing = 4 + max(length, 0) - rest
-        return self._missing <= 0 and not self.caller.closing
+        return self._missing <= 0 and not self.client.closing
 
-    def _hang_up(self) -> None:
+    def _close(self) -> None:
         self.state = State.CLOSED
-        self.engine.hang_up(self.caller)
+        self.engine.close_connection(self.client)
 
     # --- the first frame ---
 
     def _handshake(self, buf: bytes) -> int:
         """Answer the connect request or the four-letter word at the start; return where the next frame starts."""
-        word = self._words.get(buf[:4])
+        word = self._four_letter_commands.get(buf[:4])
         if word is not None:
-            self.caller.received += 1
+            self.client.received += 1
             self.engine.metrics.packets_received += 1
-            self.caller.outbox.append(word(self.engine, self.caller, buf[4:]))
-            self._hang_up()
+            self.client.outbox.append(word(self.engine, self.client, buf[4:]))
+            self._close()
             return len(buf)
-        if self.words_only:
-            self._hang_up()
+        if self.four_letter_only:
+            self._close()
             return len(buf)
         (length,) = int_at(buf, 0)
         stop: int = 4 + length
@@ -199,9 +214,9 @@ class Connection:
         try:
             request = ConnectRequest.decode(buf, 4, stop)
         except MarshallingError:
-            self._hang_up()
+            self._close()
             return stop
-        self.caller.received += 1
+        self.client.received += 1
         self.engine.metrics.packets_received += 1
         self._connect(request)
         return stop
@@ -211,12 +226,12 @@ class Connection:
 
         Source: ZooKeeperServer.processConnectRequest, reopenSession; the order of its checks.
         """
-        engine, caller = self.engine, self.caller
-        if not engine.admits() or (engine.read_only and not request.read_only):
-            self._hang_up()
+        engine, client = self.engine, self.client
+        if not engine.allow_session() or (engine.read_only and not request.read_only):
+            self._close()
             return
         if request.last_zxid_seen > engine.zxid and not self._is_of_an_earlier_tree(request):
-            self._hang_up()
+            self._close()
             return
         timeout = engine.settings.negotiate(request.timeout_ms)
         session: Session | None
@@ -224,17 +239,17 @@ class Connection:
             session = engine.open_session(timeout)
         else:
             session = engine.sessions.alive.get(request.session_id)
-            if session is not None and session.caller is not None:
-                engine.hang_up(session.caller)  # even when the password turns out to be wrong
+            if session is not None and session.client is not None:
+                engine.close_connection(session.client)  # even when the password turns out to be wrong
             if not engine.sessions.proves(request.session_id, request.password):
                 session = None
         read_only = None if request.read_only is None else engine.read_only
         if session is None:
             self._send(frame(ConnectResponse(read_only=read_only).encode()))
-            self._hang_up()
+            self._close()
             return
         session.timeout_ms = timeout
-        engine.serve(session, caller)
+        engine.bind_session(session, client)
         self.state = State.OPEN
         self._send(
             frame(ConnectResponse(timeout, session.id, engine.sessions.password(session.id), read_only).encode())
@@ -247,11 +262,15 @@ class Connection:
         Here there is no other: the tree that the client saw is gone, and it would come back again and again.
         """
         session_id = request.session_id
-        return self.engine.settings.forgetful and session_id != 0 and session_id not in self.engine.sessions.alive
+        return (
+            self.engine.settings.expire_clients_ahead
+            and session_id != 0
+            and session_id not in self.engine.sessions.alive
+        )
 
     def _send(self, data: bytes) -> None:
-        self.caller.outbox.append(data)
-        self.caller.sent += 1
+        self.client.outbox.append(data)
+        self.client.sent += 1
         self.engine.metrics.packets_sent += 1
 
     # --- all others ---
@@ -262,13 +281,13 @@ class Connection:
         The hot path of the server: everything a request needs is a local name, what can be done once a batch is, and
         the few operations with answers of their own are told apart by not being in the table.
         """
-        engine, caller = self.engine, self.caller
-        session = caller.session
-        barred = bool(engine.settings.require_auth) and self._barred()
-        find = NOTHING.get if barred else engine.table.get
-        emit = caller.outbox.append
+        engine, client = self.engine, self.client
+        session = client.session
+        auth_required = bool(engine.settings.require_auth) and self._auth_required()
+        find = NOTHING.get if auth_required else engine.table.get
+        emit = client.outbox.append
         unpack, pack, size = _HEAD, _REPLY, len(buf)
-        max_frame, share = engine.settings.max_frame, engine.settings.output_share
+        max_frame, share = engine.settings.max_frame, engine.settings.max_output_per_turn
         left = CHECK_AFTER
         done = heard = xid = opcode = 0
         while size - at >= 12:
@@ -285,20 +304,20 @@ class Connection:
             if entry is None:
                 at = stop
                 done += 1
-                if opcode == PING and not barred:
+                if opcode == PING and not auth_required:
                     heard += 1
                     emit(pack(16, PING_XID, engine.zxid, 0))
                     continue
                 if not self._control(xid, opcode, buf, at - length + 8, stop):
                     break
-                barred = self._barred()  # it may have proved who it is just now
-                find = NOTHING.get if barred else engine.table.get
+                auth_required = self._auth_required()  # it may have proved who it is just now
+                find = NOTHING.get if auth_required else engine.table.get
                 if time() > until:
                     break
                 continue
             decode, handle, costly = entry
             try:
-                body = handle(engine, caller, decode(buf, at + 12, stop))
+                body = handle(engine, client, decode(buf, at + 12, stop))
             except ZooKeeperError as error:
                 if opcode in engine.zxid_on_decode_error and not _decodes(decode, buf, at + 12, stop):
                     engine.zxid += 1
@@ -312,40 +331,40 @@ class Connection:
             heard += 1
             done += 1
             at = stop
-            if costly and (time() > until or caller.closing):
+            if costly and (time() > until or client.closing):
                 break
         if done:
             self._count(done, heard, session)
-            caller.last_xid, caller.last_op = xid, opcode
+            client.last_xid, client.last_op = xid, opcode
         return at
 
     def _count(self, done: int, heard: int, session: Session | None) -> None:
         """Do what is due once a batch: counters, and the deadline of the session, also if the batch has ended the
         connection.
         """
-        engine, caller = self.engine, self.caller
-        caller.received += done
-        caller.sent += done
-        caller.last_zxid = engine.zxid
+        engine, client = self.engine, self.client
+        client.received += done
+        client.sent += done
+        client.last_zxid = engine.zxid
         engine.metrics.packets_received += done
         engine.metrics.packets_sent += done
-        if heard and session is not None and engine.uptime + session.timeout_ms >= session.deadline:
-            engine.sessions.touch(session, engine.uptime)  # otherwise its deadline would be the same
+        if heard and session is not None and engine.monotonic_ms + session.timeout_ms >= session.deadline:
+            engine.sessions.touch(session, engine.monotonic_ms)  # otherwise its deadline would be the same
 
-    def _barred(self) -> bool:
-        """Say whether the client has yet to prove who it is before anything else is done for it."""
+    def _auth_required(self) -> bool:
+        """Return whether the client has yet to prove who it is before anything else is done for it."""
         wanted = self.engine.settings.require_auth
-        return bool(wanted) and wanted.isdisjoint(self.caller.schemes)
+        return bool(wanted) and wanted.isdisjoint(self.client.schemes)
 
     def _control(self, xid: int, opcode: int, buf: bytes, at: int, stop: int) -> bool:
         """Answer an operation whose reply is not made like the others'; say whether the connection goes on."""
-        engine, caller = self.engine, self.caller
-        emit = caller.outbox.append
+        engine, client = self.engine, self.client
+        emit = client.outbox.append
         if opcode == OpCode.AUTH:
             return self._authenticate(xid, buf, at, stop)
         if opcode == OpCode.SASL:
             return self._sasl(xid, buf, at, stop)
-        if self._barred():
+        if self._auth_required():
             emit(_REPLY(16, xid, 0, ErrorCode.SESSION_CLOSED_REQUIRE_AUTH))
         elif (
             opcode == OpCode.DELETE_CONTAINER
@@ -354,26 +373,26 @@ class Connection:
             engine.zxid += 1
             emit(_REPLY(16, xid, engine.zxid, engine.settings.compat.delete_container_refused_with))
             return True
-        elif opcode == OpCode.CLOSE_SESSION and caller.session is not None:
-            engine.close_session(caller.session)
+        elif opcode == OpCode.CLOSE_SESSION and client.session is not None:
+            engine.close_session(client.session)
             emit(_REPLY(16, xid, engine.zxid, 0))
         else:
             emit(_REPLY(16, xid, -1, ErrorCode.UNIMPLEMENTED))
-        self._hang_up()
+        self._close()
         return False
 
     def _authenticate(self, xid: int, buf: bytes, at: int, stop: int) -> bool:
         try:
             packet = r.AuthPacket.decode(buf, at, stop)
         except MarshallingError:
-            self._hang_up()
+            self._close()
             return False
-        if authenticate(self.engine, self.caller, packet):
-            self.caller.outbox.append(_REPLY(16, xid, 0, 0))
+        if authenticate(self.engine, self.client, packet):
+            self.client.outbox.append(_REPLY(16, xid, 0, 0))
             return True
         self.engine.metrics.auth_failed += 1
-        self.caller.outbox.append(_REPLY(16, xid, 0, ErrorCode.AUTH_FAILED))
-        self._hang_up()
+        self.client.outbox.append(_REPLY(16, xid, 0, ErrorCode.AUTH_FAILED))
+        self._close()
         return False
 
     def _sasl(self, xid: int, buf: bytes, at: int, stop: int) -> bool:
@@ -381,17 +400,17 @@ class Connection:
 
         Source: ZooKeeperServer.processSasl.
         """
-        engine, caller = self.engine, self.caller
+        engine, client = self.engine, self.client
         try:
             said = r.GetSASLRequest.decode(buf, at, stop).token
         except MarshallingError:
-            self._hang_up()
+            self._close()
             return False
-        token, error = sasl_step(engine, caller, said)
+        token, error = sasl_step(engine, client, said)
         body = r.SetSASLResponse(token).encode()
-        caller.outbox.append(_REPLY(16 + len(body), xid, 0, error) + body)
+        client.outbox.append(_REPLY(16 + len(body), xid, 0, error) + body)
         if error:
-            self._hang_up()
+            self._close()
         return not error
 
 

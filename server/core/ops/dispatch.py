@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zoolet.protocol.codec import Record, compiled
 from zoolet.protocol.errors import NotReadOnlyError
-from zoolet.protocol.opcodes import OPERATIONS, OpCode
+from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.server.core.compat import Compat
 
 if TYPE_CHECKING:
-    from zoolet.server.core.caller import Caller
+    from zoolet.server.core.client_connection import ClientConnection
     from zoolet.server.core.engine import Engine
 
 Decode = Callable[[bytes, int, int], Any]
-Handle = Callable[["Engine", "Caller", Any], bytes]
-Prepare = Callable[["Engine", "Caller", Any], Record]
+Handle = Callable[["Engine", "ClientConnection", Any], bytes]
+Prepare = Callable[["Engine", "ClientConnection", Any], Record]
 Apply = Callable[["Engine", Any, int], Any]
 Reply = Callable[[Any, Any], bytes]
 
@@ -98,10 +98,10 @@ def applies(*txns: type[Record]) -> Callable[[Apply], Apply]:
 def _write(prepare: Prepare, reply: Reply) -> Handle:
     applies = APPLIES
 
-    def handle(engine: Engine, caller: Caller, request: Any) -> bytes:
+    def handle(engine: Engine, client: ClientConnection, request: Any) -> bytes:
         engine.zxid += 1  # a write that fails its checks has taken its zxid all the same
-        txn = prepare(engine, caller, request)
-        session = caller.session
+        txn = prepare(engine, client, request)
+        session = client.session
         assert session is not None
         return reply(txn, applies[type(txn)](engine, txn, session.id))
 
@@ -149,5 +149,5 @@ def _whatever(buf: bytes, at: int, stop: int) -> None:
     return None
 
 
-def _refuse(engine: Engine, caller: Caller, request: None) -> bytes:
+def _refuse(engine: Engine, client: ClientConnection, request: None) -> bytes:
     raise NotReadOnlyError

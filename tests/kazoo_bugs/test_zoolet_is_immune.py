@@ -1,4 +1,4 @@
-"""The bug museum's schedules again, with zoolet's own client: each twin of an exhibit shows what is right.
+"""The bug kazoo_bugs's schedules again, with zoolet's own client: each twin of an exhibit shows what is right.
 
 The numbers are those of https://github.com/python-zk/kazoo/issues; see ``test_exhibits.py``.
 """
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 import pytest
-from support import museum
+from support import kazoo_bugs
 from support.schedules import ephemerals
 
 from zoolet.client import Backoff, Client, ConnectionLossError
@@ -58,7 +58,7 @@ async def second(connect: Connect) -> Client:
 
 async def none_waits(server: Server, path: str, number: int = 0) -> None:
     """Wait until so many contenders are left."""
-    await server.wait_for(lambda: len(museum.children(server, path)) == number)
+    await server.wait_for(lambda: len(kazoo_bugs.children(server, path)) == number)
 
 
 # --- sessions that end ---
@@ -69,13 +69,13 @@ async def test_282_a_lock_says_that_it_is_lost_when_its_session_has_ended(
 ) -> None:
     lost = await first.lock("/lock").acquire()
 
-    await museum.lose_session(server, first)
+    await kazoo_bugs.lose_session(server, first)
 
     assert lost.lost.is_set()
     with pytest.raises(LockLostError):
-        lost.ensure()
+        lost.raise_if_lost()
     async with second.lock("/lock", timeout=5.0) as taken:
-        taken.ensure()
+        taken.raise_if_lost()
         assert taken.token > lost.token
 
 
@@ -83,18 +83,18 @@ async def test_282_a_lock_whose_session_has_ended_can_be_had_again(server: Serve
     lock = first.lock("/lock", timeout=5.0)
     with pytest.raises(LockLostError):  # noqa: PT012
         async with lock:
-            await museum.lose_session(server, first)
+            await kazoo_bugs.lose_session(server, first)
             await asyncio.sleep(5)
 
     async with lock as held:
-        held.ensure()
+        held.raise_if_lost()
 
 
 async def test_491_a_registration_comes_back_with_the_next_session(server: Server, first: Client) -> None:
     async with PersistentEphemeral(first, "/here", b"me"):
         await server.wait_for(lambda: "/here" in server.tree())
 
-        await museum.lose_session(server, first)
+        await kazoo_bugs.lose_session(server, first)
         await server.wait_for(lambda: "/here" in server.tree())
 
         assert server.tree()["/here"].ephemeral_owner == first.session_id
@@ -104,8 +104,8 @@ async def test_491_a_party_s_member_joins_again_in_its_next_session(
     server: Server, first: Client, second: Client
 ) -> None:
     async with Party(first, "/party", b"me"):
-        await museum.lose_session(server, first)
-        await server.wait_for(lambda: museum.children(server, "/party"))
+        await kazoo_bugs.lose_session(server, first)
+        await server.wait_for(lambda: kazoo_bugs.children(server, "/party"))
 
         assert [server.tree()[path].data for path in ephemerals(server)] == [b"me"]
 
@@ -116,12 +116,12 @@ async def test_491_a_party_s_member_joins_again_in_its_next_session(
 async def test_606_one_holds_a_lock_when_the_sequence_turns_negative(
     server: Server, first: Client, second: Client
 ) -> None:
-    museum.count_from(server, "/lock", museum.LAST_NUMBER)
+    kazoo_bugs.count_from(server, "/lock", kazoo_bugs.LAST_NUMBER)
 
     async with first.lock("/lock", timeout=5.0) as held:
         waiting = asyncio.create_task(second.lock("/lock").acquire())
         await none_waits(server, "/lock", 2)
-        assert [name[-11:] for name in museum.children(server, "/lock")] == ["_2147483647", "-2147483648"]
+        assert [name[-11:] for name in kazoo_bugs.children(server, "/lock")] == ["_2147483647", "-2147483648"]
         await asyncio.sleep(0.05)
         assert not waiting.done()
     async with asyncio.timeout(5):
@@ -129,7 +129,7 @@ async def test_606_one_holds_a_lock_when_the_sequence_turns_negative(
 
 
 async def test_730_newcomers_wait_for_a_lock_whose_sequence_is_negative(server: Server, connect: Connect) -> None:
-    museum.count_from(server, "/lock", museum.FIRST_NEGATIVE)
+    kazoo_bugs.count_from(server, "/lock", kazoo_bugs.FIRST_NEGATIVE)
 
     async with (await connect()).lock("/lock", timeout=5.0):
         for _ in range(2):
@@ -138,7 +138,7 @@ async def test_730_newcomers_wait_for_a_lock_whose_sequence_is_negative(server: 
 
 
 async def test_606_a_queue_keeps_its_order_when_the_sequence_turns_negative(server: Server, first: Client) -> None:
-    museum.count_from(server, "/queue", museum.LAST_NUMBER - 1)
+    kazoo_bugs.count_from(server, "/queue", kazoo_bugs.LAST_NUMBER - 1)
     queue = Queue(first, "/queue")
     for entry in (b"1", b"2", b"3", b"4"):
         await queue.put(entry)
@@ -153,7 +153,7 @@ async def test_732_a_lock_that_was_not_gotten_leaves_no_contender_though_its_cle
     server: Server, first: Client, second: Client
 ) -> None:
     async with first.lock("/lock"):
-        with museum.cleanup_lost(server, "/lock"):
+        with kazoo_bugs.cleanup_lost(server, "/lock"):
             with pytest.raises(TimeoutError):
                 await second.lock("/lock").acquire(0.05)
             await none_waits(server, "/lock", 1)
@@ -165,10 +165,10 @@ async def test_732_a_lock_that_times_out_leaves_no_contender_whose_reply_was_los
     server: Server, first: Client, second: Client
 ) -> None:
     server.populate({"/lock": b""})
-    with museum.reply_to_create_lost(server, "/lock/"), museum.blind(server, second, "/lock"):
+    with kazoo_bugs.reply_to_create_lost(server, "/lock/"), kazoo_bugs.blind(server, second, "/lock"):
         with pytest.raises(TimeoutError):
             await second.lock("/lock").acquire(0.05)
-        assert len(museum.children(server, "/lock")) == 1
+        assert len(kazoo_bugs.children(server, "/lock")) == 1
 
     async with first.lock("/lock", timeout=5.0):
         await none_waits(server, "/lock", 1)
@@ -178,9 +178,9 @@ async def test_732_a_lock_that_is_cancelled_leaves_no_contender_though_its_clean
     server: Server, first: Client, second: Client
 ) -> None:
     async with first.lock("/lock"):
-        with museum.cleanup_lost(server, "/lock"):
+        with kazoo_bugs.cleanup_lost(server, "/lock"):
             cancelled = asyncio.create_task(second.lock("/lock").acquire())
-            await server.wait_for(lambda: museum.watches_of(server, second))
+            await server.wait_for(lambda: kazoo_bugs.watches_of(server, second))
             cancelled.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await cancelled
@@ -193,7 +193,7 @@ async def test_733_a_lock_that_times_out_leaves_no_watch(server: Server, first: 
             with pytest.raises(TimeoutError):
                 await second.lock("/lock").acquire(0.02)
 
-        await server.wait_for(lambda: not museum.watches_of(server, second))
+        await server.wait_for(lambda: not kazoo_bugs.watches_of(server, second))
         assert not list(second._session.watches)
 
 
@@ -204,7 +204,7 @@ async def test_733_a_barrier_that_times_out_leaves_no_watch(server: Server, firs
         async with asyncio.timeout(0.05):
             await Barrier(first, "/barrier").wait()
 
-    await server.wait_for(lambda: not museum.watches_of(server, first))
+    await server.wait_for(lambda: not kazoo_bugs.watches_of(server, first))
 
 
 # --- changes that were done, and nobody heard ---
@@ -213,11 +213,11 @@ async def test_733_a_barrier_that_times_out_leaves_no_watch(server: Server, firs
 async def test_a_create_whose_reply_is_lost_is_in_doubt_and_a_protected_one_is_found(
     server: Server, first: Client
 ) -> None:
-    with museum.reply_to_create_lost(server, "/mine"), pytest.raises(ConnectionLossError) as raised:
+    with kazoo_bugs.reply_to_create_lost(server, "/mine"), pytest.raises(ConnectionLossError) as raised:
         await first.create("/mine", b"mine")
     assert raised.value.maybe_applied
 
-    with museum.reply_to_create_lost(server, "/"):
+    with kazoo_bugs.reply_to_create_lost(server, "/"):
         path = await first.create("/ours", b"ours", protected=True)
     assert (await first.get(path))[0] == b"ours"
 
@@ -225,17 +225,17 @@ async def test_a_create_whose_reply_is_lost_is_in_doubt_and_a_protected_one_is_f
 async def test_a_sequential_create_that_is_protected_makes_one_node(server: Server, first: Client) -> None:
     server.populate({"/queue": b""})
 
-    with museum.reply_to_create_lost(server, "/queue/"):
+    with kazoo_bugs.reply_to_create_lost(server, "/queue/"):
         path = await first.create("/queue/n-", sequential=True, protected=True)
 
-    assert [f"/queue/{name}" for name in museum.children(server, "/queue")] == [path]
+    assert [f"/queue/{name}" for name in kazoo_bugs.children(server, "/queue")] == [path]
 
 
 async def test_a_counter_counts_no_step_twice(server: Server, first: Client) -> None:
     counter = Counter(first, "/count")
     await counter.add(0)
 
-    with museum.reply_to_set_lost(server, "/count"):
+    with kazoo_bugs.reply_to_set_lost(server, "/count"):
         try:
             await counter.add(1)
         except ConnectionLossError as error:

@@ -13,7 +13,7 @@ from zoolet.server.core.tree import Tree
 
 
 def next_due(tree: Tree, now: int, never_used: int) -> int | None:
-    """Give the first moment, *now* or later, at which :func:`due` has something to give; None if there is none.
+    """Return the first moment, *now* or later, at which :func:`due` has something to give; None if there is none.
 
     Args:
         tree: The nodes.
@@ -21,7 +21,7 @@ def next_due(tree: Tree, now: int, never_used: int) -> int | None:
         never_used: As for :func:`due`.
     """
     moments = []
-    for node in tree.fleeting.values():
+    for node in tree.expiring.values():
         if node.children:
             continue
         ttl = node.ttl()
@@ -35,7 +35,7 @@ def next_due(tree: Tree, now: int, never_used: int) -> int | None:
 
 
 def due(tree: Tree, now: int, never_used: int) -> list[str]:
-    """Give the paths of the nodes that are due, in order of creation.
+    """Return the paths of the nodes that are due, in order of creation.
 
     Args:
         tree: The nodes.
@@ -43,7 +43,7 @@ def due(tree: Tree, now: int, never_used: int) -> list[str]:
         never_used: Milliseconds after which a container that never had a child goes; 0 for never.
     """
     paths = []
-    for path, node in tree.fleeting.items():
+    for path, node in tree.expiring.items():
         if node.children:
             continue
         ttl = node.ttl()

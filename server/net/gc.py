@@ -18,14 +18,14 @@ GROWTH: Final = 50_000
 """Nodes by which the tree grows before the survivors are set aside."""
 
 
-class Collector:
+class GcTuner:
     """The collector's settings while a server runs; a context manager that puts the old ones back."""
 
     def __init__(self) -> None:
         self._before = gc.get_threshold()
         self._frozen_at = 0
 
-    def __enter__(self) -> Collector:
+    def __enter__(self) -> GcTuner:
         self._before = gc.get_threshold()
         gc.set_threshold(*THRESHOLDS)
         return self
@@ -36,7 +36,7 @@ class Collector:
             gc.unfreeze()
 
     def grown(self, nodes: int) -> None:
-        """Take note of the size of the tree; called now and then."""
+        """Record the size of the tree; called now and then."""
         if nodes - self._frozen_at > GROWTH:
             gc.freeze()
             self._frozen_at = nodes

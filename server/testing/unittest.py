@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from zoolet.server.testing.harness import Server
+from zoolet.server.testing.server import Server
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -41,14 +41,14 @@ class ZooletTestCase(unittest.TestCase):
         cls.addClassCleanup(cls.zoolet.stop)
 
     def setUp(self) -> None:
-        """Give the test fresh state."""
+        """Return the test fresh state."""
         super().setUp()
         self.zoolet.reset()
 
 
 @cache
 def _shared() -> Server:
-    """Give the one server of this process that kazoo's harness uses, started when it is first asked for."""
+    """Return the one server of this process that kazoo's harness uses, started when it is first asked for."""
     server = Server(
         config={
             "reconfigEnabled": True,

@@ -12,18 +12,18 @@ from zoolet.protocol import records as r
 from zoolet.protocol.codec import pack_int
 from zoolet.protocol.enums import AddWatchMode, EventType
 from zoolet.protocol.errors import MarshallingError, NoWatcherError, ThrottledOpError
-from zoolet.protocol.opcodes import OpCode
+from zoolet.protocol.operations import OpCode
 from zoolet.server.core.node import Node
-from zoolet.server.core.ops.registry import reads
+from zoolet.server.core.ops.dispatch import reads
 from zoolet.server.core.watches import CHILD, DATA, NULL_PATH, PERSISTENT, RECURSIVE, STANDARD
 
 if TYPE_CHECKING:
-    from zoolet.server.core.caller import Caller
+    from zoolet.server.core.client_connection import ClientConnection
     from zoolet.server.core.engine import Engine
 
 
 @reads(OpCode.ADD_WATCH)
-def add_watch(engine: Engine, caller: Caller, request: r.AddWatchRequest) -> bytes:
+def add_watch(engine: Engine, client: ClientConnection, request: r.AddWatchRequest) -> bytes:
     """Set a watch that stays; the path need not exist, nor be one."""
     if request.mode == AddWatchMode.PERSISTENT:
         stores: tuple[int, ...] = (DATA, CHILD)
@@ -34,9 +34,9 @@ def add_watch(engine: Engine, caller: Caller, request: r.AddWatchRequest) -> byt
     else:
         raise MarshallingError(request.path, f"unknown watch mode {request.mode}")
     path = _of(request.path)
-    engine.watches.admit(caller, path, sum(path not in caller.modes[store] for store in stores))
+    engine.watches.admit(client, path, sum(path not in client.modes[store] for store in stores))
     for store in stores:
-        engine.watches.add(caller, store, path, mode)
+        engine.watches.add(client, store, path, mode)
     return pack_int(0)
 
 
@@ -45,29 +45,29 @@ def _of(path: str | None) -> str:
 
 
 @reads(OpCode.CHECK_WATCHES)
-def check_watches(engine: Engine, caller: Caller, request: r.CheckWatchesRequest) -> bytes:
-    """Say whether the connection has such a watch on exactly this path."""
+def check_watches(engine: Engine, client: ClientConnection, request: r.CheckWatchesRequest) -> bytes:
+    """Return whether the connection has such a watch on exactly this path."""
     if engine.watches.wanted(request.type) is None:
         raise MarshallingError(request.path, f"unknown watcher type {request.type}")
     if request.path is None and engine.settings.compat.null_watch_path_unchecked:
         raise MarshallingError(None, "a path must not be null")
-    if not engine.watches.has(caller, _of(request.path), request.type):
+    if not engine.watches.has(client, _of(request.path), request.type):
         raise NoWatcherError(request.path)
     return b""
 
 
 @reads(OpCode.REMOVE_WATCHES)
-def remove_watches(engine: Engine, caller: Caller, request: r.RemoveWatchesRequest) -> bytes:
+def remove_watches(engine: Engine, client: ClientConnection, request: r.RemoveWatchesRequest) -> bytes:
     """Remove such watches of the connection on exactly this path; no event is sent."""
     if engine.watches.wanted(request.type) is None:
         raise MarshallingError(request.path, f"unknown watcher type {request.type}")
-    if not engine.watches.remove(caller, _of(request.path), request.type):
+    if not engine.watches.remove(client, _of(request.path), request.type):
         raise NoWatcherError(request.path)
     return b""
 
 
 @reads(OpCode.SET_WATCHES, OpCode.SET_WATCHES2, costly=True)
-def set_watches(engine: Engine, caller: Caller, request: r.SetWatches | r.SetWatches2) -> bytes:
+def set_watches(engine: Engine, client: ClientConnection, request: r.SetWatches | r.SetWatches2) -> bytes:
     """Set the watches of an earlier connection again; tell at once what happened since ``relativeZxid``.
 
     A null list, or a null in one, makes the request fail, but what stands before it has been dealt with by then; among
@@ -76,14 +76,14 @@ def set_watches(engine: Engine, caller: Caller, request: r.SetWatches | r.SetWat
     Clients do not look at the reply, so where there is no room for a watch the connection is closed: they notice that.
     """
     try:
-        _set_again(engine, caller, request)
+        _set_again(engine, client, request)
     except ThrottledOpError:
-        engine.hang_up(caller)
+        engine.close_connection(client)
         raise
     return b""
 
 
-def _set_again(engine: Engine, caller: Caller, request: r.SetWatches | r.SetWatches2) -> None:
+def _set_again(engine: Engine, client: ClientConnection, request: r.SetWatches | r.SetWatches2) -> None:
     lists = [getattr(request, name) for name in request.__match_args__[1:]]
     if sum(map(len, filter(None, lists))) > engine.settings.max_set_watches:
         limit = engine.settings.max_set_watches
@@ -91,29 +91,29 @@ def _set_again(engine: Engine, caller: Caller, request: r.SetWatches | r.SetWatc
         engine.warnings.warn(
             "set_watches",
             "closing %s:%d: more than %d watches in one setWatches (zoolet.maxSetWatches)",
-            caller.host,
-            caller.port,
+            client.host,
+            client.port,
             limit,
         )
         raise ThrottledOpError(None, f"more than {limit} watches in one request")
     since = request.relativeZxid
     for path in _given(request.dataWatches):
-        _again(engine, caller, DATA, path, lambda node: node.mzxid > since, EventType.NODE_DATA_CHANGED)
+        _again(engine, client, DATA, path, lambda node: node.mzxid > since, EventType.NODE_DATA_CHANGED)
     for path in _given(request.existWatches):
         if engine.tree.get(path) is None:
-            engine.watches.add(caller, DATA, path, STANDARD)
+            engine.watches.add(client, DATA, path, STANDARD)
         else:
-            engine.watches.tell(caller, path, EventType.NODE_CREATED)
+            engine.watches.tell(client, path, EventType.NODE_CREATED)
     for path in _given(request.childWatches):
-        _again(engine, caller, CHILD, path, lambda node: node.pzxid > since, EventType.NODE_CHILDREN_CHANGED)
+        _again(engine, client, CHILD, path, lambda node: node.pzxid > since, EventType.NODE_CHILDREN_CHANGED)
     if isinstance(request, r.SetWatches2):
         for path in _staying(request.persistentWatches):
-            engine.watches.add(caller, CHILD, path, PERSISTENT)
-            engine.watches.add(caller, DATA, path, PERSISTENT)
+            engine.watches.add(client, CHILD, path, PERSISTENT)
+            engine.watches.add(client, DATA, path, PERSISTENT)
         for path in _staying(request.persistentRecursiveWatches):
-            engine.watches.add(caller, DATA, path, RECURSIVE)
+            engine.watches.add(client, DATA, path, RECURSIVE)
             if not engine.settings.compat.watch_modes_coexist:
-                engine.watches.add(caller, CHILD, path, RECURSIVE)
+                engine.watches.add(client, CHILD, path, RECURSIVE)
 
 
 def _given(paths: list[str | None] | None) -> Iterator[str]:
@@ -132,12 +132,12 @@ def _staying(paths: list[str | None] | None) -> Iterator[str]:
 
 
 def _again(
-    engine: Engine, caller: Caller, store: int, path: str, missed: Callable[[Node], bool], event: EventType
+    engine: Engine, client: ClientConnection, store: int, path: str, missed: Callable[[Node], bool], event: EventType
 ) -> None:
     node = engine.tree.get(path)
     if node is None:
-        engine.watches.tell(caller, path, EventType.NODE_DELETED)
+        engine.watches.tell(client, path, EventType.NODE_DELETED)
     elif missed(node):
-        engine.watches.tell(caller, path, event)
+        engine.watches.tell(client, path, event)
     else:
-        engine.watches.add(caller, store, path, STANDARD)
+        engine.watches.add(client, store, path, STANDARD)

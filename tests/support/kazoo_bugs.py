@@ -1,4 +1,4 @@
-"""The rules of the bug museum: what goes wrong, and when, so that an old bug shows every time.
+"""The rules of the bug kazoo_bugs: what goes wrong, and when, so that an old bug shows every time.
 
 Each rule takes an embedded server and whichever client it is about; none of them knows kazoo, so a client of our own
 can be put through the same ones.
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from zoolet.server import Server
 from zoolet.server.testing import Fault, drop_request, lose_reply
-from zoolet.server.testing.harness import _session_id as session_of
+from zoolet.server.testing.server import _session_id as session_of
 from zoolet.server.testing.views import WatchView
 
 LAST_NUMBER: Final = 2**31 - 1

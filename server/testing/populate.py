@@ -55,7 +55,7 @@ def _flat(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]]:
         if not isinstance(name, str):
             raise ValueError(f"{name!r} below {above or '/'} is no path or name")
         path = f"{above}/{name.strip('/')}" if name.strip("/") else above or "/"
-        if (why := paths.fault(path)) is not None:
+        if (why := paths.path_error(path)) is not None:
             raise ValueError(f"{name!r} below {above or '/'} makes no path: {why}")
         if isinstance(value, Mapping):
             node = Znode(children=value)

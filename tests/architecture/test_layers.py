@@ -1,4 +1,4 @@
-"""The floors: who may import whom, and what the pure parts may use. The table is that of the architecture.
+"""The layers: who may import whom, and what the pure parts may use. The table is that of the architecture.
 
 Every import statement is read, wherever it stands, those for type checkers too; nothing is run.
 """
@@ -29,7 +29,7 @@ IMPURE: Final = frozenset({"asyncio", "time", "socket", "os", "threading"})
 """What the pure parts never touch; named for the message, for none of it is in PURE."""
 
 
-class Floor(NamedTuple):
+class Layer(NamedTuple):
     """One row of the table.
 
     Args:
@@ -47,23 +47,23 @@ CLIENT_CORE: Final = (
     "client/session",
     "client/watches",
     "client/hosts",
-    "client/retry",
+    "client/backoff",
     "client/transaction",
-    "client/events",
+    "client/states",
 )
-FLOORS: Final = (
-    Floor(("protocol",), ("protocol",), pure=True),
-    Floor(("server/core",), ("protocol", "server/core"), pure=True),
-    Floor(("server/storage",), ("protocol", "server/core", "server/storage")),
-    Floor(("server/admin",), ("protocol", "server/core", "server/storage", "server/admin")),
-    Floor(("server/net",), ("protocol", "server/core", "server/storage", "server/admin", "server/net")),
-    Floor(("server",), ("protocol", "server")),
-    Floor(("server/testing",), ("protocol", "server", "client")),
-    Floor(CLIENT_CORE, ("protocol", *CLIENT_CORE), pure=True),
-    Floor(("client/codecs",), ("client/codecs",)),
-    Floor(("client/connection", "client/call"), ("protocol", *CLIENT_CORE, "client/connection", "client/call")),
-    Floor(("client/recipes",), ("protocol", *CLIENT_CORE, "client/codecs", "client/client", "client/recipes")),
-    Floor(("client",), ("protocol", "client")),  # the client's door to its recipes, the shell
+LAYERS: Final = (
+    Layer(("protocol",), ("protocol",), pure=True),
+    Layer(("server/core",), ("protocol", "server/core"), pure=True),
+    Layer(("server/storage",), ("protocol", "server/core", "server/storage")),
+    Layer(("server/admin",), ("protocol", "server/core", "server/storage", "server/admin")),
+    Layer(("server/net",), ("protocol", "server/core", "server/storage", "server/admin", "server/net")),
+    Layer(("server",), ("protocol", "server")),
+    Layer(("server/testing",), ("protocol", "server", "client")),
+    Layer(CLIENT_CORE, ("protocol", *CLIENT_CORE), pure=True),
+    Layer(("client/serializers",), ("client/serializers",)),
+    Layer(("client/connection", "client/call"), ("protocol", *CLIENT_CORE, "client/connection", "client/call")),
+    Layer(("client/recipes",), ("protocol", *CLIENT_CORE, "client/serializers", "client/client", "client/recipes")),
+    Layer(("client",), ("protocol", "client")),  # the client's door to its recipes, the shell
 )
 
 
@@ -78,13 +78,13 @@ def place(path: Path) -> str:
 
 
 def within(name: str, part: str) -> bool:
-    """Say whether a module is a part, or lies in it."""
+    """Return whether a module is a part, or lies in it."""
     return name == part or name.startswith(part + "/")
 
 
-def floor_of(name: str) -> Floor:
+def layer_of(name: str) -> Layer:
     """Find the row of a module: the one with the most exact path."""
-    rows = [(len(part), floor) for floor in FLOORS for part in floor.parts if within(name, part)]
+    rows = [(len(part), layer) for layer in LAYERS for part in layer.parts if within(name, part)]
     return max(rows, key=lambda row: row[0])[1]
 
 
@@ -111,17 +111,17 @@ def ours(found: Iterable[tuple[str, str]]) -> set[str]:
 
 
 def forbidden(name: str, source: str) -> set[str]:
-    """Find what a module imports and may not, by the row of its floor."""
-    floor, found = floor_of(name), imports(source)
-    wrong = {one for one in ours(found) if not any(within(one, part) for part in floor.ours)}
-    if floor.pure:
+    """Find what a module imports and may not, by the row of its layer."""
+    layer, found = layer_of(name), imports(source)
+    wrong = {one for one in ours(found) if not any(within(one, part) for part in layer.ours)}
+    if layer.pure:
         others = {(module, taken) for module, taken in found if module.split(".")[0] not in {*PURE, "zoolet"}}
         wrong |= {f"{module}.{taken}".strip(".") for module, taken in others if taken not in NAMES_OF.get(module, ())}
     return wrong
 
 
 @pytest.mark.parametrize("path", modules(*PACKAGES), ids=place)
-def test_a_module_imports_only_what_its_floor_may(path: Path) -> None:
+def test_a_module_imports_only_what_its_layer_may(path: Path) -> None:
     assert forbidden(place(path), path.read_text()) == set()
 
 
@@ -167,8 +167,8 @@ def test_the_pure_parts_are_there() -> None:
         ("server/core/engine", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import datetime"),
         ("server/core/engine", "from zoolet.server.net.clock import Clock"),
         ("server/core/engine", "from zoolet.server import net"),
-        ("server/core/ops/reads", "from zoolet.server.admin.words import words"),
-        ("server/admin/words", "from zoolet.server.net.listener import Listener"),
+        ("server/core/ops/reads", "from zoolet.server.admin.four_letter import words"),
+        ("server/admin/words", "from zoolet.server.net.daemon import Listener"),
         ("server/net/listener", "from zoolet.server.config import Config"),
         ("server/net/listener", "from zoolet import client"),
         ("server/cli", "from zoolet.client import Client"),
@@ -190,7 +190,7 @@ def test_a_planted_import_is_found(name: str, source: str) -> None:
         ("server/core/engine", "from random import Random\nfrom zoolet.protocol.codec import Record"),
         ("server/core/engine", "from zoolet.server.core import ops"),
         ("server/net/listener", "import asyncio\nfrom zoolet.server.core.engine import Engine"),
-        ("server/testing/harness", "from zoolet.client import Client\nfrom zoolet.server.app import assemble"),
+        ("server/testing/server", "from zoolet.client import Client\nfrom zoolet.server.app import assemble"),
         ("client/connection", "import asyncio\nfrom zoolet.client.session import Session"),
     ],
 )

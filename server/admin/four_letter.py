@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from ipaddress import IPv6Address
 from typing import Final
 
-from zoolet.protocol.opcodes import OpCode
-from zoolet.server.core.caller import Caller
-from zoolet.server.core.connection import Word
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.server_connection import FourLetterCommand
 from zoolet.server.core.watches import DATA, NULL_PATH
 
 KNOWN: Final = (
@@ -45,9 +45,9 @@ TELNET_CLOSE: Final = b"\xff\xf4\xff\xfd"
 """What a telnet client sends when its user presses ^C: the connection is closed without a word."""
 
 
-def words(
+def four_letter_commands(
     whitelist: Iterable[str], configuration: Callable[[], Mapping[str, object]] | None = None
-) -> dict[bytes, Word]:
+) -> dict[bytes, FourLetterCommand]:
     """Return what answers each word.
 
     Args:
@@ -55,24 +55,24 @@ def words(
         configuration: Returns what ``conf`` tells of the ports and limits, by ZooKeeper's keys.
     """
     allowed = {"srvr", *(word.strip() for word in whitelist)}
-    table: dict[bytes, Word] = {TELNET_CLOSE: lambda engine, caller, rest: b""}
+    table: dict[bytes, FourLetterCommand] = {TELNET_CLOSE: lambda engine, client, rest: b""}
     for name in KNOWN:
         answer = ANSWERS.get(name)
         table[name.encode()] = _word(answer) if answer and allowed & {name, "*"} else _refusal(name)
     if allowed & {"conf", "*"}:
-        table[b"conf"] = lambda engine, caller, rest: conf(engine, configuration() if configuration else {}).encode()
+        table[b"conf"] = lambda engine, client, rest: conf(engine, configuration() if configuration else {}).encode()
     if allowed & {"stmk", "*"}:
         table[b"stmk"] = set_trace_mask
     return table
 
 
-def _word(answer: Callable[[Engine, Caller], str]) -> Word:
-    return lambda engine, caller, rest: answer(engine, caller).encode()
+def _word(answer: Callable[[Engine, ClientConnection], str]) -> FourLetterCommand:
+    return lambda engine, client, rest: answer(engine, client).encode()
 
 
-def _refusal(name: str) -> Word:
+def _refusal(name: str) -> FourLetterCommand:
     text = f"{name} is not executed because it is not in the whitelist.\n".encode()
-    return lambda engine, caller, rest: text
+    return lambda engine, client, rest: text
 
 
 def number(value: float) -> str:
@@ -81,17 +81,17 @@ def number(value: float) -> str:
 
 
 def version(engine: Engine) -> str:
-    """Give the version line's text, in the shape that tools parse."""
+    """Return the version line's text, in the shape that tools parse."""
     runtime = f"{sys.implementation.name} {_PYTHON}"
     return f"{engine.settings.compat.release}-zoolet, built on {runtime}"
 
 
-def ruok(engine: Engine, caller: Caller) -> str:
+def ruok(engine: Engine, client: ClientConnection) -> str:
     """Answer that the server runs."""
     return "imok"
 
 
-def isro(engine: Engine, caller: Caller) -> str:
+def isro(engine: Engine, client: ClientConnection) -> str:
     """Answer whether the server takes writes."""
     return "ro" if engine.read_only else "rw"
 
@@ -104,26 +104,27 @@ def _figures(engine: Engine) -> str:
     m = engine.metrics
     return (
         f"Latency min/avg/max: {int(m.latency_min)}/{number(m.latency_average())}/{int(m.latency_max)}\n"
-        f"Received: {m.packets_received}\nSent: {m.packets_sent}\nConnections: {len(engine.callers)}\nOutstanding: 0\n"
+        f"Received: {m.packets_received}\nSent: {m.packets_sent}\n"
+        f"Connections: {len(engine.connections)}\nOutstanding: 0\n"
         f"Zxid: 0x{engine.zxid:x}\nMode: {_mode(engine)}\nNode count: {engine.tree.size + 1}\n"
     )
 
 
-def srvr(engine: Engine, caller: Caller) -> str:
+def srvr(engine: Engine, client: ClientConnection) -> str:
     """Answer with the server's figures. The root counts twice, as in ZooKeeper."""
     return f"Zookeeper version: {version(engine)}\n{_figures(engine)}"
 
 
-def stat(engine: Engine, caller: Caller) -> str:
+def stat(engine: Engine, client: ClientConnection) -> str:
     """Answer with the server's figures and its connections."""
-    clients = "".join(f"{brief(one, asking=one is caller)}\n" for one in engine.callers)
+    clients = "".join(f"{brief(one, asking=one is client)}\n" for one in engine.connections)
     return f"Zookeeper version: {version(engine)}\nClients:\n{clients}\n{_figures(engine)}"
 
 
-def brief(caller: Caller, *, asking: bool = False) -> str:
+def brief(client: ClientConnection, *, asking: bool = False) -> str:
     """Write one connection as ``stat`` lists it."""
-    host = _in_full(caller.host) if ":" in caller.host else caller.host
-    return f" /{host}:{caller.port}[{0 if asking else 1}](queued=0,recved={caller.received},sent={caller.sent})"
+    host = _in_full(client.host) if ":" in client.host else client.host
+    return f" /{host}:{client.port}[{0 if asking else 1}](queued=0,recved={client.received},sent={client.sent})"
 
 
 def _in_full(host: str) -> str:
@@ -144,7 +145,7 @@ def _open_files() -> int:
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def mntr(engine: Engine, caller: Caller) -> str:
+def mntr(engine: Engine, client: ClientConnection) -> str:
     """Answer with one figure a line, as monitoring reads them."""
     m, tree = engine.metrics, engine.tree
     figures: dict[str, object] = {
@@ -155,9 +156,9 @@ def mntr(engine: Engine, caller: Caller) -> str:
         "min_latency": int(m.latency_min),
         "packets_received": m.packets_received,
         "packets_sent": m.packets_sent,
-        "num_alive_connections": len(engine.callers),
+        "num_alive_connections": len(engine.connections),
         "outstanding_requests": 0,
-        "uptime": engine.uptime - engine.started,
+        "uptime": engine.monotonic_ms - engine.started,
         "znode_count": tree.size + 1,
         "watch_count": engine.watches.active,
         "ephemerals_count": sum(map(len, tree.ephemerals.values())),
@@ -176,21 +177,21 @@ def mntr(engine: Engine, caller: Caller) -> str:
     return "".join(f"zk_{name}\t{value}\n" for name, value in figures.items())
 
 
-def cons(engine: Engine, caller: Caller) -> str:
+def cons(engine: Engine, client: ClientConnection) -> str:
     """Answer with all that is known of each connection."""
-    return "".join(f"{_full(one, asking=one is caller)}\n" for one in engine.callers) + "\n"
+    return "".join(f"{_full(one, asking=one is client)}\n" for one in engine.connections) + "\n"
 
 
-def _full(caller: Caller, *, asking: bool) -> str:
-    line = brief(caller, asking=asking)
-    session = caller.session
+def _full(client: ClientConnection, *, asking: bool) -> str:
+    line = brief(client, asking=asking)
+    session = client.session
     if session is None:
         return line
-    op = LAST_OPERATION.get(caller.last_op, "SESS" if caller.last_op == -1 else "NA")
-    xid = f",lcxid=0x{caller.last_xid:x}" if caller.last_xid >= 0 else ""
+    op = LAST_OPERATION.get(client.last_op, "SESS" if client.last_op == -1 else "NA")
+    xid = f",lcxid=0x{client.last_xid:x}" if client.last_xid >= 0 else ""
     return (
-        f"{line[:-1]},sid=0x{session.id:x},lop={op},est={caller.since},to={session.timeout_ms}{xid},"
-        f"lzxid=0x{caller.last_zxid & (1 << 64) - 1:x},lresp=0,llat=0,minlat=0,avglat=0,maxlat=0)"
+        f"{line[:-1]},sid=0x{session.id:x},lop={op},est={client.since},to={session.timeout_ms}{xid},"
+        f"lzxid=0x{client.last_zxid & (1 << 64) - 1:x},lresp=0,llat=0,minlat=0,avglat=0,maxlat=0)"
     )
 
 
@@ -214,12 +215,12 @@ def conf(engine: Engine, told: Mapping[str, object]) -> str:
     return "".join(f"{name}={told.get(name, value)}\n" for name, value in facts.items())
 
 
-def gtmk(engine: Engine, caller: Caller) -> str:
+def gtmk(engine: Engine, client: ClientConnection) -> str:
     """Answer with the trace mask, which means nothing here but is kept."""
     return str(engine.trace_mask)
 
 
-def set_trace_mask(engine: Engine, caller: Caller, rest: bytes) -> bytes:
+def set_trace_mask(engine: Engine, client: ClientConnection, rest: bytes) -> bytes:
     """Keep the eight bytes behind ``stmk`` as the trace mask, and answer with it."""
     if len(rest) < 8:
         return b""
@@ -227,37 +228,37 @@ def set_trace_mask(engine: Engine, caller: Caller, rest: bytes) -> bytes:
     return str(engine.trace_mask).encode()
 
 
-def hash_(engine: Engine, caller: Caller) -> str:
+def hash_(engine: Engine, client: ClientConnection) -> str:
     """Answer with the digests of the transaction log: there is none."""
     return ""
 
 
-def crst(engine: Engine, caller: Caller) -> str:
+def crst(engine: Engine, client: ClientConnection) -> str:
     """Set the counters of all connections back to 0."""
-    for one in engine.callers:
+    for one in engine.connections:
         one.received = one.sent = 0
     return "Connection stats reset.\n"
 
 
-def srst(engine: Engine, caller: Caller) -> str:
+def srst(engine: Engine, client: ClientConnection) -> str:
     """Set the server's counters back to 0."""
     engine.metrics.reset()
     return "Server stats reset.\n"
 
 
-def dirs(engine: Engine, caller: Caller) -> str:
+def dirs(engine: Engine, client: ClientConnection) -> str:
     """Answer that a server in memory has no files."""
     return "datadir_size: 0\nlogdir_size: 0\n"
 
 
-def dump(engine: Engine, caller: Caller) -> str:
+def dump(engine: Engine, client: ClientConnection) -> str:
     """Answer with all sessions by deadline, and their ephemeral nodes."""
     alive = engine.sessions.alive.values()
     sessions: dict[int, list[str]] = {}
     for session in alive:
         sessions.setdefault(session.deadline, []).append(f"\t0x{session.id:x}")
     connections: dict[int, list[str]] = {}
-    for one in engine.callers:
+    for one in engine.connections:
         deadline, session_id = (one.session.deadline, one.session.id) if one.session else (one.deadline, 0)
         connections.setdefault(deadline, []).append(f"\tip: /{one.host}:{one.port} sessionId: 0x{session_id:x}")
     owners = engine.tree.ephemerals
@@ -265,7 +266,7 @@ def dump(engine: Engine, caller: Caller) -> str:
     lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(owners)}):"]
     for owner, paths in owners.items():
         lines += [f"0x{owner:x}:", *(f"\t{path}" for path in paths)]
-    lines += ["Connections dump:", f"Connections Sets ({len(connections)})/({len(engine.callers)}):"]
+    lines += ["Connections dump:", f"Connections Sets ({len(connections)})/({len(engine.connections)}):"]
     lines += _buckets(engine, connections)
     return "\n".join(lines) + "\n"
 
@@ -273,7 +274,7 @@ def dump(engine: Engine, caller: Caller) -> str:
 def _buckets(engine: Engine, by_deadline: dict[int, list[str]]) -> list[str]:
     lines = []
     for deadline in sorted(by_deadline):
-        when = datetime.fromtimestamp((engine.now + deadline - engine.uptime) / 1000, UTC)
+        when = datetime.fromtimestamp((engine.now + deadline - engine.monotonic_ms) / 1000, UTC)
         lines += [
             f"{len(by_deadline[deadline])} expire at {when:%a %b %d %H:%M:%S} UTC {when.year}:",
             *by_deadline[deadline],
@@ -281,7 +282,7 @@ def _buckets(engine: Engine, by_deadline: dict[int, list[str]]) -> list[str]:
     return lines
 
 
-def envi(engine: Engine, caller: Caller) -> str:
+def envi(engine: Engine, client: ClientConnection) -> str:
     """Answer with what the server runs on, under the names that Java has for it."""
     system = os.uname()
     page = os.sysconf("SC_PAGE_SIZE")
@@ -310,10 +311,10 @@ def envi(engine: Engine, caller: Caller) -> str:
     return "Environment:\n" + "".join(f"{name}={value or '<NA>'}\n" for name, value in facts.items())
 
 
-def wchs(engine: Engine, caller: Caller) -> str:
+def wchs(engine: Engine, client: ClientConnection) -> str:
     """Answer with the number of data watches; a connection counts also when its own have fired."""
     by_path = engine.watches.by_path(DATA)
-    watching = sum(one.watched_data for one in engine.callers)
+    watching = sum(one.watched_data for one in engine.connections)
     return f"{watching} connections watching {len(by_path)} paths\nTotal watches:{sum(map(len, by_path.values()))}\n"
 
 
@@ -321,18 +322,18 @@ def _named(path: str) -> str:
     return "null" if path == NULL_PATH else path
 
 
-def wchp(engine: Engine, caller: Caller) -> str:
+def wchp(engine: Engine, client: ClientConnection) -> str:
     """Answer with the sessions that watch each path."""
     lines = []
-    for path, callers in engine.watches.by_path(DATA).items():
-        lines += [_named(path), *(f"\t0x{one.session.id if one.session else 0:x}" for one in callers)]
+    for path, clients in engine.watches.by_path(DATA).items():
+        lines += [_named(path), *(f"\t0x{one.session.id if one.session else 0:x}" for one in clients)]
     return "".join(f"{line}\n" for line in lines) + "\n"
 
 
-def wchc(engine: Engine, caller: Caller) -> str:
+def wchc(engine: Engine, client: ClientConnection) -> str:
     """Answer with the paths that each session watches."""
     lines = []
-    for one in engine.callers:
+    for one in engine.connections:
         if one.session is not None and one.watched_data:
             lines += [f"0x{one.session.id:x}", *(f"\t{_named(path)}" for path in one.modes[DATA])]
     return "".join(f"{line}\n" for line in lines) + "\n"
@@ -369,7 +370,7 @@ LAST_OPERATION: Final[dict[int, str]] = {
 }
 """What ``cons`` calls the last operation of a connection."""
 
-ANSWERS: Final[dict[str, Callable[[Engine, Caller], str]]] = {
+ANSWERS: Final[dict[str, Callable[[Engine, ClientConnection], str]]] = {
     "cons": cons,
     "crst": crst,
     "dirs": dirs,

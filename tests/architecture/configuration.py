@@ -30,7 +30,7 @@ SAID_HERE = {
 
 
 def meaning(target: str) -> str:
-    """Give what a field's docstring says of it."""
+    """Return what a field's docstring says of it."""
     group, _, field = target.rpartition(".")
     cls, name = {"settings": Settings, "tls": TlsSettings, "": Config}[group], field
     found = re.search(rf"^ *{name}: (.*?)(?=\n *\w+: |\n\n|\n *$|\Z)", cls.__doc__ or "", re.DOTALL | re.MULTILINE)
@@ -38,7 +38,7 @@ def meaning(target: str) -> str:
 
 
 def page() -> str:
-    """Give the text of the page."""
+    """Return the text of the page."""
     lines = [
         "# Configuration",
         "",

@@ -1,8 +1,8 @@
 """A real Apache ZooKeeper, for comparison, started on a free port, its data in memory.
 
-There are two: release 3.8.0 is Debian's package ``zookeeper``; release 3.9.4 is what ``make oracle-3.9`` puts into the
-cache. ``ZOOLET_REQUIRE_ORACLE=1`` makes the absence of the first a failure instead of a reason to skip,
-``ZOOLET_REQUIRE_ORACLE_3_9=1`` that of the second.
+There are two: release 3.8.0 is Debian's package ``zookeeper``; release 3.9.4 is what ``make apache-3.9`` puts into the
+cache. ``ZOOLET_REQUIRE_APACHE=1`` makes the absence of the first a failure instead of a reason to skip,
+``ZOOLET_REQUIRE_APACHE_3_9=1`` that of the second.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ def jars_of(release: str) -> list[Path]:
     return [jar for pattern in NEEDED for jar in sorted(JARS.glob(pattern))]
 
 
-def require_oracle(release: str = "3.8") -> None:
+def require_apache(release: str = "3.8") -> None:
     """Skip the test, or fail it if that server was asked for, where there is no real ZooKeeper of a release."""
     missing = [] if shutil.which("java") else ["java"]
     if release == "3.9":
         if not jars_of("3.9"):
             missing.append(str(apache_folder()))
-        remedy, wanted = "make oracle-3.9", "ZOOLET_REQUIRE_ORACLE_3_9"
+        remedy, wanted = "make apache-3.9", "ZOOLET_REQUIRE_APACHE_3_9"
     else:
         if not (JARS / "zookeeper.jar").exists():
             missing.append("zookeeper.jar")
-        remedy, wanted = "apt-get install zookeeper default-jre-headless", "ZOOLET_REQUIRE_ORACLE"
+        remedy, wanted = "apt-get install zookeeper default-jre-headless", "ZOOLET_REQUIRE_APACHE"
     if not missing:
         return
     reason = f"no real ZooKeeper {release} here: {' and '.join(missing)} missing ({remedy})"
@@ -71,7 +71,7 @@ class PortTakenError(RuntimeError):
     """Somebody took the port between its choice and the start."""
 
 
-class Oracle:
+class ApacheZooKeeper:
     """A real ZooKeeper as a context manager.
 
     Args:
@@ -87,7 +87,7 @@ class Oracle:
         config: dict[str, str] | None = None,
         properties: dict[str, str] | None = None,
     ) -> None:
-        require_oracle(release)
+        require_apache(release)
         self.release = release
         self.port = free_port()
         self.hosts = f"127.0.0.1:{self.port}"
@@ -96,7 +96,7 @@ class Oracle:
         self._home = ""
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Oracle:
+    def __enter__(self) -> ApacheZooKeeper:
         for _ in range(PORTS_TRIED - 1):
             try:
                 return self._start()
@@ -106,7 +106,7 @@ class Oracle:
                 self.hosts = f"127.0.0.1:{self.port}"
         return self._start()
 
-    def _start(self) -> Oracle:
+    def _start(self) -> ApacheZooKeeper:
         self._home = tempfile.mkdtemp(prefix="zoolet-oracle-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         lines = {**self._config, "dataDir": self._home, "clientPort": str(self.port), "clientPortAddress": "127.0.0.1"}
         lines["admin.enableServer"] = "false"

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from zoolet.server.core.caller import Caller
-from zoolet.server.core.connection import Connection, Word
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.server_connection import FourLetterCommand, ServerConnection
 from zoolet.server.net.clock import Clock
-from zoolet.server.net.collector import Collector
-from zoolet.server.net.transport import TURN, Transport
+from zoolet.server.net.gc import GcTuner
+from zoolet.server.net.protocol import TURN, ServerProtocol
 
 if TYPE_CHECKING:
     import ssl  # 10 ms of start that most servers can do without
@@ -36,7 +36,7 @@ SPARE_DESCRIPTORS: Final = 8
 """Descriptors kept for four-letter words, so that an operator can ask the server what is going on."""
 
 
-class Listener:
+class Daemon:
     """A listening socket in the running loop, its connections and the tick.
 
     Args:
@@ -47,7 +47,7 @@ class Listener:
         max_connections: Connections in all; 0 for no limit.
         backlog: Connections that may wait to be accepted.
         collector: Told of the size of the tree at each tick, if given.
-        connection: Makes what answers on a transport; by default a plain :class:`Connection`.
+        connection: Makes what answers on a transport; by default a plain :class:`ServerConnection`.
         turn: Seconds for which one connection is served before the others get their turn.
     """
 
@@ -55,33 +55,35 @@ class Listener:
         self,
         engine: Engine,
         clock: Clock,
-        words: dict[bytes, Word],
+        four_letter_commands: dict[bytes, FourLetterCommand],
         *,
         max_per_host: int = 60,
         max_connections: int = 0,
         backlog: int = 128,
-        collector: Collector | None = None,
-        connection: Callable[[Transport, Caller], Connection] | None = None,
+        gc_tuner: GcTuner | None = None,
+        connection: Callable[[ServerProtocol, ClientConnection], ServerConnection] | None = None,
         turn: float = TURN,
     ) -> None:
         self.engine = engine
         self.clock = clock
-        self.words = words
-        self.connection = connection or (lambda transport, caller: Connection(engine, caller, words))
+        self.four_letter_commands = four_letter_commands
+        self.connection = connection or (
+            lambda transport, client: ServerConnection(engine, client, four_letter_commands)
+        )
         self.loop = asyncio.get_running_loop()
         self.port = self.secure_port = -1
         """The ports, once it listens; -1 for none."""
-        self.open: dict[Transport, str] = {}
+        self.open: dict[ServerProtocol, str] = {}
         """The open connections and the host of each."""
         self.turn = turn
-        self.queued: dict[Transport, None] = {}
+        self.queued: dict[ServerProtocol, None] = {}
         """Connections that wait for their next turn, in order."""
         self.busy_since = self.busy_until = 0.0
         """When the server began to answer without a pause, and when it last did, in seconds of ``perf_counter``."""
         self._turns_scheduled = False
         self._round_ends = 0.0  # when those that wait have had their time
         self._unread = 0  # bytes that wait for peers that do not read; may be too high, never too low
-        self._not_reading: dict[Transport, None] = {}
+        self._not_reading: dict[ServerProtocol, None] = {}
         self._sweeping = False
         self._last_descriptor = _descriptor_limit() - SPARE_DESCRIPTORS
         self._connections = 0
@@ -89,7 +91,7 @@ class Listener:
         self._max_per_host = max_per_host
         self._max_connections = max_connections
         self._backlog = backlog
-        self._collector = collector
+        self._collector = gc_tuner
         self._server: asyncio.Server | None = None
         self._secure: SecureAcceptor | None = None
         self._refused: tuple[int, Any] | None = None  # family and address that connections are refused at
@@ -115,7 +117,7 @@ class Listener:
         """
         if host is None and port == 0:
             port = _port_of_all_addresses()
-        self._server = await self.loop.create_server(lambda: Transport(self), host, port, backlog=self._backlog)
+        self._server = await self.loop.create_server(lambda: ServerProtocol(self), host, port, backlog=self._backlog)
         self.wake()
         bound: socket.socket = self._server.sockets[0]
         self.port = int(bound.getsockname()[1])
@@ -186,7 +188,9 @@ class Listener:
         self._resuming = self.loop.create_task(self._listen_on(listening))
 
     async def _listen_on(self, listening: socket.socket) -> None:
-        self._server = await self.loop.create_server(lambda: Transport(self), sock=listening, backlog=self._backlog)
+        self._server = await self.loop.create_server(
+            lambda: ServerProtocol(self), sock=listening, backlog=self._backlog
+        )
 
     async def stop(self, *, patient: bool = True) -> None:
         """Accept no more, send what there is to send, and close all connections; sessions are left as they are.
@@ -229,7 +233,7 @@ class Listener:
 
     def read_only(self, on: bool) -> None:
         """Switch read-only mode on or off: all clients are cut off, and those that accept the mode come back."""
-        self.engine.at(*self.clock.read())
+        self.engine.set_time(*self.clock.read())
         self.engine.set_read_only(on)
         self.deliver()
 
@@ -268,7 +272,7 @@ class Listener:
         if not self._per_host[host]:
             del self._per_host[host]
 
-    def closed(self, transport: Transport) -> None:
+    def closed(self, transport: ServerProtocol) -> None:
         """Record that a connection is gone."""
         host = self.open.pop(transport, None)
         self.queued.pop(transport, None)
@@ -296,7 +300,7 @@ class Listener:
 
     # --- turns ---
 
-    def queue(self, transport: Transport) -> None:
+    def queue(self, transport: ServerProtocol) -> None:
         """Queue a connection for its next turn; those in the queue share one turn in each round of the loop."""
         self.queued[transport] = None
         self._schedule_turns()
@@ -330,16 +334,16 @@ class Listener:
 
     # --- what clients do not read ---
 
-    def count_unread(self, transport: Transport, size: int) -> None:
+    def count_unread(self, transport: ServerProtocol, size: int) -> None:
         """Count the bytes that wait for a peer that does not read.
 
-        Together they may not exceed ``max_unread_total``, or the peers with most are disconnected. A single one may:
-        its reply is as large as a node or a list of children, and no more is sent before it reads.
+        Together they may not exceed ``max_write_buffer_total``, or the peers with most are disconnected. A single
+        one may: its reply is as large as a node or a list of children, and no more is sent before it reads.
         """
         self._not_reading[transport] = None
         self._unread += size - transport.unread
         transport.unread = size
-        limit = self.engine.settings.max_unread_total
+        limit = self.engine.settings.max_write_buffer_total
         if self._unread <= limit:
             return
         for one in self._not_reading:
@@ -358,7 +362,7 @@ class Listener:
             self.forget_unread(worst)
             worst.abort()
 
-    def forget_unread(self, transport: Transport) -> None:
+    def forget_unread(self, transport: ServerProtocol) -> None:
         """Count no bytes for this peer any more: it has read them, or is gone."""
         if transport in self._not_reading:
             del self._not_reading[transport]
@@ -381,18 +385,18 @@ class Listener:
 
     def deliver(self) -> None:
         """Send what connections have got by what others did."""
-        dirty = self.engine.watches.dirty
+        dirty = self.engine.watches.pending_output
         while dirty:
-            callers = list(dirty)
+            clients = list(dirty)
             dirty.clear()
-            for caller in callers:
-                caller.flush()
+            for client in clients:
+                client.flush()
 
     # --- time ---
 
     def tick(self) -> None:
         """Do what is due now."""
-        self.engine.at(*self.clock.read())
+        self.engine.set_time(*self.clock.read())
         self.engine.tick()
         self.deliver()
         if self.engine.watches.unswept:

@@ -17,20 +17,20 @@ class UndecodableError(ValueError):
         reason: What is wrong with them.
     """
 
-    def __init__(self, path: str | None, codec: str, data: bytes, reason: str) -> None:
-        super().__init__(path, codec, data, reason)
+    def __init__(self, path: str | None, serializer: str, data: bytes, reason: str) -> None:
+        super().__init__(path, serializer, data, reason)
         self.path = path
-        self.codec = codec
+        self.serializer = serializer
         self.data = data
         self.reason = reason
 
     def __str__(self) -> str:
         shown = repr(self.data[:40]) + ("..." if len(self.data) > 40 else "")
-        return f"{self.path}: the data is no {self.codec}: {self.reason}; it is {shown}"
+        return f"{self.path}: the data is no {self.serializer}: {self.reason}; it is {shown}"
 
 
 @dataclass(frozen=True, slots=True)
-class Codec:
+class Serializer:
     """A way to write values.
 
     Args:
@@ -94,9 +94,9 @@ def _decode_msgpack(data: bytes) -> Any:
         raise ValueError(str(error) or type(error).__name__) from None
 
 
-raw = Codec("bytes", _encode_bytes, bytes)
+raw = Serializer("bytes", _encode_bytes, bytes)
 """Bytes as they are."""
-json = Codec("JSON", _encode_json, _decode_json)
+json = Serializer("JSON", _encode_json, _decode_json)
 """Whatever JSON can say; an empty node is None."""
-msgpack = Codec("msgpack", _encode_msgpack, _decode_msgpack)
+msgpack = Serializer("msgpack", _encode_msgpack, _decode_msgpack)
 """Whatever msgpack can say; an empty node is None."""

@@ -34,10 +34,10 @@ class Backoff:
         if self.tries is not None and self.tries < 1:
             raise ValueError(f"{self!r}: tries must be 1 or more")
 
-    def delays(self, random: Random) -> Iterator[float]:
-        """Give the seconds to wait before the second try, before the third, and so on, until tries run out."""
+    def delays(self, rng: Random) -> Iterator[float]:
+        """Return the seconds to wait before the second try, before the third, and so on, until tries run out."""
         delay, left = min(self.first, self.longest), self.tries
         while left is None or left > 1:
-            yield delay * random.uniform(1 - self.jitter, 1 + self.jitter)
+            yield delay * rng.uniform(1 - self.jitter, 1 + self.jitter)
             delay = min(delay * self.factor, self.longest)
             left = None if left is None else left - 1

@@ -1,4 +1,4 @@
-"""Between a socket and a :class:`~zoolet.server.core.connection.Connection`.
+"""Between a socket and a :class:`~zoolet.server.core.server_connection.Connection`.
 
 One thread serves everybody, so nobody may have it for long. A connection has five milliseconds a turn; what it asked
 for beyond that waits in the listener's queue, which gets five milliseconds in each round of the event loop. Meanwhile
@@ -7,9 +7,9 @@ are short are served as they are read; the others go through the queue. So a cli
 soon, however many ask for much.
 
 Back-pressure goes both ways. A client that does not read its replies is not read from. What the server sends unasked,
-events, has no such brake: a client for which more than ``max_unread`` bytes of events wait is disconnected; its session
-lives on, and it is told of what it missed when it comes back. All clients that do not read together may leave
-``max_unread_total`` bytes waiting; beyond that those with most are disconnected.
+events, has no such brake: a client for which more than ``max_write_buffer`` bytes of events wait is disconnected;
+its session lives on, and it is told of what it missed when it comes back. All clients that do not read together may
+leave ``max_write_buffer_total`` bytes waiting; beyond that those with most are disconnected.
 
 A connection that the server closes is shut for writing first and dropped once the peer has closed its side, or a second
 after the last byte was sent: a close with unread bytes in the kernel would throw away what the peer has not read yet.
@@ -23,11 +23,11 @@ from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from zoolet.server.core.caller import Caller
-from zoolet.server.core.connection import Connection, State
+from zoolet.server.core.client_connection import ClientConnection
+from zoolet.server.core.server_connection import ServerConnection, State
 
 if TYPE_CHECKING:
-    from zoolet.server.net.listener import Listener
+    from zoolet.server.net.daemon import Daemon
 
 _log = logging.getLogger("zoolet.server")
 _HIGH, _LOW = 1 << 18, 1 << 16
@@ -53,11 +53,11 @@ WORD_ONLY_SECONDS: Final = 1.0
 """Seconds for a four-letter word on a connection that was accepted with one of the last descriptors."""
 LINGER: Final = 1.0
 """Seconds that a peer has to close its side once everything is sent."""
-PATIENCE: Final = 30
+LINGER_TRIES: Final = 30
 """How often that long a peer may take to read, of what is still to be sent, nothing at all."""
 
 
-class Transport(asyncio.Protocol):
+class ServerProtocol(asyncio.Protocol):
     """One accepted socket.
 
     Args:
@@ -65,7 +65,7 @@ class Transport(asyncio.Protocol):
         counted: The host under which the listener has counted the connection already; None if it has not.
     """
 
-    def __init__(self, listener: Listener, counted: str | None = None) -> None:
+    def __init__(self, listener: Daemon, counted: str | None = None) -> None:
         self._listener = listener
         self._engine = listener.engine
         self._read_clock = listener.clock.read
@@ -73,13 +73,13 @@ class Transport(asyncio.Protocol):
         self.was_made = False
         """Whether ``connection_made`` was called and took the connection over."""
         self._transport: asyncio.Transport | None = None
-        self.connection: Connection | None = None
+        self.connection: ServerConnection | None = None
         """What answers; None before it is made and after it is lost."""
         self.unread = 0
         """Bytes that wait for a peer that does not read, as the listener last counted them."""
         self._unread_events = 0  # bytes that were sent since the peer stopped reading
-        self._choked = False  # the peer does not read
-        self._stalled = False  # requests are left for a later turn
+        self._write_paused = False  # the peer does not read
+        self._has_backlog = False  # requests are left for a later turn
         self._deferred: list[bytes] = []  # what was read while others were served
         self._deferred_size = 0
         self._finished = False  # the peer sends no more
@@ -108,9 +108,9 @@ class Transport(asyncio.Protocol):
         transport.set_write_buffer_limits(_HIGH, _LOW)
         listener.open[self] = host
         self._tell_time()
-        self.connection = listener.connection(self, Caller(host, port, self.flush))
+        self.connection = listener.connection(self, ClientConnection(host, port, self.flush))
         if listener.is_last_descriptor(self.descriptor()):
-            self.connection.words_only = True
+            self.connection.four_letter_only = True
             listener.loop.call_later(WORD_ONLY_SECONDS, self.abort)
 
     def data_received(self, data: bytes) -> None:
@@ -152,24 +152,24 @@ class Transport(asyncio.Protocol):
             return
         engine, metrics = self._engine, self._engine.metrics
         before = metrics.packets_received
-        engine.now, engine.uptime = self._read_clock()
+        engine.now, engine.monotonic_ms = self._read_clock()
         try:
-            self._stalled = connection.receive(data, started + seconds, perf_counter)
+            self._has_backlog = connection.receive_data(data, started + seconds, perf_counter)
         except Exception:
             # A defect of ours: this connection is lost, no other.
-            session = connection.caller.session
+            session = connection.client.session
             _log.exception(
                 "closing the connection of session 0x%x after an internal error", session.id if session else 0
             )
-            engine.hang_up(connection.caller)
-            self._stalled = False
-        connection.caller.flush()
-        if engine.watches.dirty:
+            engine.close_connection(connection.client)
+            self._has_backlog = False
+        connection.client.flush()
+        if engine.watches.pending_output:
             self._listener.deliver()
         ended = self._listener.busy_until = perf_counter()
         spent = ended - started
         metrics.answered(max(0, metrics.packets_received - before), spent * 1000)
-        if spent > CHEAP or self._typical > CHEAP or self._stalled:  # else it is not worth the 0.3 microseconds
+        if spent > CHEAP or self._typical > CHEAP or self._has_backlog:  # else it is not worth the 0.3 microseconds
             self._charge(started, ended)
 
     def _charge(self, started: float, ended: float) -> None:
@@ -178,7 +178,7 @@ class Transport(asyncio.Protocol):
         self._typical += min((spent - self._typical) / 4, CHEAP / 5)  # one slow turn may be the machine's fault
         self._spent = spent if started - self._ended > _SAME_ROUND else self._spent + spent
         self._ended = ended
-        if self._stalled or self._spent > self._listener.turn:
+        if self._has_backlog or self._spent > self._listener.turn:
             self._wait_for_turn()
 
     def eof_received(self) -> bool:
@@ -192,14 +192,14 @@ class Transport(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Read no more from a peer that does not read."""
-        self._choked = True
+        self._write_paused = True
         self._unread_events = 0
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Go on with a peer that has caught up."""
-        self._choked = False
+        self._write_paused = False
         self._listener.forget_unread(self)
         self._wait_for_turn()
 
@@ -212,7 +212,7 @@ class Transport(asyncio.Protocol):
         self._listener.forget_unread(self)
         if connection is not None:
             self._tell_time()
-            connection.lost()
+            connection.connection_lost()
             if self._engine.watches.unswept:
                 self._listener.sweep()
 
@@ -223,30 +223,30 @@ class Transport(asyncio.Protocol):
         transport, connection = self._transport, self.connection
         if transport is None or connection is None:
             return
-        caller = connection.caller
-        outbox = caller.outbox
+        client = connection.client
+        outbox = client.outbox
         if outbox:
             data = b"".join(outbox) if len(outbox) > 1 else outbox[0]
             outbox.clear()
-            if self._choked:  # what is sent now is not a reply, for nothing is read: it is events
+            if self._write_paused:  # what is sent now is not a reply, for nothing is read: it is events
                 self._unread_events += len(data)
             transport.write(data)
             if len(data) > _MUCH:
                 self._listener.charge(len(data))
-            if self._choked and not self._may_wait(transport, caller):
+            if self._write_paused and not self._may_wait(transport, client):
                 return
-        if caller.closing:
+        if client.closing:
             self.close()
 
-    def _may_wait(self, transport: asyncio.Transport, caller: Caller) -> bool:
+    def _may_wait(self, transport: asyncio.Transport, client: ClientConnection) -> bool:
         """Count what waits for a peer that does not read; disconnect it, or another one, if that is too much."""
-        if self._unread_events > self._engine.settings.max_unread:
+        if self._unread_events > self._engine.settings.max_write_buffer:
             self._engine.metrics.refuse("unread")
             self._engine.warnings.warn(
                 "unread",
                 "disconnecting %s:%d: it has not read %d bytes (zoolet.maxUnreadBytes)",
-                caller.host,
-                caller.port,
+                client.host,
+                client.port,
                 transport.get_write_buffer_size(),
             )
             transport.abort()
@@ -271,10 +271,10 @@ class Transport(asyncio.Protocol):
             return
         if not transport.is_reading():
             transport.resume_reading()
-        self._linger = self._listener.loop.call_later(LINGER, self._let_go, unsent, PATIENCE)
+        self._linger = self._listener.loop.call_later(LINGER, self._let_go, unsent, LINGER_TRIES)
 
     def descriptor(self) -> int:
-        """Give the socket's file descriptor; -1 if it is closed."""
+        """Return the socket's file descriptor; -1 if it is closed."""
         socket = self._transport.get_extra_info("socket") if self._transport is not None else None
         return socket.fileno() if socket is not None else -1
 
@@ -283,22 +283,22 @@ class Transport(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _let_go(self, unsent: int, patience: int) -> None:
+    def _let_go(self, unsent: int, tries: int) -> None:
         """Drop the connection if all is sent or the peer has stopped reading; otherwise look again in a while."""
         transport = self._transport
         if transport is None:
             return
         left = transport.get_write_buffer_size()
-        patience = PATIENCE if left < unsent else patience - 1
-        if left and patience:
-            self._linger = self._listener.loop.call_later(LINGER, self._let_go, left, patience)
+        tries = LINGER_TRIES if left < unsent else tries - 1
+        if left and tries:
+            self._linger = self._listener.loop.call_later(LINGER, self._let_go, left, tries)
         elif left or transport.can_write_eof():
             transport.abort()
         else:
             transport.close()  # with TLS's own end, close_notify
 
     def _tell_time(self) -> None:
-        self._engine.now, self._engine.uptime = self._read_clock()
+        self._engine.now, self._engine.monotonic_ms = self._read_clock()
 
     def _wait_for_turn(self) -> None:
         """Read no more until it is this connection's turn again."""
@@ -310,14 +310,14 @@ class Transport(asyncio.Protocol):
     def take_turn(self) -> None:
         """Answer what was left, and read on unless more is left or the peer does not read."""
         transport = self._transport
-        if transport is None or self._choked or transport.is_closing():
+        if transport is None or self._write_paused or transport.is_closing():
             return  # resume_writing queues it again
         self._spent = 0.0
-        if self._stalled or self._deferred:
+        if self._has_backlog or self._deferred:
             data = self._pop_deferred()
-            self._stalled = False
+            self._has_backlog = False
             self._serve(data, perf_counter(), self._listener.turn)
-            if self._stalled or self._choked or self._spent > self._listener.turn:
+            if self._has_backlog or self._write_paused or self._spent > self._listener.turn:
                 return  # it is in the queue again, or will be
         if self._finished:
             transport.close()

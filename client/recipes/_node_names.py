@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-LAYOUTS: Final[dict[str, dict[str, str]]] = {
+NAMINGS: Final[dict[str, dict[str, str]]] = {
     "kazoo": {"lock": "{hex}__lock__", "write": "{hex}__lock__", "read": "{hex}__rlock__", "latch": "{hex}__lock__"},
     "curator": {
         "lock": "_c_{uuid}-lock-",
@@ -50,34 +50,34 @@ class Entry(NamedTuple):
     number: int
 
 
-def checked_layout(layout: str, *more: str) -> str:
-    """Give the layout back if there is one of that name.
+def checked_naming(naming: str, *more: str) -> str:
+    """Return the layout back if there is one of that name.
 
     Raises:
         ValueError: There is none.
     """
-    if layout not in (*LAYOUTS, *more):
-        raise ValueError(f"layout {layout!r} is unknown; one of {', '.join((*LAYOUTS, *more))}")
-    return layout
+    if naming not in (*NAMINGS, *more):
+        raise ValueError(f"layout {naming!r} is unknown; one of {', '.join((*NAMINGS, *more))}")
+    return naming
 
 
-def prefix(layout: str, kind: str, unique: str) -> str:
-    """Give the beginning of a name; *unique* is a UUID as text."""
-    return LAYOUTS[layout][kind].format(hex=unique.replace("-", ""), uuid=unique)
+def prefix(naming: str, kind: str, unique: str) -> str:
+    """Return the beginning of a name; *unique* is a UUID as text."""
+    return NAMINGS[naming][kind].format(hex=unique.replace("-", ""), uuid=unique)
 
 
-def _pattern(layout: str, kind: str) -> str:
-    return re.escape(LAYOUTS[layout][kind].format(hex="", uuid="").removeprefix("_c_-"))
+def _pattern(naming: str, kind: str) -> str:
+    return re.escape(NAMINGS[naming][kind].format(hex="", uuid="").removeprefix("_c_-"))
 
 
 _PATTERNS: Final = {
-    (layout, kind): re.compile(_pattern(layout, kind) + _SEQUENCE) for layout in LAYOUTS for kind in LAYOUTS[layout]
+    (naming, kind): re.compile(_pattern(naming, kind) + _SEQUENCE) for naming in NAMINGS for kind in NAMINGS[naming]
 }
 
 
-def in_order(layout: str, kinds: Iterable[str], names: Iterable[str]) -> list[Entry]:
-    """Give the contenders of some kinds among a node's children, first come first; others are passed over."""
-    patterns = {_PATTERNS[layout, kind]: kind for kind in kinds}
+def in_order(naming: str, kinds: Iterable[str], names: Iterable[str]) -> list[Entry]:
+    """Return the contenders of some kinds among a node's children, first come first; others are passed over."""
+    patterns = {_PATTERNS[naming, kind]: kind for kind in kinds}
     entries = []
     for name in names:
         for pattern, kind in patterns.items():
@@ -91,7 +91,7 @@ def in_order(layout: str, kinds: Iterable[str], names: Iterable[str]) -> list[En
 
 
 def number_of(name: str) -> int:
-    """Give the sequence number at the end of a name.
+    """Return the sequence number at the end of a name.
 
     Raises:
         ValueError: There is none.
@@ -102,7 +102,7 @@ def number_of(name: str) -> int:
     return int(match[1])
 
 
-def in_circle(numbered: list[tuple[str, int]]) -> list[str]:
+def sorted_by_sequence(numbered: list[tuple[str, int]]) -> list[str]:
     """Sort names by their sequence numbers, across the wrap."""
     if not numbered:
         return []

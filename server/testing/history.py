@@ -10,7 +10,7 @@ the notes to do it again, so that every snapshot can be reached from every other
 from __future__ import annotations
 
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.tree import Note
+from zoolet.server.core.tree import UndoRecord
 
 
 class Snapshot:
@@ -21,16 +21,16 @@ class Snapshot:
         before: The place in history from which its notes lead.
     """
 
-    __slots__ = ("before", "journal", "notes")
+    __slots__ = ("before", "history", "undo_records")
 
-    def __init__(self, journal: Journal, before: Snapshot | None) -> None:
-        self.journal = journal
+    def __init__(self, history: History, before: Snapshot | None) -> None:
+        self.history = history
         self.before = before
-        self.notes: list[Note] = []
+        self.undo_records: list[UndoRecord] = []
         """While the tree is at this place or beyond, how to get to ``before``; otherwise how to get here from there."""
 
 
-class Journal:
+class History:
     """The history of an engine's tree, from the moment this is made.
 
     Args:
@@ -41,40 +41,40 @@ class Journal:
         self._engine = engine
         engine.acls.keep = True
         engine.tree.begin()
-        self.here = Snapshot(self, None)
-        self.start = self.here
+        self.current = Snapshot(self, None)
+        self.start = self.current
 
     def take(self) -> Snapshot:
-        """Give the present place in history; as long as nothing changes it is the same."""
-        notes = self._engine.tree.take_notes()
-        if notes:
-            here = Snapshot(self, self.here)
-            here.notes = notes
-            self.here = here
-        return self.here
+        """Return the present place in history; as long as nothing changes it is the same."""
+        undo_records = self._engine.tree.pop_undo_records()
+        if undo_records:
+            current = Snapshot(self, self.current)
+            current.undo_records = undo_records
+            self.current = current
+        return self.current
 
-    def go_to(self, there: Snapshot) -> None:
+    def restore_to(self, target: Snapshot) -> None:
         """Make the tree what it was; ephemeral nodes of sessions that have ended since do not come back.
 
         Raises:
             ValueError: It is a snapshot of another server.
         """
-        if there.journal is not self:
+        if target.history is not self:
             raise ValueError("this snapshot was taken of another server")
         self.take()
         tree = self._engine.tree
-        way = _back_to_the_start(there)
-        while self.here not in way:
-            self.here.notes = tree.undo(self.here.notes)
-            assert self.here.before is not None
-            self.here = self.here.before
-        for place in reversed(way[: way.index(self.here)]):
-            place.notes = tree.undo(place.notes)
-            self.here = place
-        self._bury()
+        way = _back_to_the_start(target)
+        while self.current not in way:
+            self.current.undo_records = tree.undo(self.current.undo_records)
+            assert self.current.before is not None
+            self.current = self.current.before
+        for place in reversed(way[: way.index(self.current)]):
+            place.undo_records = tree.undo(place.undo_records)
+            self.current = place
+        self._drop_orphaned_ephemerals()
         self._engine.quota.reload()
 
-    def _bury(self) -> None:
+    def _drop_orphaned_ephemerals(self) -> None:
         """Remove the ephemeral nodes of sessions that are no more, without a word; that is history, too."""
         tree = self._engine.tree
         for owner in [owner for owner in tree.ephemerals if owner not in self._engine.sessions.alive]:

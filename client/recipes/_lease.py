@@ -20,9 +20,9 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
-from zoolet.client import codecs
+from zoolet.client import serializers
 from zoolet.client.client import Client
-from zoolet.client.events import State
+from zoolet.client.states import State
 from zoolet.client.transaction import Transaction
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import (
@@ -57,11 +57,11 @@ class LockLostError(Exception):
 
 
 def _present_task() -> asyncio.Task[Any] | None:
-    """Give the task that runs now: it hears of a loss by the error that it gets, and need not be cancelled."""
+    """Return the task that runs now: it hears of a loss by the error that it gets, and need not be cancelled."""
     return asyncio.current_task()
 
 
-class Signal:
+class OneShotEvent:
     """Something that happens once: ``await`` it, or ask ``is_set()``.
 
     Attributes:
@@ -82,7 +82,7 @@ class Signal:
                 self._event.set()
 
     def is_set(self) -> bool:
-        """Say whether it has happened."""
+        """Return whether it has happened."""
         return self._happened
 
     async def wait(self) -> str:
@@ -97,7 +97,7 @@ class Signal:
         return self.wait().__await__()
 
 
-class Held:
+class Lease:
     """Something that is held until :meth:`release`, or until it is lost.
 
     Args:
@@ -116,11 +116,11 @@ class Held:
 
     def __init__(self, client: Client, path: str, token: int, *, revocable: bool = False) -> None:
         self.path = path
-        self.fence = path
+        self.proof_node = path
         """The node whose existence proves that this is held; other holders have others."""
         self.token = token
-        self.lost = Signal()
-        self.revoked = Signal()
+        self.lost = OneShotEvent()
+        self.revoked = OneShotEvent()
         self.depth = 1
         """How often its holder has entered it."""
         self._client = client
@@ -129,7 +129,7 @@ class Held:
         self._revocable = revocable
         self._exchanging = False
         self._guards: list[asyncio.Task[Any]] = []
-        self._victim: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[Any] | None = None
         self._cancelling = 0
         self._cancelled = False
         loop = asyncio.get_running_loop()
@@ -146,7 +146,7 @@ class Held:
 
     # --- how it is ---
 
-    def ensure(self) -> None:
+    def raise_if_lost(self) -> None:
         """Do nothing if it is still held for certain.
 
         Raises:
@@ -158,23 +158,23 @@ class Held:
             raise LockLostError(self.path, self.lost.reason or "it was released")
 
     def valid_for(self) -> float:
-        """Say for how many seconds it is still held for certain, if nothing more is heard of the server."""
+        """Return for how many seconds it is still held for certain, if nothing more is heard of the server."""
         if self.lost.is_set() or self._released or self._client.session_id != self._session_id:
             return 0.0
         return self._client.valid_for()
 
-    def transaction(self) -> HeldTransaction:
+    def transaction(self) -> LeaseTransaction:
         """Collect operations that happen together, and only if this is still held when the server does them.
 
         Raises:
             LockLostError: It is lost; at the commit too.
         """
-        self.ensure()
-        return HeldTransaction(self, self._client.transaction())
+        self.raise_if_lost()
+        return LeaseTransaction(self, self._client.transaction())
 
     # --- losing it ---
 
-    def tell(self, state: State) -> None:
+    def on_state(self, state: State) -> None:
         """Hear of the client's state."""
         if state is State.LOST:
             self._lose("the session is over")
@@ -193,14 +193,14 @@ class Held:
             return
         self.lost.set(reason)
         self._end_guard()
-        if self._victim is not None and not self._victim.done() and self._victim is not _present_task():
+        if self._task is not None and not self._task.done() and self._task is not _present_task():
             self._cancelled = True
-            self._victim.cancel(f"{self.path} is lost: {reason}")
+            self._task.cancel(f"{self.path} is lost: {reason}")
 
     def _start_guard(self) -> None:
         self._check_deadline()
         if not self._released and not self.lost.is_set() and not self._exchanging:
-            self._guards = [self._client.in_background(self._watch_over(*one)) for one in self._nodes()]
+            self._guards = [self._client.spawn(self._monitor(*one)) for one in self._nodes()]
 
     def _end_guard(self) -> None:
         self._timer.cancel()
@@ -209,19 +209,19 @@ class Held:
                 guard.cancel()
 
     def _nodes(self) -> list[tuple[str, int]]:
-        """Give the nodes that all have to be there, each with its czxid."""
+        """Return the nodes that all have to be there, each with its czxid."""
         return [(self.path, self.token)]
 
-    def fences(self) -> list[str]:
-        """Give the nodes whose existence proves that this is held."""
-        return [self.fence]
+    def proof_nodes(self) -> list[str]:
+        """Return the nodes whose existence proves that this is held."""
+        return [self.proof_node]
 
-    async def _watch_over(self, path: str, czxid: int) -> None:
+    async def _monitor(self, path: str, czxid: int) -> None:
         """Notice when somebody deletes a node, or asks that it be released."""
         while True:
             try:
-                async with self._client.with_codec(codecs.raw).watch_data(path) as watch:
-                    data, stat = watch.found
+                async with self._client.with_serializer(serializers.raw).watch_data(path) as watch:
+                    data, stat = watch.initial
                     if stat.czxid != czxid:
                         self._lose("somebody deleted its node")
                         return
@@ -239,7 +239,7 @@ class Held:
 
     # --- letting go ---
 
-    def let_go(self) -> list[asyncio.Future[None]]:
+    def release_nowait(self) -> list[asyncio.Future[None]]:
         """Let go of it without waiting for the server's answer: the request is on its way when this returns.
 
         If the connection is lost meanwhile, a job in the background sees to it. The end of an ``async with`` block does
@@ -264,25 +264,25 @@ class Held:
         error = None if call.cancelled() else call.exception()
         gone = isinstance(error, NoNodeError | SessionExpiredError | ClosedError)
         if (call.cancelled() or (error is not None and not gone)) and self._client.state is not State.CLOSED:
-            self._client.in_background(self._sweep())
+            self._client.spawn(self._delete_guaranteed())
 
     def _delete(self) -> asyncio.Future[None]:
         """Ask that the node be deleted."""
         return asyncio.ensure_future(self._client.delete(self.path))
 
-    async def _sweep(self) -> None:
+    async def _delete_guaranteed(self) -> None:
         """Delete the node for certain."""
-        await self._client.sweep(self.path)
+        await self._client.delete_guaranteed(self.path)
 
     async def release(self) -> None:
         """Let go of it, and wait until the server has answered."""
-        for call in self.let_go():
+        for call in self.release_nowait():
             try:
                 await call
             except ZooKeeperError:
                 continue  # the background sees to it, where there is anything left
 
-    def give_way(self, reason: str) -> None:
+    def mark_lost(self, reason: str) -> None:
         """Count it as lost: it is not known any more whether its node is there."""
         self._lose(reason)
 
@@ -293,8 +293,8 @@ class Held:
         self._guards = []
         self._exchanging = True
 
-    def given_up(self) -> None:
-        """Take note that its node has been deleted by its holder in another way than :meth:`release`."""
+    def mark_released(self) -> None:
+        """Record that its node has been deleted by its holder in another way than :meth:`release`."""
         self._released = True
         self._end_guard()
 
@@ -302,12 +302,12 @@ class Held:
 
     def cancel_when_lost(self) -> None:
         """Cancel the present task when this is lost; :meth:`convert` makes a LockLostError of it."""
-        self._victim = asyncio.current_task()
-        self._cancelling = self._victim.cancelling() if self._victim is not None else 0
+        self._task = asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task is not None else 0
 
     def convert(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
         """Raise LockLostError if *error* is the cancellation that the loss caused."""
-        victim, self._victim = self._victim, None
+        victim, self._task = self._task, None
         if not self._cancelled or victim is None:
             return
         left = victim.uncancel()
@@ -315,16 +315,16 @@ class Held:
             raise LockLostError(self.path, self.lost.reason) from error
 
 
-class HeldTransaction:
+class LeaseTransaction:
     """A :class:`~zoolet.client.transaction.Transaction` that first checks that something is still held."""
 
-    def __init__(self, held: Held, transaction: Transaction) -> None:
+    def __init__(self, held: Lease, transaction: Transaction) -> None:
         self._held = held
         self._transaction = transaction
-        fences = held.fences()
-        for fence in fences:
-            transaction.check(fence)
-        self._checks = len(fences)
+        proof_nodes = held.proof_nodes()
+        for proof_node in proof_nodes:
+            transaction.check(proof_node)
+        self._checks = len(proof_nodes)
         self.check = transaction.check
         self.create = transaction.create
         self.set = transaction.set
@@ -344,7 +344,7 @@ class HeldTransaction:
         try:
             await self._transaction.commit()
         except NoNodeError as error:
-            if error.path in self._held.fences():
+            if error.path in self._held.proof_nodes():
                 self._held._lose("its node is gone")  # noqa: SLF001 - a part of Held
                 raise LockLostError(self._held.path, "its node is gone; nothing was done") from None
             raise
@@ -361,10 +361,10 @@ class HeldTransaction:
 
 
 ON_LOST: Final = ("cancel", "flag")
-H = TypeVar("H", bound=Held)
+H = TypeVar("H", bound=Lease)
 
 
-class Holdable(Generic[H]):
+class LockBase(Generic[H]):
     """What can be held for the length of an ``async with`` block, by several tasks in turn or at once.
 
     Args:
@@ -386,7 +386,7 @@ class Holdable(Generic[H]):
         raise NotImplementedError
 
     def _again(self, task: asyncio.Task[Any] | None) -> H | None:
-        """Give what the task holds already, if it may enter once more."""
+        """Return what the task holds already, if it may enter once more."""
         return None
 
     async def __aenter__(self) -> H:
@@ -412,12 +412,12 @@ class Holdable(Generic[H]):
         if held.depth:
             return
         del self._inside[place]
-        held.let_go()
+        held.release_nowait()
         held.convert(kind, error)
 
 
 def checked_timeout(timeout: float | None) -> float | None:
-    """Give the timeout back if it is one.
+    """Return the timeout back if it is one.
 
     Raises:
         ValueError: It is negative.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from zoolet.protocol.opcodes import OPERATIONS, OpCode
+from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.server.core import ops
 from zoolet.server.core.compat import V3_8, V3_9, Compat
-from zoolet.server.core.ops.registry import TABLE
+from zoolet.server.core.ops.dispatch import TABLE
 
 assert ops  # its modules fill TABLE
 
@@ -53,16 +53,16 @@ DEVIATIONS = """\
 
 
 def differences(compat: Compat) -> list[str]:
-    """Give one side of the table of releases."""
+    """Return one side of the table of releases."""
     return [str(getattr(compat, one.name)) for one in fields(Compat)]
 
 
 def page() -> str:
-    """Give the text of the page."""
+    """Return the text of the page."""
     lines = [
         "# Compatibility",
         "",
-        "*Made by `make docs` from the tables in `protocol/opcodes.py` and `server/core/compat.py`; do not edit.*",
+        "*Made by `make docs` from the tables in `protocol/operations.py` and `server/core/compat.py`; do not edit.*",
         "",
         f"By default zoolet answers as ZooKeeper {V3_9.release} does; with `--compat 3.8` as Debian's {V3_8.release}. `tests/differential`",
         "compares it with both, byte for byte, in thousands of random steps at every run.",
