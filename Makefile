@@ -3,6 +3,7 @@ PYTHON ?= python3
 PORT ?= 2181
 VENV := .venv
 BIN := $(VENV)/bin
+PACKAGE := __init__.py __main__.py testing.py py.typed protocol server client
 
 .PHONY: help setup links run test types lint bench bench-server bench-clients schedules budget docs oracle-3.9 differential kazoo-suite wheel clean attacks fuzz
 
@@ -19,7 +20,7 @@ $(VENV)/.done: pyproject.toml
 
 links:
 	@mkdir -p .typing/zoolet
-	@for part in protocol server client; do ln -sfn ../../$$part .typing/zoolet/$$part; done
+	@for part in $(PACKAGE); do ln -sfn ../../$$part .typing/zoolet/$$part; done
 
 run: setup  ## the daemon on 127.0.0.1:2181 (PORT=..., ARGS=... pass through)
 	exec $(BIN)/zoolet serve --port $(PORT) $(ARGS)
@@ -29,7 +30,7 @@ test: setup  ## the whole suite (ARGS=... pass through to pytest)
 
 types: setup  ## mypy and pyright
 	$(BIN)/mypy
-	rm -rf build/typing && mkdir -p build/typing/zoolet && cp -r protocol server client build/typing/zoolet/
+	rm -rf build/typing && mkdir -p build/typing/zoolet && cp -r $(PACKAGE) build/typing/zoolet/
 	$(BIN)/pyright
 
 lint: setup  ## ruff
