@@ -78,7 +78,7 @@ fuzz: setup  ## 10,000,000 broken frames in process and 5 minutes over sockets, 
 	    $(if $(SEED),--seed $(SEED))
 
 wheel: setup  ## sdist and wheel in dist/
-	rm -rf build dist
+	rm -rf dist
 	$(BIN)/pip install --quiet --disable-pip-version-check build
 	$(BIN)/python -m build
 

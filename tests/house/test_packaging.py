@@ -166,9 +166,13 @@ def test_importing_zoolet_testing_imports_no_server() -> None:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone in a folder called ``zoolet``."""
+    """A clone in a folder called ``zoolet``, in which earlier builds left a module that has been deleted since."""
     clone = tmp_path_factory.mktemp("parent") / "zoolet"
     shutil.copytree(ROOT, clone, ignore=shutil.ignore_patterns(*MADE))
+    for left in ("lib", f"bdist.{sysconfig.get_platform()}/wheel"):
+        ghost = clone / "build" / left / "zoolet" / "server" / "ghost.py"
+        ghost.parent.mkdir(parents=True)
+        ghost.touch()
     return clone
 
 
@@ -224,6 +228,11 @@ def test_a_wheel_holds_the_modules_and_nothing_else(wheel: Path) -> None:
     parts = {path for path in files(ROOT) if path.split("/")[0] in PARTS and path.endswith((".py", "/py.typed"))}
 
     assert packed(wheel) == {f"zoolet/{path}" for path in {*MODULES, "py.typed", *parts}}
+
+
+@pytest.mark.slow
+def test_a_deleted_module_does_not_come_back_in_a_wheel(wheel: Path) -> None:
+    assert [name for name in packed(wheel) if "ghost" in name] == []
 
 
 @pytest.mark.slow
