@@ -360,3 +360,83 @@ def test_pytest_does_not_mind_that_zoolet_was_imported_before_it(from_wheel: Pat
     said = run(tmp_path, from_wheel, "-c", f"import zoolet.testing, pytest, sys; sys.exit(pytest.main({strict}))")
 
     assert "1 passed" in said
+
+
+# --- make ---
+
+
+PIP: Final = ".venv/bin/pip install --quiet --disable-pip-version-check --editable"
+SERVE: Final = ".venv/bin/zoolet serve --port 2181"
+PYTHON: Final = """#!/bin/sh
+# A stand-in for Python: the programs of the environment that it makes write down how they are called.
+test "$1 $2" = "-m venv" || exit 0
+mkdir -p "$3/bin"
+for name in pip zoolet; do
+    printf '#!/bin/sh\\necho "$0 $*" >> called\\n' > "$3/bin/$name"
+    chmod +x "$3/bin/$name"
+done
+"""
+
+
+class Making:
+    """A fresh clone, as far as make looks at it, with an environment that installs nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("Makefile", "pyproject.toml", "setup.py", "__init__.py"):
+            shutil.copy2(ROOT / name, folder)
+        (folder / "python").write_text(PYTHON)
+        (folder / "python").chmod(0o755)
+
+    def make(self, *words: str) -> list[str]:
+        """Run make; return the commands of the environment that it called."""
+        called = self.folder / "called"
+        called.write_text("")
+        run(self.folder, "make", "PYTHON=./python", *words)
+        return [line.strip() for line in called.read_text().splitlines()]
+
+
+@pytest.fixture
+def making(tmp_path: Path) -> Making:
+    """A fresh clone to run make in."""
+    if not shutil.which("make"):
+        pytest.skip("there is no make")
+    return Making(tmp_path)
+
+
+def test_make_run_installs_what_the_daemon_needs_once(making: Making) -> None:
+    assert making.make("run") == [f"{PIP} .", SERVE]
+    assert making.make("run") == [SERVE]
+
+
+def test_make_setup_adds_the_test_tools_later(making: Making) -> None:
+    making.make("run")
+
+    assert making.make("setup") == [f"{PIP} .[dev]"]
+    assert making.make("setup") == []
+
+
+def test_make_setup_installs_what_the_daemon_needs_too(making: Making) -> None:
+    assert making.make("setup") == [f"{PIP} .[dev]"]
+    assert making.make("run") == [SERVE]
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "setup.py", "__init__.py"])
+def test_make_installs_again_when_the_package_changes(making: Making, name: str) -> None:
+    making.make("setup")
+    stamp = (making.folder / ".venv" / ".daemon").stat().st_mtime
+    os.utime(making.folder / name, (stamp + 1, stamp + 1))
+
+    assert making.make("run") == [f"{PIP} .", SERVE]
+
+
+def test_the_type_checkers_see_the_modules_of_the_root(making: Making) -> None:
+    making.make("setup")
+
+    assert {path.name for path in (making.folder / ".typing/zoolet").iterdir()} == {*MODULES, *PARTS, "py.typed"}
+
+
+def test_pyright_gets_a_copy_of_all_that_mypy_sees(making: Making) -> None:
+    (copy,) = (line for line in run(making.folder, "make", "--dry-run", "types").splitlines() if "cp -r" in line)
+
+    assert {*MODULES, *PARTS, "py.typed"} <= set(copy.split())
