@@ -3,25 +3,34 @@ PYTHON ?= python3
 PORT ?= 2181
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
+PACKAGE := __init__.py __main__.py testing.py py.typed protocol server client
 
 .PHONY: help setup links run test types lint bench bench-server bench-clients schedules budget docs apache-3.9 differential kazoo-suite wheel clean attacks fuzz
 
 help:
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## /  make \1\t/' | expand -t 20
 
-setup: $(VENV)/.done links  ## a virtual environment with zoolet (editable) and its test tools
+setup: $(VENV)/.tools links  ## a virtual environment with zoolet (editable) and its test tools
 
-$(VENV)/.done: pyproject.toml
+$(BIN)/pip:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "zoolet needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+
+# .daemon: what `make run` needs is installed; .tools: the rest too. The metadata hold the version, hence __init__.py.
+$(VENV)/.daemon: pyproject.toml setup.py __init__.py | $(BIN)/pip
+	$(INSTALL) --editable .
 	touch $@
+
+$(VENV)/.tools: pyproject.toml setup.py __init__.py | $(BIN)/pip
+	$(INSTALL) --editable '.[dev]'
+	touch $(VENV)/.daemon $@
 
 links:
 	@mkdir -p .typing/zoolet
-	@for part in protocol server client; do ln -sfn ../../$$part .typing/zoolet/$$part; done
+	@for part in $(PACKAGE); do ln -sfn ../../$$part .typing/zoolet/$$part; done
 
-run: setup  ## the daemon on 127.0.0.1:2181 (PORT=..., ARGS=... pass through)
+run: $(VENV)/.daemon  ## the daemon on 127.0.0.1:2181 (PORT=..., ARGS=... pass through)
 	exec $(BIN)/zoolet serve --port $(PORT) $(ARGS)
 
 test: setup  ## the whole suite (ARGS=... pass through to pytest)
@@ -29,7 +38,7 @@ test: setup  ## the whole suite (ARGS=... pass through to pytest)
 
 types: setup  ## mypy and pyright
 	$(BIN)/mypy
-	rm -rf build/typing && mkdir -p build/typing/zoolet && cp -r protocol server client build/typing/zoolet/
+	rm -rf build/typing && mkdir -p build/typing/zoolet && cp -r $(PACKAGE) build/typing/zoolet/
 	$(BIN)/pyright
 
 lint: setup  ## ruff
@@ -68,7 +77,7 @@ differential: setup  ## 20,000 steps a seed beside a real ZooKeeper 3.8.0 and 3.
 	    $(BIN)/pytest -s tests/differential $(ARGS)
 
 kazoo-suite: setup  ## kazoo's own test suite against the daemon
-	$(BIN)/pip install --quiet --disable-pip-version-check pyopenssl pyjks pure-sasl gevent eventlet objgraph
+	$(INSTALL) pyopenssl pyjks pure-sasl gevent eventlet objgraph
 	cd /tmp && PYTHONPATH=$(CURDIR)/tests $(CURDIR)/$(BIN)/python -m pytest -p kazoo_suite.adapter --pyargs kazoo.tests \
 	    -q -rs -p no:cacheprovider -p no:asyncio $(ARGS)
 
@@ -77,8 +86,8 @@ fuzz: setup  ## 10,000,000 broken frames in process and 5 minutes over sockets, 
 	    $(if $(SEED),--seed $(SEED))
 
 wheel: setup  ## sdist and wheel in dist/
-	rm -rf build dist
-	$(BIN)/pip install --quiet --disable-pip-version-check build
+	rm -rf dist
+	$(INSTALL) build
 	$(BIN)/python -m build
 
 clean:  ## remove everything that was made
