@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 from support.apache import ApacheZooKeeper
+from support.relay import Relay
+from support.simulation import Connect
 
 from zoolet.client import Backoff, Client
 from zoolet.server import Server
 
 SOON = Backoff(first=0.001, longest=0.01)
 """Nobody waits for a server that a test will bring back in a moment."""
-Connect = Callable[..., Awaitable[Client]]
 
 
 @pytest.fixture(scope="session")
@@ -73,3 +74,16 @@ async def connect() -> AsyncIterator[Connect]:
 async def zk(hosts: str, connect: Connect) -> Client:
     """A connected client, below the chroot."""
     return await connect(hosts)
+
+
+@pytest.fixture
+async def embedded(server: Server, connect: Connect) -> Client:
+    """A client of the embedded server, for what no server is to hear of."""
+    return await connect(server.hosts)
+
+
+@pytest.fixture
+async def relay(server: Server) -> AsyncIterator[Relay]:
+    """A relay before the embedded server."""
+    async with Relay(server) as standing:
+        yield standing

@@ -1,7 +1,7 @@
-"""Bugs of ZooKeeper clients, on show: kazoo 2.11.0 as it is, and the schedule that brings the bug out every time.
+"""Known bugs of kazoo 2.11.0, reproduced every time by a schedule of faults.
 
-Each exhibit asserts what goes wrong. Its docstring says what a right client does, for which these are the tests to pass
-the other way round. The numbers are those of https://github.com/python-zk/kazoo/issues.
+Each test asserts what goes wrong. The test of the same number in ``test_zoolet_is_immune.py`` asserts what a right
+client does. The numbers are those of https://github.com/python-zk/kazoo/issues.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from support import kazoo_bugs
 from zoolet.server import Server
 
 QUICK: Final = {"max_tries": 50, "delay": 0.001, "max_delay": 0.01}
-
 Connect = Callable[[], KazooClient]
 
 

@@ -1,6 +1,6 @@
-"""The bug kazoo_bugs's schedules again, with zoolet's own client: each twin of an exhibit shows what is right.
+"""The schedules of ``test_reproductions.py`` again, with zoolet's own client: each test shows what is right.
 
-The numbers are those of https://github.com/python-zk/kazoo/issues; see ``test_exhibits.py``.
+The numbers are those of https://github.com/python-zk/kazoo/issues.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from typing import Final
 
 import pytest
 from support import kazoo_bugs
-from support.schedules import ephemerals
+from support.leftovers import ephemerals
 
 from zoolet.client import Backoff, Client, ConnectionLossError
 from zoolet.client.recipes import Barrier, Counter, LockLostError, Party, PersistentEphemeral, Queue
 from zoolet.server import Server
 
 SOON: Final = Backoff(first=0.001, longest=0.01)
-
 Connect = Callable[[], Awaitable[Client]]
 
 

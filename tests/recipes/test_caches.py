@@ -1,35 +1,21 @@
-"""Caches come to be what the tree is, also after drops and in new sessions, and leave no watch."""
+"""What the three caches have in common: bad arguments, cancellation, absences, lost replies."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.chaos import cancel_everywhere, client_of, eventually, leftovers, simulate
+from support.cancellation import cancel_everywhere
+from support.leftovers import leftovers
+from support.simulation import client_of, with_client
 
 from zoolet.client import Client, ClosedError, serializers
 from zoolet.client.recipes import ChildrenCache, NodeCache, TreeCache
 from zoolet.server import Server
-from zoolet.server.testing import Simulation, drop_request, hold, lose_reply
+from zoolet.server.testing import drop_request, lose_reply
 
 EVERY = [NodeCache, ChildrenCache, TreeCache]
-
-
-def with_client(main: Callable[[Server, Client], Any], seed: int = 1, **options: Any) -> None:
-    """Run with a server and a client in virtual time."""
-
-    async def run(sim: Simulation, server: Server) -> None:
-        async with client_of(server, **options) as zk:
-            await main(server, zk)
-
-    simulate(run, seed)
-
-
-def what(cache: TreeCache) -> dict[str, Any]:
-    """Return the values a cache knows, by path."""
-    return {path: cached.value for path, cached in cache.nodes.items()}
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -59,48 +45,6 @@ def test_cancelled_it_leaves_nothing(kind: Any) -> None:
     cancel_everywhere(enter, nodes={"/a": {"b": "1", "c": {"d": "2"}}})
 
 
-# --- NodeCache ---
-
-
-def test_a_node_s_value_is_followed_from_nothing_to_nothing() -> None:
-    async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other, NodeCache(zk, "/a") as cache:
-            assert (cache.value, cache.stat) == (None, None)
-            await other.create("/a", b"1")
-            await eventually(lambda: cache.value == b"1")
-            await other.set("/a", b"2")
-            await eventually(lambda: cache.value == b"2")
-            assert cache.stat is not None
-            assert cache.stat.version == 1
-            await other.delete("/a")
-            await eventually(lambda: cache.stat is None)
-            assert cache.value is None
-        assert not leftovers(server, zk)
-
-    with_client(main)
-
-
-def test_a_node_s_changes_are_told_in_order() -> None:
-    async def main(server: Server, zk: Client) -> None:
-        seen: list[Any] = []
-        await zk.create("/a", b"0")
-        async with NodeCache(zk, "/a") as cache:
-
-            async def follow() -> None:
-                async for value in cache.changes():
-                    seen.append(value)  # noqa: PERF401
-
-            job = asyncio.ensure_future(follow())
-            for number in range(1, 5):
-                await asyncio.sleep(1)
-                await zk.set("/a", b"%d" % number)
-            await asyncio.sleep(1)
-            job.cancel()
-        assert seen == [b"0", b"1", b"2", b"3", b"4"]
-
-    with_client(main)
-
-
 @pytest.mark.parametrize("how", ["drop", "expire"])
 def test_changes_by_others_during_an_absence_are_found(how: str) -> None:
     async def main(server: Server, zk: Client) -> None:
@@ -126,7 +70,8 @@ def test_changes_by_others_during_an_absence_are_found(how: str) -> None:
                     server.drop(zk)
                 await asyncio.sleep(20)
                 assert node.value == b"2"
-                assert what(tree) == {path: view.data for path, view in server.tree("/a").items()}
+                known = {path: cached.value for path, cached in tree.nodes.items()}
+                assert known == {path: view.data for path, view in server.tree("/a").items()}
                 assert names.values == {"changed": b"2", "again": b"2", "new": b"2", "same": b"1"}
             assert not leftovers(server, zk)
 
@@ -165,109 +110,5 @@ def test_lost_replies_make_no_difference(kind: Any, action: Any) -> None:
                     assert (cache.value if kind is NodeCache else cache.nodes["/a"].value) == b"19"
             await asyncio.sleep(10)
             assert not leftovers(server, zk)
-
-    with_client(main)
-
-
-# --- TreeCache and ChildrenCache ---
-
-
-def test_a_tree_is_followed() -> None:
-    async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other, TreeCache(zk, "/a") as cache:
-            assert what(cache) == {}
-            await other.create("/a/b/c", b"1", parents=True)
-            await eventually(lambda: what(cache) == {"/a": b"", "/a/b": b"", "/a/b/c": b"1"})
-            await other.set("/a/b", b"2")
-            await other.create("/ab", b"outside")
-            await eventually(lambda: what(cache) == {"/a": b"", "/a/b": b"2", "/a/b/c": b"1"})
-            await other.delete("/a", recursive=True)
-            await eventually(lambda: what(cache) == {})
-        assert not leftovers(server, zk)
-
-    with_client(main)
-
-
-def test_the_whole_tree_can_be_followed() -> None:
-    async def main(server: Server, zk: Client) -> None:
-        async with TreeCache(zk, "/") as cache:
-            await zk.create("/a", b"1")
-            await eventually(lambda: "/a" in cache.nodes)
-            await zk.delete("/a")
-            await eventually(lambda: "/a" not in cache.nodes)
-
-    with_client(main)
-
-
-def test_a_chroot_is_no_part_of_the_paths() -> None:
-    async def main(server: Server, zk: Client) -> None:
-        server.populate({"/root/a/b": "1"})
-        inside = Client(server.hosts + "/root")
-        async with inside, TreeCache(inside, "/a") as cache:
-            await inside.create("/a/c", b"2")
-            await eventually(lambda: set(cache.nodes) == {"/a", "/a/b", "/a/c"})
-
-    with_client(main)
-
-
-def test_what_is_known_cannot_be_changed() -> None:
-    async def main(server: Server, zk: Client) -> None:
-        async with TreeCache(zk, "/a") as cache:
-            with pytest.raises(TypeError):
-                cache.nodes["/a"] = None  # type: ignore[index]
-
-    with_client(main)
-
-
-def test_children_are_known_by_name() -> None:
-    async def main(server: Server, zk: Client) -> None:
-        server.populate({"/a": {"x": "1", "y": {"deep": "2"}}})
-        async with ChildrenCache(zk, "/a") as cache:
-            assert cache.values == {"x": b"1", "y": b""}
-            await zk.delete("/a/x")
-            await eventually(lambda: set(cache.values) == {"y"})
-
-    with_client(main)
-
-
-def test_more_changes_than_may_wait_are_all_found_in_the_end() -> None:
-    async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other, TreeCache(zk, "/a", limit=3) as cache:
-            await other.create("/a")
-            with server.fault(op="getData", session=zk, action=hold()) as held:
-                for number in range(20):
-                    await other.create(f"/a/{number}", b"x")
-                await other.delete("/a/3")
-                held.release()
-            await eventually(lambda: set(cache.nodes) == set(server.tree("/a")))
-
-    with_client(main)
-
-
-def test_a_value_that_the_codec_cannot_read_is_left_out_and_comes_when_it_can() -> None:
-    async def main(server: Server, zk: Client) -> None:
-        server.populate({"/a": {"good": "1", "bad": "{"}})
-        async with ChildrenCache(zk.with_serializer(serializers.json), "/a") as cache:
-            assert cache.values == {"good": 1}
-            await zk.set("/a/bad", b"2")
-            await eventually(lambda: cache.values == {"good": 1, "bad": 2})
-
-    with_client(main)
-
-
-def test_a_session_that_ends_while_the_tree_is_read_is_begun_anew() -> None:
-    async def main(server: Server, zk: Client) -> None:
-        server.populate({"/a": {str(number): "x" for number in range(30)}})
-        for op in ("getChildren", "getChildren2", "getData", "addWatch"):
-            with server.fault(op=op, nth=1, session=zk, action=hold()) as held:
-                cache = TreeCache(zk, "/a")
-                entering = asyncio.ensure_future(cache.__aenter__())
-                await eventually(lambda held=held: held.hits)
-                server.expire(zk)
-                await asyncio.wait_for(entering, 30)
-            assert len(cache.nodes) == 31
-            await cache.__aexit__(None, None, None)
-        await asyncio.sleep(1)
-        assert not leftovers(server, zk)
 
     with_client(main)

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.chaos import cancel_everywhere, client_of, eventually, leftovers, simulate
+from support.cancellation import cancel_everywhere
+from support.leftovers import leftovers
+from support.simulation import client_of, eventually, with_client
 
 from zoolet.client import BadVersionError, Client, ConnectionLossError, NodeExistsError, NoNodeError, serializers
 from zoolet.client.recipes import Config
 from zoolet.server import Server
-from zoolet.server.testing import Simulation, hold, lose_reply
-
-
-def with_client(main: Callable[[Server, Client], Any], seed: int = 1, **options: Any) -> None:
-    """Run with a server and a client in virtual time."""
-
-    async def run(sim: Simulation, server: Server) -> None:
-        async with client_of(server, **options) as zk:
-            await main(server, zk)
-
-    simulate(run, seed)
+from zoolet.server.testing import hold, lose_reply
 
 
 def test_a_published_value_reaches_all_who_follow() -> None:

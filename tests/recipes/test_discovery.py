@@ -8,24 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.chaos import below, cancel_everywhere, client_of, eventually, leftovers, simulate
+from support.cancellation import cancel_everywhere
+from support.leftovers import below, leftovers
+from support.simulation import client_of, eventually, with_client
 
 from zoolet.client import Client
 from zoolet.client.recipes import Discovery, Instance
 from zoolet.server import Server
-from zoolet.server.testing import Simulation, lose_reply
+from zoolet.server.testing import lose_reply
 
 WEB = [Instance("web", f"web-{number}", "10.0.0.1", 8000 + number) for number in range(3)]
-
-
-def with_client(main: Callable[[Server, Client], Any], seed: int = 1, **options: Any) -> None:
-    """Run with a server and a client in virtual time."""
-
-    async def run(sim: Simulation, server: Server) -> None:
-        async with client_of(server, **options) as zk:
-            await main(server, zk)
-
-    simulate(run, seed)
 
 
 def test_what_is_registered_is_found_until_it_is_unregistered() -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pytest
 from kazoo.client import KazooClient
-from support.schedules import ephemerals
+from support.leftovers import ephemerals
 
 from zoolet.client import Client
 from zoolet.client.recipes import Election, Lock, ReadWriteLock, Semaphore, SemaphoreLock
@@ -28,7 +28,6 @@ from zoolet.server import Server
 ROUNDS: Final = int(os.environ.get("ZOOLET_ROUNDS") or 200)
 TIMEOUT: Final = 20 + ROUNDS / 10
 COUNTER: Final = "/counter"
-
 Make = Callable[[Client], AbstractAsyncContextManager[Any]]
 KazooMake = Callable[[KazooClient], Any]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from support.schedules import Connect, ephemerals, simulate
+from support.leftovers import nothing_left
+from support.simulation import Connect, simulate_clients
 
 from zoolet.client import Client
 from zoolet.client.recipes import LockLostError, MultiLock
@@ -13,11 +14,6 @@ from zoolet.server import Server
 from zoolet.server.testing import Simulation
 
 PATHS = ["/c", "/a", "/b"]
-
-
-async def nothing_left(server: Server) -> None:
-    """Wait until no contender and no watch is left."""
-    await server.wait_for(lambda: not ephemerals(server) and not server.watches(), timeout=20)
 
 
 def test_two_that_name_the_paths_in_any_order_do_not_wait_for_each_other_for_ever() -> None:
@@ -39,7 +35,7 @@ def test_two_that_name_the_paths_in_any_order_do_not_wait_for_each_other_for_eve
         await asyncio.gather(*map(use, clients, orders))
         await nothing_left(server)
 
-    simulate(main)
+    simulate_clients(main)
 
 
 def test_if_one_cannot_be_had_none_is_kept() -> None:
@@ -52,7 +48,7 @@ def test_if_one_cannot_be_had_none_is_kept() -> None:
                 pass
         await nothing_left(server)
 
-    simulate(main)
+    simulate_clients(main)
 
 
 @pytest.mark.parametrize("paths", [[], "/a"])
@@ -72,7 +68,7 @@ def test_it_is_lost_when_any_of_its_parts_is(which: int) -> None:
                 await asyncio.sleep(1000)
         await nothing_left(server)
 
-    simulate(main)
+    simulate_clients(main)
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -90,7 +86,7 @@ def test_a_transaction_is_refused_when_any_part_is_gone(which: int) -> None:
         finally:
             await held.release()
 
-    simulate(main)
+    simulate_clients(main)
 
 
 @pytest.mark.parametrize("step", range(0, 60, 3))
@@ -105,7 +101,7 @@ def test_whoever_is_cancelled_at_any_moment_leaves_nothing(step: int) -> None:
             await task.result().release()
         await nothing_left(server)
 
-    simulate(main, step)
+    simulate_clients(main, step)
 
 
 @pytest.mark.parametrize("step", range(0, 20, 2))
@@ -120,4 +116,4 @@ def test_a_release_that_is_cancelled_at_any_moment_leaves_nothing(step: int) -> 
         await asyncio.wait([task])
         await nothing_left(server)
 
-    simulate(main, step)
+    simulate_clients(main, step)

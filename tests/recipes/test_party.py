@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from support.chaos import below, cancel_everywhere, client_of, eventually, leftovers, simulate
+from support.cancellation import cancel_everywhere
+from support.leftovers import below, leftovers
+from support.simulation import client_of, eventually, with_client
 
 from zoolet.client import Client, SessionExpiredError, serializers
 from zoolet.client.recipes import Party
 from zoolet.server import Server
-from zoolet.server.testing import Simulation, hold, lose_reply
+from zoolet.server.testing import hold, lose_reply
 
 NAMINGS = ["kazoo", "curator"]
-
-
-def with_client(main: Callable[[Server, Client], Any], seed: int = 1, **options: Any) -> None:
-    """Run with a server and a client in virtual time."""
-
-    async def run(sim: Simulation, server: Server) -> None:
-        async with client_of(server, **options) as zk:
-            await main(server, zk)
-
-    simulate(run, seed)
 
 
 @pytest.mark.parametrize("naming", NAMINGS)

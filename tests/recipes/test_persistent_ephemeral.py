@@ -7,22 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.chaos import cancel_everywhere, client_of, eventually, leftovers, simulate
+from support.cancellation import cancel_everywhere
+from support.leftovers import leftovers
+from support.simulation import client_of, eventually, with_client
 
 from zoolet.client import Client, ClosedError
 from zoolet.client.recipes import PersistentEphemeral
 from zoolet.server import Server
-from zoolet.server.testing import Simulation, drop_request, hold, lose_reply
-
-
-def with_client(main: Callable[[Server, Client], Any], seed: int = 1, **options: Any) -> None:
-    """Run with a server and a client in virtual time."""
-
-    async def run(sim: Simulation, server: Server) -> None:
-        async with client_of(server, **options) as zk:
-            await main(server, zk)
-
-    simulate(run, seed)
+from zoolet.server.testing import drop_request, hold, lose_reply
 
 
 def test_it_is_there_inside_the_block_and_gone_after() -> None:

@@ -11,7 +11,9 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from support.chaos import SCHEDULES, below, clients_in, eventually, simulate, trouble
+from support.leftovers import below
+from support.simulation import eventually, simulate
+from support.trouble import SCHEDULES, clients_in, trouble
 
 from zoolet.client import Client, ConnectionLossError, SessionExpiredError, serializers
 from zoolet.client.recipes import (
@@ -151,8 +153,22 @@ def test_a_queue_gives_no_entry_twice(seed: int) -> None:
     run(seed, 4, do)
 
 
+async def process(entry: Entry, work: Callable[[bytes], Awaitable[None]], how: str) -> None:
+    """Work on an entry and acknowledge it, in a block or by hand; an entry whose work fails is released."""
+    if how == "with":
+        async with entry:
+            await work(entry.value)
+        return
+    try:
+        await work(entry.value)
+        await entry.acknowledge()
+    except BaseException:
+        await entry.release()
+        raise
+
+
 @seeds
-@pytest.mark.parametrize("how", [pytest.param("with"), "by hand"])
+@pytest.mark.parametrize("how", ["with", "by hand"])
 def test_a_locking_queue_s_entries_are_acknowledged_once_and_processed_all(how: str, seed: int) -> None:
     async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
         put: list[bytes] = []
@@ -176,24 +192,12 @@ def test_a_locking_queue_s_entries_are_acknowledged_once_and_processed_all(how: 
                 raise KeyError
             processed.append(value)
 
-        async def process(entry: Entry) -> None:
-            if how == "with":
-                async with entry:
-                    await work(entry.value)
-                return
-            try:
-                await work(entry.value)
-                await entry.acknowledge()
-            except BaseException:
-                await entry.release()
-                raise
-
         async def consumer(zk: Client) -> None:
             queue = LockingQueue(zk, "/q")
             while True:
                 with suppress(*WITHOUT_ANSWER, LockLostError, KeyError):
                     entry = await queue.take()
-                    await process(entry)
+                    await process(entry, work, how)
                     acknowledged.append(entry.value)
 
         async with background(*[consumer(zk) for zk in clients[2:]]):

@@ -7,20 +7,15 @@ from typing import Any
 
 import pytest
 from support import kazoo_bugs
-from support.schedules import Connect, ephemerals, simulate
+from support.leftovers import nothing_left
+from support.simulation import Connect, simulate_clients
 
 from zoolet.client import ConnectionLossError
-from zoolet.client.recipes import LockLostError
-from zoolet.client.recipes.rwlock import ReadWriteLock
+from zoolet.client.recipes import LockLostError, ReadWriteLock
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, lose_reply
 
 NAMINGS = ("kazoo", "curator")
-
-
-async def nothing_left(server: Server) -> None:
-    """Wait until no contender and no watch is left."""
-    await server.wait_for(lambda: not ephemerals(server) and not server.watches(), timeout=20)
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
@@ -46,7 +41,7 @@ def test_readers_share_a_writer_is_alone_and_nobody_overtakes(naming: str) -> No
         assert log[10:] == ["+w6", "-w6", "+w7", "-w7"]
         await nothing_left(server)
 
-    simulate(main)
+    simulate_clients(main)
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
@@ -68,7 +63,7 @@ def test_the_end_of_a_reader_wakes_one_client_at_the_most(naming: str) -> None:
             await (await waiter).release()
         await nothing_left(server)
 
-    simulate(main)
+    simulate_clients(main)
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
@@ -91,7 +86,7 @@ def test_the_order_holds_where_sequence_numbers_turn_negative(naming: str, first
         await asyncio.gather(*tasks)
         assert log == ["w1", "r2", "w3", "r4"]
 
-    simulate(main)
+    simulate_clients(main)
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
@@ -121,7 +116,7 @@ def test_a_writer_that_becomes_a_reader_lets_readers_in_and_no_writer(naming: st
         await (await last).release()
         await nothing_left(server)
 
-    simulate(main)
+    simulate_clients(main)
 
 
 def test_who_is_no_writer_any_more_becomes_no_reader() -> None:
@@ -135,7 +130,7 @@ def test_who_is_no_writer_any_more_becomes_no_reader() -> None:
         await writer.release()
         await nothing_left(server)
 
-    simulate(main)
+    simulate_clients(main)
 
 
 @pytest.mark.parametrize("how", ["reply lost", "cancelled", "cancelled later"])
@@ -165,7 +160,7 @@ def test_a_downgrade_that_fails_leaves_no_node(how: str) -> None:
         finally:
             await one.delete("/rw", recursive=True)  # or the next test would hear of it
 
-    simulate(main)
+    simulate_clients(main)
 
 
 @pytest.mark.parametrize("side", ["read", "write"])
@@ -181,10 +176,23 @@ def test_a_waiter_that_is_cancelled_at_any_moment_leaves_nothing(side: str, step
         await writer.release()
         await nothing_left(server)
 
-    simulate(main, step)
+    simulate_clients(main, step)
 
 
 @pytest.mark.parametrize("options", [{"naming": "both"}, {"naming": "x"}])
 def test_layouts_that_do_not_exist_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         ReadWriteLock(object(), "/rw", **options)  # type: ignore[arg-type]
+
+
+def test_a_writer_that_was_held_for_a_while_becomes_a_reader() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        lock = ReadWriteLock(zk, "/rw")
+        async with lock.write() as writer:
+            await asyncio.sleep(1)
+            reader = await lock.downgrade(writer)
+            reader.raise_if_lost()
+            await reader.release()
+
+    simulate_clients(main)

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 from support import kazoo_bugs
-from support.schedules import Connect, ephemerals, simulate
+from support.leftovers import ephemerals, nothing_left
+from support.simulation import Connect, simulate_clients
 
 from zoolet.client import Client, SessionExpiredError
 from zoolet.client.recipes import LockLostError, Semaphore, SemaphoreLock
@@ -14,11 +15,6 @@ from zoolet.server import Server
 from zoolet.server.testing import Simulation, delay, drop_request, lose_reply
 
 NAMINGS = ("kazoo", "curator")
-
-
-async def nothing_left(server: Server) -> None:
-    """Wait until no lease, no contender and no watch is left."""
-    await server.wait_for(lambda: not ephemerals(server) and not server.watches(), timeout=20)
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
@@ -46,7 +42,7 @@ def test_so_many_hold_it_at_once_and_no_more_in_the_order_in_which_they_asked(na
         assert order == list(range(7))
         await nothing_left(server)
 
-    simulate(main)
+    simulate_clients(main)
 
 
 def test_all_must_name_the_same_number_of_leases() -> None:
@@ -59,7 +55,7 @@ def test_all_must_name_the_same_number_of_leases() -> None:
                 await Semaphore(zk, "/pool", 3).acquire()
         await nothing_left(server)
 
-    simulate(main)
+    simulate_clients(main)
 
 
 @pytest.mark.parametrize("leases", [0, -1, 1.5, "2", None])
@@ -86,7 +82,7 @@ def test_the_end_of_a_lease_wakes_the_first_in_line_only(naming: str) -> None:
         for waiter in waiters:
             await (await waiter).release()
 
-    simulate(main)
+    simulate_clients(main)
 
 
 def test_a_timeout_leaves_nothing() -> None:
@@ -98,7 +94,7 @@ def test_a_timeout_leaves_nothing() -> None:
             await server.wait_for(lambda: len(ephemerals(server)) == 1)
         await nothing_left(server)
 
-    simulate(main)
+    simulate_clients(main)
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
@@ -127,7 +123,7 @@ def test_whoever_is_cancelled_at_any_moment_leaves_no_lease(naming: str) -> None
                 await zk.delete(ephemerals(server)[0])
         assert leaks == []
 
-    simulate(main)
+    simulate_clients(main)
 
 
 @pytest.mark.parametrize("op", ["create", "create2", "exists", "delete", "getChildren"])
@@ -142,7 +138,7 @@ def test_what_is_lost_on_the_way_leaves_no_second_lease(naming: str, action: typ
                 assert ephemerals(server) == [held.path]
         await nothing_left(server)
 
-    simulate(main)
+    simulate_clients(main)
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
@@ -164,7 +160,7 @@ def test_whoever_loses_its_place_in_line_makes_no_lease(naming: str) -> None:
             await held.release()
         assert len(leases) == 1
 
-    simulate(main)
+    simulate_clients(main)
 
 
 def test_a_lease_is_lost_with_its_session() -> None:
@@ -178,7 +174,7 @@ def test_a_lease_is_lost_with_its_session() -> None:
         async with Semaphore(two, "/pool", 1, timeout=5.0):
             pass
 
-    simulate(main)
+    simulate_clients(main)
 
 
 def test_a_lease_that_is_lost_while_the_line_is_left_is_lost_loudly() -> None:
@@ -196,7 +192,7 @@ def test_a_lease_that_is_lost_while_the_line_is_left_is_lost_loudly() -> None:
                 server.expire(zk)
             await using
 
-    simulate(main)
+    simulate_clients(main)
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
@@ -210,7 +206,7 @@ def test_a_semaphore_lock_may_be_released_by_another_task(naming: str) -> None:
         await (await SemaphoreLock(two, "/lock", naming=naming).acquire(5.0)).release()
         await nothing_left(server)
 
-    simulate(main)
+    simulate_clients(main)
 
 
 def test_children_of_others_take_no_lease() -> None:
@@ -220,4 +216,4 @@ def test_children_of_others_take_no_lease() -> None:
         async with Semaphore(zk, "/pool", 1, timeout=5.0):
             assert len(kazoo_bugs.children(server, "/pool")) == 3
 
-    simulate(main)
+    simulate_clients(main)

@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from support.schedules import Connect, ephemerals, simulate
+from support.leftovers import nothing_left
+from support.simulation import Connect, simulate_clients
 
 from zoolet.client import ConnectionLossError
 from zoolet.client.recipes import LockLostError, TryLock
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, drop_request, lose_reply
-
-
-async def nothing_left(server: Server) -> None:
-    """Wait until no node and no watch is left."""
-    await server.wait_for(lambda: not ephemerals(server) and not server.watches(), timeout=20)
 
 
 def test_an_attempt_takes_what_is_free_and_is_none_if_it_is_taken() -> None:
@@ -32,7 +28,7 @@ def test_an_attempt_takes_what_is_free_and_is_none_if_it_is_taken() -> None:
         await again.release()
         await nothing_left(server)
 
-    simulate(main)
+    simulate_clients(main)
 
 
 @pytest.mark.parametrize("action", [lose_reply, drop_request])
@@ -46,7 +42,7 @@ def test_a_lost_create_is_one_s_own(action: type) -> None:
         await held.release()
         await nothing_left(server)
 
-    simulate(main)
+    simulate_clients(main)
 
 
 @pytest.mark.parametrize("step", range(0, 40, 2))
@@ -61,7 +57,7 @@ def test_whoever_is_cancelled_at_any_moment_leaves_no_node(step: int) -> None:
             await task.result().release()
         await nothing_left(server)
 
-    simulate(main, step)
+    simulate_clients(main, step)
 
 
 def test_an_attempt_that_gave_up_leaves_no_node() -> None:
@@ -77,7 +73,7 @@ def test_an_attempt_that_gave_up_leaves_no_node() -> None:
             server.accept_connections()
         await nothing_left(server)
 
-    simulate(main)
+    simulate_clients(main)
 
 
 def test_whoever_waits_has_it_when_it_is_free() -> None:
@@ -95,7 +91,7 @@ def test_whoever_waits_has_it_when_it_is_free() -> None:
         await asyncio.gather(*(use() for _ in range(6)))
         await nothing_left(server)
 
-    simulate(main)
+    simulate_clients(main)
 
 
 def test_a_release_whose_reply_is_lost_does_not_delete_the_next_holder_s_node() -> None:
@@ -113,7 +109,7 @@ def test_a_release_whose_reply_is_lost_does_not_delete_the_next_holder_s_node() 
         assert not second.lost.is_set()
         await second.release()
 
-    simulate(main)
+    simulate_clients(main)
 
 
 def test_the_end_of_a_block_whose_node_somebody_deleted_does_not_delete_the_next_holder_s() -> None:
@@ -128,7 +124,7 @@ def test_the_end_of_a_block_whose_node_somebody_deleted_does_not_delete_the_next
         await asyncio.sleep(0.02)
         assert "/job" in server.tree()
 
-    simulate(main)
+    simulate_clients(main)
 
 
 def test_a_transaction_of_a_former_holder_is_refused_though_another_holds_the_path() -> None:
@@ -147,7 +143,7 @@ def test_a_transaction_of_a_former_holder_is_refused_though_another_holds_the_pa
         assert server.tree()["/register"].data == b"0"
         await second.release()
 
-    simulate(main)
+    simulate_clients(main)
 
 
 def test_a_node_that_was_deleted_and_taken_by_another_at_once_is_a_loss() -> None:
@@ -160,4 +156,4 @@ def test_a_node_that_was_deleted_and_taken_by_another_at_once_is_a_loss() -> Non
             async with asyncio.timeout(10):
                 await first.lost
 
-    simulate(main)
+    simulate_clients(main)

@@ -1,7 +1,7 @@
-"""The rules of the bug kazoo_bugs: what goes wrong, and when, so that an old bug shows every time.
+"""What goes wrong, and when, so that a known bug of kazoo shows every time.
 
-Each rule takes an embedded server and whichever client it is about; none of them knows kazoo, so a client of our own
-can be put through the same ones.
+Each function takes an embedded server and whichever client it is about; none of them knows kazoo, so zoolet's own
+client is put through the same ones. ``tests/kazoo_bugs`` has both sides.
 """
 
 from __future__ import annotations

@@ -2,125 +2,32 @@
 
 from __future__ import annotations
 
-import select
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kazoo.client import KazooClient
+from support.wire import DEADLINE_S, EPHEMERAL, Wire
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
-from zoolet.protocol.codec import Record, int_at
-from zoolet.protocol.framing import frame
-from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
 from zoolet.server.testing import Znode, delay
 
-DEADLINE_S: Final = 10.0  # only ever reached on failure
-SOON_S: Final = 0.3  # for what is sent at once, or not at all
 DAY: Final = 86_400.0
 STOPPED_TIMEOUT_S: Final = 1.0
 NEVER: Final = {"max_tries": 0}  # kazoo need not come back in these tests
-EPHEMERAL: Final = 1
 CREATED, DELETED = 1, 2
 RECURSIVE: Final = 1
 NEAR_HUNDREDS: Final = st.builds(lambda n, off: n * 100 + off, st.integers(1, 9), st.integers(-1, 1))  # milliseconds
-
-
-# --- what the tests say it with ---
-
-
-class Wire:
-    """A session reduced to its socket.
-
-    Args:
-        server: Whom to connect to.
-        timeout: The session timeout to ask for.
-        session: The id and password of the session to go on with.
-    """
-
-    def __init__(self, server: Server, timeout: float = 30.0, session: tuple[int, bytes] = (0, bytes(16))) -> None:
-        self.link = socket.create_connection(("127.0.0.1", server.port), DEADLINE_S)
-        self.stream = self.link.makefile("rb")
-        self.link.sendall(frame(ConnectRequest(0, round(timeout * 1000), *session).encode()))
-        self.events: list[tuple[int, str]] = []
-        self.xid = 0
-        self.id = 0
-        self.password = bytes(16)
-
-    def welcomed(self) -> Self:
-        """Wait for the server's first words."""
-        welcome = ConnectResponse.decode(self.payload())
-        self.id, self.password = welcome.session_id, welcome.password or b""
-        return self
-
-    def payload(self) -> bytes:
-        """Wait for one frame; the end of the connection is an EOFError."""
-        head = self.stream.read(4)
-        if len(head) < 4:
-            raise EOFError
-        return self.stream.read(int_at(head)[0])
-
-    def send(self, op: OpCode, body: Record | None = None) -> None:
-        """Send one request."""
-        self.xid += 1
-        self.link.sendall(frame(r.RequestHeader(self.xid, op).encode() + (body.encode() if body else b"")))
-
-    def reply(self) -> int:
-        """Wait for a reply, and give its error code; events that come before it are kept."""
-        while True:
-            payload = self.payload()
-            header = r.ReplyHeader.decode(payload)
-            if header.xid != -1:
-                return header.err
-            event = r.WatcherEvent.decode(payload[16:])
-            self.events.append((event.type, event.path))
-
-    def event(self) -> tuple[int, str]:
-        """Wait for an event."""
-        event = r.WatcherEvent.decode(self.payload()[16:])
-        return event.type, event.path
-
-    def ask(self, op: OpCode, body: Record | None = None) -> int:
-        """Send one request and wait for its reply."""
-        self.send(op, body)
-        return self.reply()
-
-    def create(self, path: str, flags: int = 0) -> int:
-        """Make a node."""
-        return self.ask(OpCode.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, flags))
-
-    def watch(self, path: str) -> int:
-        """Leave an exists watch."""
-        return self.ask(OpCode.EXISTS, r.ExistsRequest(path, True))
-
-    def has_something(self) -> bool:
-        """Return whether something has come that was not read yet."""
-        return bool(select.select([self.link], [], [], 0)[0])
-
-    def ended(self) -> bool:
-        """Return whether the server closes the connection, or has."""
-        return bool(select.select([self.link], [], [], SOON_S)[0]) and not self.stream.read(1)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stream.close()
-        self.link.close()
 
 
 @pytest.fixture
@@ -128,13 +35,6 @@ def server() -> Iterator[Server]:
     """A server whose time stands still."""
     with Server(clock="manual", seed=1) as server:
         yield server
-
-
-@pytest.fixture
-def wires() -> Iterator[ExitStack]:
-    """Where to enter connections, so that they are closed in the end."""
-    with ExitStack() as stack:
-        yield stack
 
 
 def witness(server: Server, wires: ExitStack) -> Wire:

@@ -1,0 +1,178 @@
+"""Bad arguments are refused at the call, by name, before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.bad_paths import BAD_PATHS
+
+from zoolet.client import Client
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+
+Do = Callable[[Client], Any]
+TAKE_PATHS: dict[str, Callable[[Client, Any], Any]] = {
+    "get": lambda zk, path: zk.get(path),
+    "exists": lambda zk, path: zk.exists(path),
+    "children": lambda zk, path: zk.children(path),
+    "children_and_stat": lambda zk, path: zk.children_and_stat(path),
+    "count_below": lambda zk, path: zk.count_below(path),
+    "ephemerals": lambda zk, path: zk.ephemerals(path),
+    "get_acl": lambda zk, path: zk.get_acl(path),
+    "sync": lambda zk, path: zk.sync(path),
+    "multi_read": lambda zk, path: zk.multi_read(("get", "/"), ("children", path)),
+    "create": lambda zk, path: zk.create(path),
+    "create protected": lambda zk, path: zk.create(path, protected=True),
+    "create parents": lambda zk, path: zk.create(path, parents=True),
+    "create_and_stat": lambda zk, path: zk.create_and_stat(path),
+    "set": lambda zk, path: zk.set(path, b""),
+    "delete": lambda zk, path: zk.delete(path),
+    "delete recursive": lambda zk, path: zk.delete(path, recursive=True),
+    "set_acl": lambda zk, path: zk.set_acl(path, OPEN_ACL_UNSAFE),
+    "check_watches": lambda zk, path: zk.check_watches(path),
+    "remove_watches": lambda zk, path: zk.remove_watches(path),
+    "watch": lambda zk, path: zk.watch(path),
+    "watch_data": lambda zk, path: zk.watch_data(path),
+    "watch_exists": lambda zk, path: zk.watch_exists(path),
+    "watch_children": lambda zk, path: zk.watch_children(path),
+}
+
+
+@pytest.mark.parametrize("name", TAKE_PATHS)
+async def test_a_bad_path_is_refused_at_the_call(embedded: Client, name: str) -> None:
+    before = embedded._session._xid
+
+    for path, error in BAD_PATHS:
+        with pytest.raises(error):
+            TAKE_PATHS[name](embedded, path)
+
+    assert embedded._session._xid == before
+    assert not embedded._session.waiting
+
+
+async def test_a_bad_path_is_refused_though_its_parent_was_found_good_before(embedded: Client) -> None:
+    for path in ("/", "/a"):
+        await embedded.exists(path)
+
+    for path, error in [*BAD_PATHS, ("/a/\0", ValueError), ("/a/..", ValueError), ("/a/b/", ValueError)]:
+        for name in TAKE_PATHS:
+            with pytest.raises(error):
+                TAKE_PATHS[name](embedded, path)
+
+
+@pytest.mark.parametrize("name", ["update", "ensure_path"])
+async def test_a_bad_path_is_refused_before_anything_is_sent(embedded: Client, name: str) -> None:
+    before = embedded._session._xid
+    args = (lambda old: old,) if name == "update" else ()
+
+    for path, error in BAD_PATHS:
+        with pytest.raises(error):
+            await getattr(embedded, name)(path, *args)
+
+    assert embedded._session._xid == before
+
+
+@pytest.mark.parametrize(
+    ("do", "error"),
+    [
+        (lambda zk: zk.set("/a", b"", version="1"), TypeError),
+        (lambda zk: zk.set("/a", b"", version=1.0), TypeError),
+        (lambda zk: zk.set("/a", b"", version=True), TypeError),
+        (lambda zk: zk.set("/a", b"", version=None), TypeError),
+        (lambda zk: zk.set("/a", b"", version=1 << 31), ValueError),
+        (lambda zk: zk.delete("/a", version=1 << 31), ValueError),
+        (lambda zk: zk.delete("/a", version="x", recursive=True), TypeError),
+        (lambda zk: zk.set_acl("/a", OPEN_ACL_UNSAFE, version="x"), TypeError),
+        (lambda zk: zk.transaction().check("/a", "x"), TypeError),
+        (lambda zk: zk.transaction().set("/a", b"", -(1 << 32)), ValueError),
+        (lambda zk: zk.transaction().delete("/a", None), TypeError),
+        (lambda zk: zk.create("/a", "text"), TypeError),
+        (lambda zk: zk.create("/a", None), TypeError),
+        (lambda zk: zk.set("/a", 5), TypeError),
+        (lambda zk: zk.transaction().create("/a", "text"), TypeError),
+        (lambda zk: zk.create("/a", ttl=0), ValueError),
+        (lambda zk: zk.create("/a", ttl=-1), ValueError),
+        (lambda zk: zk.create("/a", ttl=float("nan")), ValueError),
+        (lambda zk: zk.create("/a", ttl=1e12), ValueError),
+        (lambda zk: zk.create("/a", ttl="1"), TypeError),
+        (lambda zk: zk.create("/a", ttl=1, ephemeral=True), ValueError),
+        (lambda zk: zk.create("/a", container=True, ephemeral=True), ValueError),
+        (lambda zk: zk.create("/a", container=True, sequential=True), ValueError),
+        (lambda zk: zk.create("/a", container=True, ttl=1), ValueError),
+        (lambda zk: zk.transaction().create("/a", ttl=1, ephemeral=True), ValueError),
+        (lambda zk: zk.create("/a", acl=5), TypeError),
+        (lambda zk: zk.multi_read(("write", "/a")), ValueError),
+        (lambda zk: zk.watch("/a", limit=0), ValueError),
+        (lambda zk: zk.watch("/a", limit="x"), ValueError),
+        (lambda zk: zk.with_operation_timeout(-1), ValueError),
+        (lambda zk: zk.with_operation_timeout(float("nan")), ValueError),
+        (lambda zk: zk.with_operation_timeout("x"), ValueError),
+        (lambda zk: zk.add_auth("digest", "bob:secret"), TypeError),
+    ],
+)
+async def test_an_argument_that_makes_no_sense_is_refused_at_the_call(
+    embedded: Client, do: Do, error: type[Exception]
+) -> None:
+    before = embedded._session._xid
+
+    with pytest.raises(error):
+        do(embedded)
+
+    assert embedded._session._xid == before
+    assert not embedded._session.waiting
+
+
+@pytest.mark.parametrize(
+    "do",
+    [
+        pytest.param(lambda zk: zk.create("/a", acl="world:anyone"), id="acl is text"),
+        pytest.param(lambda zk: zk.create("/a", acl=("world:anyone",)), id="acl of texts"),
+        pytest.param(lambda zk: zk.set_acl("/a", "x"), id="set_acl of text"),
+        pytest.param(lambda zk: zk.check_watches("/a", "data"), id="kind is text"),
+        pytest.param(lambda zk: zk.add_auth(5, b"bob:secret"), id="scheme is a number"),
+    ],
+)
+async def test_an_argument_of_the_wrong_type_is_refused_at_the_call(embedded: Client, do: Do) -> None:
+    with pytest.raises(TypeError):
+        do(embedded)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"timeout": 0}, ValueError),
+        ({"timeout": -1}, ValueError),
+        ({"timeout": float("nan")}, ValueError),
+        ({"timeout": 1e10}, ValueError),
+        ({"timeout": "10"}, (TypeError, ValueError)),
+        ({"operation_timeout": -1}, ValueError),
+        ({"operation_timeout": "x"}, (TypeError, ValueError)),
+        ({"codec": "json"}, TypeError),
+        ({"hosts": ""}, ValueError),
+        ({"hosts": None}, TypeError),
+        ({"hosts": "a:1/x/"}, ValueError),
+    ],
+)
+def test_a_client_with_options_that_make_no_sense_is_not_made(
+    options: dict[str, Any], error: type[Exception] | tuple[type[Exception], ...]
+) -> None:
+    with pytest.raises(error):
+        Client(**{"hosts": "127.0.0.1:1", **options})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"auth": (("digest", "bob:secret"),)},
+        {"auth": ((5, b"bob:secret"),)},
+        {"login": "bob:secret"},
+        {"login": ("bob", b"secret")},
+        {"max_request": "1"},
+        {"backoff": 0.5},
+    ],
+    ids=["auth is text", "scheme is a number", "login is text", "password is bytes", "max_request", "backoff"],
+)
+def test_a_client_with_options_of_the_wrong_type_is_not_made(options: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        Client("127.0.0.1:1", **options)

@@ -1,0 +1,216 @@
+"""Authentication: credentials and SASL logins come before anything that waited, on every connection anew."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.apache import ApacheZooKeeper
+from support.simulation import Connect
+
+from zoolet.client import AuthFailedError, Client, ConnectionLossError, NoAuthError, State
+from zoolet.protocol.acl import CREATOR_ALL_ACL
+from zoolet.server import Server
+from zoolet.server.testing import error, hold, lose_reply
+
+MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+
+
+# --- credentials ---
+
+
+async def test_who_proves_who_he_is_may_do_what_others_may_not(hosts: str, zk: Client, connect: Connect) -> None:
+    stranger = await connect(hosts)
+    await zk.add_auth("digest", b"bob:secret")
+    await zk.create("/mine", b"v", acl=CREATOR_ALL_ACL)
+
+    with pytest.raises(NoAuthError):
+        await stranger.get("/mine")
+    await stranger.add_auth("digest", b"bob:secret")
+
+    assert (await stranger.get("/mine"))[0] == b"v"
+
+
+async def test_credentials_can_be_given_beforehand(hosts: str, connect: Connect) -> None:
+    zk = await connect(hosts, auth=(("digest", b"bob:secret"), ("digest", b"eve:other")))
+
+    users = {one.user for one in await zk.who_am_i() if one.scheme == "digest"}
+
+    assert users == {"bob", "eve"}
+
+
+async def test_a_credential_is_proved_again_before_anything_that_waited(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    await zk.add_auth("digest", b"bob:secret")
+    await zk.create("/mine", b"v", acl=CREATOR_ALL_ACL)
+    server.refuse_connections()
+    server.drop(zk)
+    await zk.wait_for(State.SUSPENDED)
+    call = zk.get("/mine")
+    before = len(server.ops())
+    server.accept_connections()
+
+    assert (await call)[0] == b"v"
+    assert [op.op for op in server.ops()[before:]] == ["connect", "auth", "getData"]
+
+
+async def test_credentials_and_watches_come_in_order_before_what_waited(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts, auth=(("digest", b"a:1"), ("digest", b"b:2")))
+    async with zk.watch("/a"):
+        server.refuse_connections()
+        server.drop(zk)
+        await zk.wait_for(State.SUSPENDED)
+        call = zk.exists("/a")
+        before = len(server.ops())
+        server.accept_connections()
+        await call
+
+        assert [op.op for op in server.ops()[before:]] == ["connect", "auth", "auth", "setWatches2", "exists"]
+
+
+async def test_a_client_is_connected_only_when_its_credentials_were_accepted(server: Server) -> None:
+    zk = Client(server.hosts, auth=(("digest", b"bob:secret"),))
+    with server.fault("auth", action=hold()) as fault:
+        starting = asyncio.create_task(zk.start())
+        await server.wait_for(lambda: fault.hits)
+        assert zk.state is State.CONNECTING
+        assert not starting.done()
+
+        fault.release()
+        await starting
+
+    assert zk.state is State.CONNECTED
+    await zk.aclose()
+
+
+async def test_a_wrong_credential_fails_and_the_client_goes_on_without_it(hosts: str, zk: Client) -> None:
+    with pytest.raises(AuthFailedError, match="nonsense"):
+        await zk.add_auth("nonsense", b"x")
+
+    await zk.add_auth("digest", b"bob:secret")
+    assert "bob" in [one.user for one in await zk.who_am_i()]
+
+
+async def test_a_client_that_begins_with_a_wrong_credential_does_not_start(hosts: str) -> None:
+    zk = Client(hosts, auth=(("nonsense", b"x"),))
+
+    with pytest.raises(AuthFailedError, match="nonsense"):
+        await zk.start()
+
+    assert zk.state is State.CLOSED
+
+
+async def test_a_credential_that_is_refused_later_closes_the_client_and_every_call_says_why(
+    server: Server, connect: Connect
+) -> None:
+    zk = await connect(server.hosts)
+    await zk.add_auth("digest", b"bob:secret")
+    server.refuse_connections()
+    server.drop(zk)
+    await zk.wait_for(State.SUSPENDED)
+    call = zk.get("/")
+
+    with server.fault("auth", action=error(AuthFailedError)):
+        server.accept_connections()
+        with pytest.raises(AuthFailedError):
+            await call
+    with pytest.raises(AuthFailedError):
+        await zk.wait_for(State.CONNECTED)
+    with pytest.raises(AuthFailedError):
+        zk.get("/")
+
+
+async def test_a_credential_given_while_disconnected_is_proved_once_there_is_a_connection(
+    server: Server, connect: Connect
+) -> None:
+    zk = await connect(server.hosts)
+    server.refuse_connections()
+    server.drop(zk)
+    await zk.wait_for(State.SUSPENDED)
+    proving = zk.add_auth("digest", b"bob:secret")
+    server.accept_connections()
+
+    await proving
+
+    assert "bob" in [one.user for one in await zk.who_am_i()]
+
+
+async def test_a_credential_whose_reply_was_lost_is_proved_on_the_next_connection(
+    server: Server, connect: Connect
+) -> None:
+    zk = await connect(server.hosts)
+
+    with server.fault("auth", times=1, action=lose_reply(), strict=True):
+        await zk.add_auth("digest", b"bob:secret")
+
+    assert "bob" in [one.user for one in await zk.who_am_i()]
+
+
+async def test_a_credential_waits_for_a_connection_no_longer_than_its_patience(
+    server: Server, connect: Connect
+) -> None:
+    zk = await connect(server.hosts)
+    server.refuse_connections()
+    server.drop(zk)
+    await zk.wait_for(State.SUSPENDED)
+
+    with pytest.raises(ConnectionLossError):
+        async with asyncio.timeout(0.1):
+            await zk.with_operation_timeout(0).add_auth("digest", b"bob:secret")
+
+
+# --- logins ---
+
+
+@pytest.fixture
+def jaas(tmp_path: Path) -> str:
+    """A JAAS file with one user."""
+    path = tmp_path / "jaas.conf"
+    path.write_text(f'Server {{ {MODULE} user_bob="sec\\"ret"; }};\n', encoding="utf-8")
+    return str(path)
+
+
+async def test_a_login_is_proved_on_every_connection(jaas: str, connect: Connect) -> None:
+    async with Server(config={"java.security.auth.login.config": jaas}) as server:
+        zk = await connect(server.hosts, login=("bob", 'sec"ret'))
+        first = [(one.scheme, one.user) for one in await zk.who_am_i()]
+        await zk.create("/mine", b"v", acl=CREATOR_ALL_ACL)
+        server.drop(zk)
+
+        assert (await zk.get("/mine"))[0] == b"v"
+        assert ("sasl", "bob") in first
+        stranger = await connect(server.hosts)
+        with pytest.raises(NoAuthError):
+            await stranger.get("/mine")
+        await zk.aclose()
+        await stranger.aclose()
+
+
+@pytest.mark.parametrize("login", [("bob", "wrong"), ("eve", 'sec"ret')], ids=["password", "user"])
+async def test_a_login_that_is_refused_ends_the_start(jaas: str, login: tuple[str, str]) -> None:
+    async with Server(config={"java.security.auth.login.config": jaas}) as server:
+        zk = Client(server.hosts, login=login)
+
+        with pytest.raises(AuthFailedError, match=login[0]):
+            await zk.start()
+
+        assert zk.state is State.CLOSED
+
+
+@pytest.mark.slow
+async def test_a_login_is_what_apache_s_server_takes(tmp_path: Path, connect: Connect) -> None:
+    path = tmp_path / "jaas.conf"
+    path.write_text(f'Server {{ {MODULE} user_bob="secret"; }};\n', encoding="utf-8")
+    provider = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
+    with ApacheZooKeeper(config=provider, properties={"java.security.auth.login.config": str(path)}) as apache:
+        zk = await connect(apache.hosts, login=("bob", "secret"))
+        await zk.create("/mine", b"v", acl=CREATOR_ALL_ACL)
+        acl, _ = await zk.get_acl("/mine")
+
+        assert [(entry.id.scheme, entry.id.id) for entry in acl] == [("sasl", "bob")]
+        assert (await zk.get("/mine"))[0] == b"v"
+        with pytest.raises(AuthFailedError):
+            await connect(apache.hosts, login=("bob", "wrong"))
+        await zk.aclose()

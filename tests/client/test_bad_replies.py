@@ -1,0 +1,199 @@
+"""Servers whose replies are wrong, cut or missing: the client says why the connection was lost and makes another.
+
+Between the client and an embedded server stands a relay that breaks frames of the first connection, see
+:mod:`support.relay`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from support.relay import FIRST, Answer, Relay, event, reply, text
+from support.simulation import Connect
+
+from zoolet.client import ConnectionLossError, State
+from zoolet.protocol import records as r
+from zoolet.protocol.codec import pack_int
+from zoolet.protocol.framing import frame
+from zoolet.server import Server
+
+BROKEN: dict[str, tuple[Answer, str, str]] = {
+    "garbage": (lambda payload: b"\xff" * 40, "go on", "makes no sense: a frame of -1 bytes"),
+    "a huge frame": (lambda payload: pack_int((64 << 20) + 1), "go on", "makes no sense: a frame of 67108865 bytes"),
+    "HTTP": (
+        lambda payload: b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        "go on",
+        "makes no sense: a frame of 1213486160 bytes",
+    ),
+    "an empty frame": (lambda payload: frame(b""), "go on", "a reply of 0 bytes"),
+    "a short reply": (lambda payload: frame(payload[:15]), "go on", "a reply of 15 bytes"),
+    "a wrong xid": (lambda payload: reply(77), "go on", "answered request 77, and 1 was next"),
+    "the next xid": (lambda payload: reply(2), "go on", "answered request 2, and 1 was next"),
+    "a ping nobody sent": (lambda payload: reply(-2), "go on", "answered request -2, and 1 was next"),
+    "an auth nobody sent": (lambda payload: reply(-4), "go on", "answered request -4, and 1 was next"),
+    "watches nobody set": (lambda payload: reply(-8), "go on", "answered request -8, and 1 was next"),
+    "an unknown event": (lambda payload: event(99, text(b"/a")), "go on", "an event of unknown type 99"),
+    "half an event": (lambda payload: event(1, pack_int(50) + b"/a"), "go on", "makes no sense"),
+    "an event without a path": (lambda payload: event(1, pack_int(-1)), "go on", "makes no sense"),
+    "half a body": (lambda payload: frame(payload[:-5]), "go on", "the server's answer makes no sense"),
+    "no body": (lambda payload: frame(payload[:16]), "go on", "the server's answer makes no sense"),
+    "no answer": (lambda payload: b"", "close", "the server closed the connection"),
+    "a reset": (lambda payload: b"", "reset", "the connection was lost: "),
+    "silence": (lambda payload: b"", "stall", "nothing was heard of the server for 0."),
+    "half an answer": (lambda payload: frame(payload)[:30], "stall", "nothing was heard of the server for 0."),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_a_write_is_lost_and_says_why_and_the_client_goes_on(relay: Relay, connect: Connect, name: str) -> None:
+    relay.breaks, relay.then, why = BROKEN[name]
+    relay.number = FIRST
+    zk = await connect(relay.hosts, timeout=0.15 if relay.then == "stall" else 10.0)
+
+    with pytest.raises(ConnectionLossError) as caught:
+        await zk.set("/", b"v")
+
+    assert why in str(caught.value)
+    assert caught.value.path == "/"
+    assert caught.value.maybe_applied
+    value, stat = await zk.get("/")
+    assert (value, stat.version, relay.connections) == (b"v", 1, 2)
+
+
+@pytest.mark.parametrize("name", [name for name in BROKEN if "body" not in name])
+async def test_a_read_is_sent_to_the_next_connection(relay: Relay, connect: Connect, name: str) -> None:
+    relay.breaks, relay.then, _ = BROKEN[name]
+    relay.number = FIRST
+    zk = await connect(relay.hosts, timeout=0.15 if relay.then == "stall" else 10.0)
+
+    assert await zk.children("/") == ["zookeeper"]
+    assert relay.connections == 2
+
+
+async def test_a_read_whose_answer_makes_no_sense_is_not_tried_for_ever(relay: Relay, connect: Connect) -> None:
+    relay.breaks, relay.number = (lambda payload: frame(payload[:-5])), FIRST
+    zk = await connect(relay.hosts)
+
+    with pytest.raises(ConnectionLossError, match="/: the connection was lost: the server's answer makes no sense"):
+        await zk.get("/")
+    assert await zk.exists("/") is not None
+
+
+async def test_the_reason_names_the_server(relay: Relay, connect: Connect) -> None:
+    relay.number, relay.then, relay.breaks = FIRST, "close", lambda payload: b""
+    zk = await connect(relay.hosts)
+
+    with pytest.raises(ConnectionLossError, match=f"^/: the connection was lost: {relay.hosts}: the server closed"):
+        await zk.set("/", b"")
+
+
+async def test_a_connection_that_ends_within_a_reply_is_lost_wherever_it_ends(server: Server, connect: Connect) -> None:
+    for length in range(4 + 16 + 68):
+        async with Relay(server) as relay:
+            relay.number, relay.then, relay.breaks = FIRST, "close", lambda payload, n=length: frame(payload)[:n]
+            zk = await connect(relay.hosts)
+
+            with pytest.raises(ConnectionLossError, match="the server closed the connection"):
+                await zk.set("/", b"")
+            assert await zk.exists("/") is not None
+            await zk.aclose()
+
+
+async def test_replies_that_come_byte_by_byte_are_replies(relay: Relay, connect: Connect) -> None:
+    relay.chop = True
+    zk = await connect(relay.hosts)
+
+    async with zk.watch("/a") as events:
+        await zk.create("/a", b"v")
+        assert (await events.next()).path == "/a"
+    assert (await zk.get("/a"))[0] == b"v"
+    assert relay.connections == 1
+
+
+async def test_everything_that_was_under_way_is_lost_together(relay: Relay, connect: Connect) -> None:
+    relay.number, relay.breaks = FIRST + 1, lambda payload: reply(77)
+    zk = await connect(relay.hosts)
+
+    answered, *lost = await asyncio.gather(*[zk.set("/", b"") for _ in range(10)], return_exceptions=True)
+
+    assert isinstance(answered, r.Stat)
+    assert [type(one) for one in lost] == [ConnectionLossError] * 9
+
+
+async def test_an_answer_that_comes_twice_costs_the_connection_but_not_the_call(relay: Relay, connect: Connect) -> None:
+    relay.number, relay.breaks = FIRST, lambda payload: frame(payload) * 2
+    zk = await connect(relay.hosts)
+    states = zk.states()
+
+    assert (await zk.set("/", b"v")).version == 1
+    assert (await zk.get("/"))[0] == b"v"
+    await zk.wait_for(State.CONNECTED)
+    await zk.aclose()
+    assert [state async for state in states][1:3] == [State.SUSPENDED, State.CONNECTED]
+
+
+async def test_a_request_that_is_never_answered_though_pings_are_is_lost(relay: Relay, connect: Connect) -> None:
+    relay.number, relay.breaks = FIRST, lambda payload: b""  # all that comes later is passed on
+    zk = await connect(relay.hosts, timeout=0.15)
+
+    with pytest.raises(ConnectionLossError):
+        async with asyncio.timeout(1.0):
+            await zk.set("/", b"v")
+
+
+async def test_what_was_written_by_a_newer_server_behind_a_body_is_passed_over(relay: Relay, connect: Connect) -> None:
+    relay.number, relay.breaks = FIRST, lambda payload: frame(payload + b"something new")
+    zk = await connect(relay.hosts)
+
+    assert (await zk.set("/", b"v")).version == 1
+    assert relay.connections == 1
+
+
+async def test_an_unknown_error_code_is_an_answer(relay: Relay, connect: Connect) -> None:
+    from zoolet.client import ZooKeeperError
+
+    relay.number, relay.breaks = FIRST, lambda payload: reply(1, err=-9999)
+    zk = await connect(relay.hosts)
+
+    with pytest.raises(ZooKeeperError, match="/: the server answered with unknown error code -9999"):
+        await zk.set("/", b"v")
+    assert relay.connections == 1
+
+
+@pytest.mark.parametrize("path", [b"", b"a", b"no/slash"])
+async def test_an_event_with_a_path_that_is_none_is_a_reason_to_leave(
+    relay: Relay, connect: Connect, path: bytes
+) -> None:
+    zk = await connect(relay.hosts)
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+    async with zk.watch("/zookeeper/quota", recursive=True):
+        relay.connections, relay.number = 0, 0
+        assert zk._connection is not None
+        assert zk._connection._link is not None
+        try:
+            zk._connection._link.data_received(event(1, text(path)))
+        except Exception as error:
+            complaints.append(error)
+
+    assert not complaints
+
+
+async def test_a_multi_read_with_too_few_results_is_lost(relay: Relay, connect: Connect) -> None:
+    relay.number, relay.breaks = FIRST, lambda payload: reply(1, body=r.MultiHeader(-1, True, -1).encode())
+    zk = await connect(relay.hosts)
+
+    with pytest.raises(ConnectionLossError, match="makes no sense"):
+        await zk.multi_read(("get", "/"), ("get", "/"))
+
+
+async def test_a_transaction_with_too_few_results_is_lost(relay: Relay, connect: Connect) -> None:
+    relay.number, relay.breaks = FIRST, lambda payload: reply(1, body=r.MultiHeader(-1, True, -1).encode())
+    zk = await connect(relay.hosts)
+    t = zk.transaction()
+    t.create("/a")
+
+    with pytest.raises(ConnectionLossError, match="makes no sense"):
+        await t.commit()

@@ -1,0 +1,74 @@
+"""Calls: under way as soon as they are made, sent together, answered in order, and limited in size."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from support.simulation import Connect
+
+from zoolet.client import Client
+from zoolet.protocol.enums import MAX_FRAME
+
+
+async def test_calls_made_together_go_out_in_one_write_and_are_answered_in_order(
+    zk: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert zk._connection is not None
+    assert zk._connection._link is not None
+    transport: Any = zk._connection._link.transport
+    writes: list[bytes] = []
+    answered: list[int] = []
+    write = transport.write
+    monkeypatch.setattr(transport, "write", lambda data: (writes.append(data), write(data)))
+
+    calls = [zk.create("/a"), *[zk.set("/a", b"%d" % number) for number in range(100)], zk.get("/a")]
+    for number, call in enumerate(calls):
+        call.add_done_callback(lambda _, number=number: answered.append(number))  # type: ignore[attr-defined]
+    results = await asyncio.gather(*calls)
+
+    assert len(writes) == 1
+    assert answered == list(range(102))
+    assert [stat.version for stat in results[1:101]] == list(range(1, 101))
+    assert results[101][0] == b"99"
+
+
+async def test_a_call_is_under_way_before_it_is_awaited(zk: Client) -> None:
+    call = zk.create("/a")
+
+    assert await zk.exists("/a") is not None
+    assert await call == "/a"
+
+
+async def test_a_call_can_be_given_to_whatever_takes_awaitables(zk: Client) -> None:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(zk.create("/a"))
+    shielded = await asyncio.shield(zk.exists("/a"))
+    waited = await asyncio.wait_for(zk.get("/a"), 5)
+
+    assert task.result() == "/a"
+    assert shielded == waited[1]
+
+
+async def test_the_longest_request_is_sent_and_one_byte_more_is_refused_with_both_sizes(zk: Client) -> None:
+    await zk.create("/a")
+    room = MAX_FRAME - 8 - len(zk._encoded("/a")) - 4 - 4
+    before = zk._session._xid
+
+    with pytest.raises(ValueError, match=rf"/a: .*{MAX_FRAME + 1} bytes.*{MAX_FRAME}"):
+        zk.set("/a", bytes(room + 1))
+
+    assert zk._session._xid == before
+    assert (await zk.set("/a", bytes(room))).dataLength == room
+
+
+async def test_a_lower_limit_for_requests_can_be_said(hosts: str, connect: Connect) -> None:
+    zk = await connect(hosts, max_request=500)
+
+    with pytest.raises(ValueError, match="500 is the limit"):
+        zk.create("/a", bytes(500))
+    with pytest.raises(ValueError, match="500 is the limit"):
+        async with zk.transaction() as t:
+            t.create("/a", bytes(500))
+    assert await zk.create("/a", bytes(300)) == "/a"

@@ -1,0 +1,88 @@
+"""Closing: the session ends at once, calls before it are answered, and it takes two seconds at the most."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support.simulation import Connect, client_of, simulate
+
+from zoolet.client import Client, ClosedError, State
+from zoolet.server import Server
+from zoolet.server.testing import Simulation
+
+
+async def test_closing_ends_the_session_at_once(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    await zk.create("/here", ephemeral=True)
+
+    await zk.aclose()
+
+    assert not server.sessions()
+    assert not server.tree()
+
+
+async def test_calls_before_the_end_are_answered_and_later_ones_refused(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    call = zk.create("/a")
+
+    await zk.aclose()
+
+    assert await call == "/a"
+    for late in (lambda: zk.get("/a"), lambda: zk.create("/b"), lambda: zk.add_auth("digest", b"a:b")):
+        with pytest.raises(ClosedError):
+            late()
+
+
+async def test_calls_that_wait_for_a_connection_end_with_the_client(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    server.refuse_connections()
+    server.drop(zk)
+    await zk.wait_for(State.SUSPENDED)
+    calls = [zk.get("/a"), zk.create("/a"), zk.add_auth("digest", b"bob:secret")]
+
+    await zk.aclose()
+
+    for call in calls:
+        with pytest.raises(ClosedError):
+            await call
+
+
+async def test_closing_twice_or_before_the_start_is_nothing(server: Server, connect: Connect) -> None:
+    zk, never = await connect(server.hosts), Client(server.hosts)
+
+    await asyncio.gather(zk.aclose(), zk.aclose())
+    await zk.aclose()
+    await never.aclose()
+
+    assert never.state is State.CLOSED
+    with pytest.raises(ClosedError):
+        never.get("/")
+
+
+def test_closing_takes_two_seconds_at_the_most_whatever_the_network_does() -> None:
+    async def main(sim: Simulation, server: Server) -> None:
+        took = {}
+        for how in ("connected", "stalled", "paused", "cut", "refused"):
+            zk = client_of(server)
+            await zk.start()
+            if how == "stalled":
+                sim.network.pause()
+            elif how == "paused":
+                server.pause(zk)
+            elif how == "cut":
+                sim.network.drop()
+            elif how == "refused":
+                server.refuse_connections()
+                server.drop("all")
+                await zk.wait_for(State.SUSPENDED)
+            began = sim.time()
+            await zk.aclose()
+            took[how] = sim.time() - began
+            sim.network.resume()
+            server.accept_connections()
+
+        assert took["connected"] < 0.1
+        assert max(took.values()) <= 2.0
+
+    simulate(main)

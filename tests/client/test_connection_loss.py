@@ -1,0 +1,188 @@
+"""Calls while there is no connection, and calls whose reply was lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+import pytest
+from support.simulation import Connect, client_of, simulate, simulate_clients
+from support.states import until
+
+from zoolet.client import Client, ClosedError, ConnectionLossError, SessionExpiredError, State
+from zoolet.protocol.acl import CREATOR_ALL_ACL
+from zoolet.server import Server
+from zoolet.server.testing import Simulation, drop_request, lose_reply
+
+DEADLINE_S: Final = 10.0  # only ever reached on failure
+
+
+async def test_a_call_without_patience_fails_at_once_and_has_not_happened(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    server.refuse_connections()
+    server.drop(zk)
+    await zk.wait_for(State.SUSPENDED)
+
+    for call in (zk.with_operation_timeout(0).create("/a"), zk.with_operation_timeout(0).get("/a")):
+        async with asyncio.timeout(DEADLINE_S):
+            with pytest.raises(
+                ConnectionLossError, match="/a: there was no connection in time; it was not sent"
+            ) as lost:
+                await call
+        assert lost.value.path == "/a"
+        assert not lost.value.maybe_applied
+
+
+def test_a_call_waits_for_a_connection_for_exactly_its_patience() -> None:
+    async def main(sim: Simulation, server: Server) -> None:
+        async with client_of(server, operation_timeout=3.0) as zk:
+            server.refuse_connections()
+            server.drop("all")
+            await zk.wait_for(State.SUSPENDED)
+            began = sim.time()
+
+            calls = {
+                3.0: zk.set("/a", b""),
+                1.0: zk.with_operation_timeout(1.0).set("/a", b""),
+                2.0: zk.with_operation_timeout(2).get("/"),
+            }
+            for seconds, call in sorted(calls.items()):
+                with pytest.raises(ConnectionLossError) as caught:
+                    await call
+                assert not caught.value.maybe_applied
+                assert sim.time() - began == pytest.approx(seconds, abs=0.01)
+
+    simulate(main)
+
+
+async def test_calls_made_meanwhile_are_sent_in_order_once_there_is_a_connection(
+    server: Server, connect: Connect
+) -> None:
+    zk = await connect(server.hosts)
+    server.refuse_connections()
+    server.drop(zk)
+    await zk.wait_for(State.SUSPENDED)
+
+    calls = [zk.create("/a", b"1"), zk.set("/a", b"2"), zk.get("/a")]
+    server.accept_connections()
+    made, stat, (value, read) = await asyncio.gather(*calls)
+
+    assert (made, value, read) == ("/a", b"2", stat)
+
+
+async def test_a_read_whose_reply_was_lost_is_sent_again(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    await zk.create("/a", b"v")
+    reads: dict[str, Callable[[], Awaitable[Any]]] = {
+        "getData": lambda: zk.get("/a"),
+        "exists": lambda: zk.exists("/a"),
+        "getChildren": lambda: zk.children("/"),
+        "sync": lambda: zk.sync(),
+        "multiRead": lambda: zk.multi_read(("get", "/a")),
+        "getACL": lambda: zk.get_acl("/a"),
+        "getAllChildrenNumber": lambda: zk.count_below("/"),
+        "getEphemerals": lambda: zk.ephemerals(),
+        "whoAmI": lambda: zk.who_am_i(),
+        "checkWatches": lambda: zk.check_watches("/a"),
+    }
+
+    for op, read in reads.items():
+        with server.fault(op, times=1, action=lose_reply(), strict=True) as fault:
+            await read()
+            assert fault.seen == 2, op
+
+
+async def test_a_write_whose_reply_was_lost_may_have_happened_and_is_not_sent_again(
+    server: Server, connect: Connect
+) -> None:
+    zk = await connect(server.hosts)
+    await zk.create("/a")
+    await zk.create("/b")
+    writes: dict[str, Callable[[], Awaitable[Any]]] = {
+        "create": lambda: zk.create("/c"),
+        "setData": lambda: zk.set("/a", b"new"),
+        "delete": lambda: zk.delete("/b"),
+        "setACL": lambda: zk.set_acl("/a", CREATOR_ALL_ACL),
+        "multi": lambda: _transaction(zk),
+    }
+    await zk.add_auth("digest", b"bob:secret")
+
+    for op, write in writes.items():
+        with server.fault(op, times=1, action=lose_reply(), strict=True) as fault:
+            with pytest.raises(ConnectionLossError, match="the connection was lost") as caught:
+                await write()
+            await zk.sync()
+            assert caught.value.maybe_applied
+            assert fault.seen == 1, op
+
+    assert sorted(server.tree()) == ["/a", "/c", "/t"]
+    assert server.tree()["/a"].data == b"new"
+
+
+async def _transaction(zk: Client) -> None:
+    async with zk.transaction() as t:
+        t.create("/t")
+
+
+async def test_a_write_that_was_lost_on_its_way_has_not_happened_though_nobody_can_know(
+    server: Server, connect: Connect
+) -> None:
+    zk = await connect(server.hosts)
+
+    with server.fault("create", action=drop_request()), pytest.raises(ConnectionLossError) as caught:
+        await zk.create("/a")
+
+    assert caught.value.maybe_applied
+    assert await zk.exists("/a") is None
+
+
+async def test_calls_of_a_session_that_ended_say_so(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    server.refuse_connections()
+    states = zk.states()
+    server.expire(zk)
+    await until(states, State.SUSPENDED)
+
+    call, read = zk.create("/a"), zk.get("/a")
+    server.accept_connections()
+
+    for one in (call, read):
+        with pytest.raises(SessionExpiredError) as caught:
+            await one
+        assert caught.value.path == "/a"
+    await zk.wait_for(State.CONNECTED)
+    assert await zk.exists("/a") is None
+
+
+async def test_a_client_with_another_patience_is_the_same_client(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    other = zk.with_operation_timeout(1.0)
+
+    await other.create("/here", ephemeral=True)
+    await zk.aclose()
+
+    assert other.session_id == zk.session_id
+    assert other.state is State.CLOSED
+    with pytest.raises(ClosedError):
+        other.get("/here")
+
+
+async def test_a_client_with_another_patience_may_be_made_before_the_start(server: Server) -> None:
+    zk = Client(server.hosts)
+    other = zk.with_operation_timeout(1.0)
+
+    async with zk:
+        assert await other.exists("/") is not None
+
+
+def test_a_lost_connection_is_still_only_that() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        task: Coroutine[Any, Any, Any] = zk.set("/", b"")
+        server.drop(zk)
+        with pytest.raises(ConnectionLossError):
+            await task
+        assert await zk.get("/") is not None
+
+    simulate_clients(main)

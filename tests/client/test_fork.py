@@ -1,0 +1,50 @@
+"""A forked child does not use its parent's client."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import warnings
+
+from support.simulation import Connect
+
+from zoolet.server import Server
+
+
+async def test_a_forked_child_is_told_that_the_client_is_not_its_own_and_leaves_the_parent_s_alone(
+    server: Server, connect: Connect
+) -> None:
+    zk = await connect(server.hosts)
+    session_id = zk.session_id
+    await zk.create("/here", ephemeral=True)
+    copy = zk.with_operation_timeout(1.0)
+    hear, tell = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 and later say what this test is about
+        child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        said = []
+        for attempt in (lambda: zk.get("/"), lambda: copy.get("/"), lambda: zk.add_auth("digest", b"a:b")):
+            try:
+                attempt()
+                said.append("nothing was raised")
+            except BaseException as caught:
+                said.append(f"{type(caught).__name__}: {caught}")
+        try:
+            zk.aclose().send(None)
+        except StopIteration:
+            said.append("closed")
+        os.write(tell, json.dumps(said).encode())
+        os._exit(0)
+    os.close(tell)
+    with os.fdopen(hear) as lines:
+        *errors, closed = json.loads(lines.read())
+    os.waitpid(child, 0)  # noqa: ASYNC222 - it has said all it had to say
+
+    assert closed == "closed"
+    assert len(errors) == 3
+    assert all(text.startswith("RuntimeError: this Client belongs to the process") for text in errors)
+    assert await zk.ephemerals() == ["/here"]
+    assert zk.session_id == session_id

@@ -1,0 +1,71 @@
+"""Read-only servers: read from, and left for one that takes writes."""
+
+from __future__ import annotations
+
+import signal
+from random import Random
+
+import pytest
+from support.daemon import DaemonProcess
+from support.simulation import Connect, client_of, simulate
+from support.states import until
+
+from zoolet.client import Client, ConnectionLossError, State
+from zoolet.protocol.errors import NotReadOnlyError
+from zoolet.server import Server
+from zoolet.server.testing import Simulation
+
+
+def test_a_client_of_a_read_only_server_reads_there_and_looks_for_one_that_takes_writes() -> None:
+    async def main(sim: Simulation, reader: Server) -> None:
+        reader.populate({"/a": b"v"})
+        reader._engine.set_read_only(True)
+        port = 50_000
+        zk = Client(f"{reader.hosts},sim:{port}", read_only=True, rng=Random(5))
+        async with zk:
+            states = zk.states()
+            assert zk.state is State.READ_ONLY
+            assert (await zk.get("/a"))[0] == b"v"
+            with pytest.raises(NotReadOnlyError):
+                await zk.set("/a", b"")
+
+            async with sim.server(port) as writer:
+                writer.populate(dict.fromkeys(("/1", "/2", "/3"), b""))  # it knows all that the other one knew
+                began = sim.time()
+                async for state in states:
+                    if state is State.CONNECTED:
+                        break
+                assert sim.time() - began < 61.0
+                assert await zk.create("/b") == "/b"
+                assert list(writer.sessions()) == [zk.session_id]
+                await zk.aclose()
+
+    simulate(main)
+
+
+def test_a_client_that_wants_to_write_does_not_stay_with_a_read_only_server() -> None:
+    async def main(sim: Simulation, reader: Server) -> None:
+        reader._engine.set_read_only(True)
+        with pytest.raises(ConnectionLossError):
+            await client_of(reader).start()
+
+    simulate(main)
+
+
+@pytest.mark.slow
+async def test_a_daemon_that_turns_read_only_is_read_from_and_written_to_again_afterwards(connect: Connect) -> None:
+    with DaemonProcess("-Dzookeeper.tickTime=100") as daemon:
+        zk = await connect(daemon.hosts, timeout=2.0, read_only=True)
+        await zk.create("/a", b"1")
+        states = zk.states()
+
+        daemon.process.send_signal(signal.SIGUSR1)
+        await until(states, State.READ_ONLY)
+        assert (await zk.get("/a"))[0] == b"1"
+        with pytest.raises(NotReadOnlyError):
+            await zk.set("/a", b"2")
+
+        daemon.process.send_signal(signal.SIGUSR2)
+        await until(states, State.CONNECTED)
+        assert (await zk.set("/a", b"2")).version == 1
+        await zk.aclose()

@@ -1,0 +1,96 @@
+"""Reading: get, exists, children, counts, reads in one request, the configuration, and what the session has seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from zoolet.client import Client, NoNodeError, Stat, ZooKeeperError
+
+
+async def test_get_gives_the_value_and_the_stat(zk: Client) -> None:
+    await zk.create("/a", b"value")
+
+    value, stat = await zk.get("/a")
+
+    assert value == b"value"
+    assert isinstance(stat, Stat)
+    assert (stat.version, stat.dataLength, stat.numChildren, stat.ephemeralOwner) == (0, 5, 0, 0)
+    assert stat.czxid == stat.mzxid == stat.pzxid > 0
+
+
+async def test_exists_gives_the_stat_or_none(zk: Client) -> None:
+    await zk.create("/a", b"value")
+
+    there, missing = await zk.exists("/a"), await zk.exists("/b")
+
+    assert there == (await zk.get("/a"))[1]
+    assert missing is None
+
+
+async def test_children_gives_names_not_paths(zk: Client) -> None:
+    await zk.create("/a/x", parents=True)
+    await zk.create("/a/y")
+
+    assert sorted(await zk.children("/a")) == ["x", "y"]
+    assert await zk.children("/a/x") == []
+
+
+async def test_children_and_stat_agree(zk: Client) -> None:
+    await zk.create("/a/x", parents=True)
+
+    names, stat = await zk.children_and_stat("/a")
+
+    assert names == ["x"]
+    assert (stat.numChildren, stat.cversion) == (1, 1)
+
+
+async def test_count_below_counts_at_any_depth(zk: Client) -> None:
+    await zk.create("/a/b/c", parents=True)
+    await zk.create("/ab")
+
+    assert await zk.count_below("/a") == 2
+    assert await zk.count_below("/") == 4
+
+
+async def test_sync_returns_nothing_for_nodes_there_and_missing(zk: Client) -> None:
+    assert await zk.sync() is None
+    assert await zk.sync("/nowhere") is None
+
+
+async def test_who_am_i_names_the_address_and_every_credential(zk: Client) -> None:
+    await zk.add_auth("digest", b"bob:secret")
+
+    found = {(one.scheme, one.user) for one in await zk.who_am_i()}
+
+    assert ("ip", "127.0.0.1") in found
+    assert ("digest", "bob") in found
+
+
+async def test_several_reads_go_in_one_request_and_each_has_its_own_outcome(zk: Client) -> None:
+    await zk.create("/a", b"1")
+    await zk.create("/a/x")
+
+    (value, stat), names, missing = await zk.multi_read(("get", "/a"), ("children", "/a"), ("get", "/nowhere"))
+
+    assert (value, names) == (b"1", ["x"])
+    assert stat == await zk.exists("/a")
+    assert isinstance(missing, NoNodeError)
+    assert missing.path == "/nowhere"
+
+
+async def test_get_config_reads_the_ensemble_s_configuration_whatever_the_chroot(zk: Client) -> None:
+    value, stat = await zk.get_config()
+
+    assert isinstance(value, bytes)
+    assert isinstance(stat, Stat)
+
+
+async def test_a_server_that_stands_alone_refuses_to_be_reconfigured(zk: Client) -> None:
+    with pytest.raises(ZooKeeperError):
+        await zk.reconfig(joining="server.5=127.0.0.1:1:2;3")
+
+
+async def test_the_highest_zxid_grows_with_what_is_seen(zk: Client) -> None:
+    stat = (await zk.create_and_stat("/a"))[1]
+
+    assert zk.last_zxid == stat.czxid

@@ -1,0 +1,152 @@
+"""Serializers: what they write they read, what they cannot read or write is refused, and where a client uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from support.simulation import Connect
+
+from zoolet.client import Client, serializers
+from zoolet.client.serializers import Serializer, UndecodableError
+
+Do = Callable[[Client], Any]
+
+
+# --- values of a client ---
+
+
+@pytest.mark.parametrize("serializer", [serializers.json, serializers.msgpack], ids=lambda serializer: serializer.name)
+async def test_a_codec_writes_and_reads_values_everywhere(hosts: str, connect: Connect, serializer: Serializer) -> None:
+    zk = await connect(hosts, serializer=serializer)
+    value = {"name": "käse", "numbers": [1, 2.5, None, True]}
+
+    await zk.create("/a", value)
+    async with zk.transaction() as t:
+        t.create("/b", [1])
+        t.set("/b", [2])
+    ((read, _),) = await zk.multi_read(("get", "/b"))
+    updated, _ = await zk.update("/a", lambda old: {**old, "more": 1})
+    async with zk.watch_data("/a") as watch:
+        found = watch.initial[0]
+
+    assert read == [2]
+    assert updated == found == (await zk.get("/a"))[0] == {**value, "more": 1}
+
+
+@pytest.mark.parametrize("serializer", [serializers.json, serializers.msgpack], ids=lambda serializer: serializer.name)
+async def test_an_empty_node_is_none_to_a_codec(hosts: str, connect: Connect, serializer: Serializer) -> None:
+    zk = await connect(hosts, serializer=serializer)
+
+    await zk.create("/a")
+
+    assert (await zk.get("/a"))[0] is None
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda zk: zk.get("/a"),
+        lambda zk: zk.multi_read(("get", "/a")),
+        lambda zk: zk.update("/a", lambda old: old),
+        lambda zk: zk.watch_data("/a").__aenter__(),
+    ],
+    ids=["get", "multi_read", "update", "watch_data"],
+)
+async def test_data_that_the_codec_cannot_read_is_a_clear_error(
+    hosts: str, zk: Client, connect: Connect, read: Do
+) -> None:
+    typed = await connect(hosts, serializer=serializers.json)
+    await zk.create("/a", b"\xff{")
+
+    with pytest.raises(UndecodableError) as caught:
+        await read(typed)
+
+    assert (caught.value.path, caught.value.serializer, caught.value.data) == ("/a", "JSON", b"\xff{")
+    assert str(caught.value).startswith("/a: the data is no JSON: ")
+    assert await typed.children("/") == ["a"]
+
+
+async def test_a_value_that_the_codec_cannot_write_is_refused_at_the_call(hosts: str, connect: Connect) -> None:
+    zk = await connect(hosts, serializer=serializers.json)
+
+    with pytest.raises(TypeError):
+        zk.create("/a", object())
+    with pytest.raises(ValueError):
+        zk.set("/a", float("nan"))
+
+
+async def test_a_codec_that_gives_no_bytes_is_refused_by_name(hosts: str, connect: Connect) -> None:
+    zk = await connect(hosts, serializer=Serializer("broken", lambda value: value, bytes))
+
+    with pytest.raises(TypeError, match="broken"):
+        await zk.create("/a", "text")
+
+
+# --- bytes ---
+
+
+VALUES: Final = [None, True, 0, -5, 1.5, "", "käse \N{SNOWMAN}", [], [1, [2]], {}, {"a": {"b": None}}]
+
+
+@pytest.mark.parametrize("serializer", [serializers.json, serializers.msgpack], ids=lambda serializer: serializer.name)
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_what_a_codec_writes_it_reads(serializer: Serializer, value: Any) -> None:
+    assert serializer.read("/a", serializer.encode(value)) == value
+
+
+def test_bytes_stay_bytes_and_msgpack_tells_them_from_text() -> None:
+    assert serializers.msgpack.read("/a", serializers.msgpack.encode({"a": b"\xff", 1: "x"})) == {"a": b"\xff", 1: "x"}
+    assert serializers.raw.encode(bytearray(b"ab")) == serializers.raw.encode(memoryview(b"ab")) == b"ab"
+    assert serializers.raw.read("/a", None) == b""
+
+
+@pytest.mark.parametrize(
+    ("serializer", "data"),
+    [
+        (serializers.json, b"{"),
+        (serializers.json, b"\xff"),
+        (serializers.json, b"1 2"),
+        (serializers.json, b"nonsense"),
+        (serializers.msgpack, b"\xc1"),
+        (serializers.msgpack, b"\x92\x01"),
+        (serializers.msgpack, b"\x01\x01"),
+        (serializers.msgpack, b"\xa1\xff"),
+        (serializers.json, b"[" * 100_000),
+    ],
+    ids=lambda value: value.name if isinstance(value, Serializer) else repr(value[:10]),
+)
+def test_bytes_that_are_not_a_codec_s_are_refused_with_path_and_reason(serializer: Serializer, data: bytes) -> None:
+    with pytest.raises(UndecodableError) as caught:
+        serializer.read("/a", data)
+
+    error = caught.value
+    assert (error.path, error.serializer, error.data) == ("/a", serializer.name, data)
+    assert error.reason
+    assert str(error).startswith(f"/a: the data is no {serializer.name}: ")
+
+
+def test_only_the_beginning_of_long_data_is_shown() -> None:
+    assert len(str(UndecodableError("/a", "JSON", b"x" * 10_000, "why"))) < 120
+
+
+@pytest.mark.parametrize(
+    ("serializer", "value"),
+    [
+        (serializers.raw, "text"),
+        (serializers.raw, 5),
+        (serializers.raw, None),
+        (serializers.json, object()),
+        (serializers.json, b"bytes"),
+        (serializers.json, float("inf")),
+        (serializers.json, "\ud800"),
+        (serializers.msgpack, object()),
+        (serializers.msgpack, "\ud800"),
+        (serializers.msgpack, 1 << 70),
+    ],
+    ids=lambda value: value.name if isinstance(value, Serializer) else type(value).__name__,
+)
+def test_a_value_that_a_codec_cannot_write_is_a_type_or_value_error(serializer: Serializer, value: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        serializer.encode(value)

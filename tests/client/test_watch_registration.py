@@ -1,0 +1,271 @@
+"""What the server knows of a client's watches: which it has, when it forgets them, and how they share a path."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from support.simulation import Connect
+from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, at_once, rest, take, told, waits
+
+from zoolet.client import Client, State, serializers
+from zoolet.client.client import Watcher
+from zoolet.client.serializers import UndecodableError
+from zoolet.protocol.enums import WatcherType
+from zoolet.protocol.errors import NoWatcherError
+from zoolet.server import Server
+from zoolet.server.testing import hold
+
+# --- checks and removals by hand ---
+
+
+async def test_check_watches_says_whether_the_server_has_one(zk: Client) -> None:
+    async with zk.watch_children("/"):
+        assert await zk.check_watches("/", WatcherType.CHILDREN)
+    assert not await zk.check_watches("/", WatcherType.CHILDREN)
+    assert not await zk.check_watches("/nowhere")
+
+
+async def test_a_watch_that_is_not_there_cannot_be_removed(zk: Client) -> None:
+    with pytest.raises(NoWatcherError) as caught:
+        await zk.remove_watches("/a")
+
+    assert caught.value.path == "/a"
+
+
+async def test_a_watch_can_be_removed_at_the_server(zk: Client) -> None:
+    async with zk.watch_children("/"):
+        await zk.remove_watches("/", WatcherType.CHILDREN)
+
+        assert not await zk.check_watches("/", WatcherType.CHILDREN)
+
+
+# --- what the server knows ---
+
+
+@pytest.mark.parametrize("how", ["persistent", "recursive", "data", "exists", "missing", "children"])
+async def test_the_server_has_the_watch_inside_the_block_and_forgets_it_at_the_end(zk: Client, how: str) -> None:
+    await zk.create("/a")
+    path = "/gone" if how == "missing" else "/a"
+    make: dict[str, Callable[[], Watcher]] = {
+        "persistent": lambda: zk.watch(path),
+        "recursive": lambda: zk.watch(path, recursive=True),
+        "data": lambda: zk.watch_data(path),
+        "exists": lambda: zk.watch_exists(path),
+        "missing": lambda: zk.watch_exists(path),
+        "children": lambda: zk.watch_children(path),
+    }
+
+    async with make[how]():
+        assert await zk.check_watches(path)
+
+    assert not await zk.check_watches(path)
+    assert not list(zk._session.watches)
+
+
+async def test_a_block_that_raises_forgets_its_watch(zk: Client) -> None:
+    with pytest.raises(KeyError):
+        async with zk.watch("/a"):
+            raise KeyError
+
+    assert not await zk.check_watches("/a")
+
+
+async def test_a_watch_that_was_never_left_goes_with_its_session(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    await zk.watch("/a").__aenter__()
+    assert server.watches()
+
+    await zk.aclose()
+
+    assert not server.watches()
+
+
+async def test_a_second_watch_of_one_path_keeps_the_server_s_watch_until_it_ends_too(zk: Client) -> None:
+    async with zk.watch("/a") as longer:
+        async with zk.watch("/a") as shorter:
+            await zk.create("/a")
+            assert await take(shorter, 1) == [(CREATED, "/a")]
+        assert await zk.check_watches("/a")
+        await zk.set("/a", b"")
+
+        assert await take(longer, 2) == [(CREATED, "/a"), (CHANGED, "/a")]
+    assert not await zk.check_watches("/a")
+
+
+async def test_watches_of_different_kinds_on_one_path_each_tell(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    await zk.create("/a")
+    async with (
+        zk.watch("/a") as staying,
+        zk.watch("/a", recursive=True) as deep,
+        zk.watch_data("/a") as data,
+        zk.watch_children("/a") as children,
+    ):
+        await zk.set("/a", b"1")
+        await zk.create("/a/x")
+
+        assert await rest(zk, staying) == [(CHANGED, "/a"), (CHILDREN, "/a")]
+        assert await rest(zk, deep) == [(CHANGED, "/a"), (CREATED, "/a/x")]
+        assert told(at_once(data.next())) == (CHANGED, "/a")
+        assert told(at_once(children.next())) == (CHILDREN, "/a")
+    assert not server.watches()
+
+
+async def test_watches_of_different_kinds_on_one_path_each_tell_on_apache_too(apache: str, connect: Connect) -> None:
+    zk = await connect(apache)
+    path = await zk.create("/kinds-", sequential=True)
+    async with zk.watch(path) as staying, zk.watch_data(path):
+        await zk.set(path, b"1")
+        await zk.set(path, b"2")
+
+        assert await rest(zk, staying) == [(CHANGED, path), (CHANGED, path)]
+
+
+async def test_a_watch_that_ends_while_one_that_fires_once_lives_leaves_nothing_behind(
+    server: Server, connect: Connect
+) -> None:
+    zk = await connect(server.hosts)
+    await zk.create("/a")
+    async with zk.watch_data("/a") as once:
+        async with zk.watch("/a"):
+            pass
+        await zk.set("/a", b"1")
+        await once.next()
+
+    assert not server.watches()
+
+
+@pytest.mark.parametrize("make", [Client.watch_data, Client.watch_exists, Client.watch_children])
+@pytest.mark.parametrize("recursive", [False, True])
+async def test_a_watch_that_fires_once_outlives_one_that_was_there_before_it(
+    hosts: str, zk: Client, make: Callable[[Client, str], Watcher], recursive: bool
+) -> None:
+    await zk.create("/a")
+    staying = await zk.watch("/a", recursive=recursive).__aenter__()
+    async with make(zk, "/a") as once:
+        await staying.__aexit__(None, None, None)
+        await zk.set("/a", b"1")
+        await zk.create("/a/x")
+        await zk.sync()
+
+        assert not waits(once)
+    assert not await zk.check_watches("/a")
+
+
+async def test_a_watch_that_fires_once_is_set_though_one_that_was_there_before_it_ends_meanwhile(zk: Client) -> None:
+    await zk.create("/a")
+    staying = await zk.watch("/a").__aenter__()
+    once = zk.watch_data("/a")
+    await asyncio.gather(once.__aenter__(), staying.__aexit__(None, None, None))
+    await zk.sync()
+    await zk.set("/a", b"1")
+    await zk.sync()
+
+    assert not waits(once)
+    assert not await zk.check_watches("/a")
+
+
+async def test_a_watch_that_stays_is_set_though_one_that_was_there_before_it_ends_meanwhile(zk: Client) -> None:
+    await zk.create("/a")
+    before, after = await zk.watch("/a").__aenter__(), zk.watch("/a")
+    await asyncio.gather(after.__aenter__(), before.__aexit__(None, None, None))
+    await zk.sync()
+    await zk.set("/a", b"1")
+    await zk.sync()
+
+    assert not waits(after)
+    await after.__aexit__(None, None, None)
+    assert not await zk.check_watches("/a")
+
+
+@pytest.mark.parametrize("make", [Client.watch_data, Client.watch_exists, Client.watch_children])
+async def test_a_watch_that_fires_once_is_set_though_its_like_ends_meanwhile(
+    zk: Client, make: Callable[[Client, str], Watcher]
+) -> None:
+    await zk.create("/a")
+    before, after = await make(zk, "/a").__aenter__(), make(zk, "/a")
+    await asyncio.gather(after.__aenter__(), before.__aexit__(None, None, None))
+    await zk.sync()
+    await zk.delete("/a")
+    await zk.sync()
+
+    assert not waits(after)
+
+
+async def test_a_watch_of_a_path_that_is_entered_as_another_is_left_hears_everything(zk: Client) -> None:
+    await zk.create("/a")
+    before, after = await zk.watch("/a").__aenter__(), zk.watch("/a")
+    await asyncio.gather(before.__aexit__(None, None, None), after.__aenter__())
+    await zk.sync()
+    await zk.set("/a", b"1")
+    await zk.sync()
+
+    assert not waits(after)
+    await after.__aexit__(None, None, None)
+
+
+async def test_the_last_watch_of_a_path_takes_those_with_it_that_ended_before(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    await zk.create("/a")
+    async with zk.watch_data("/a"):
+        async with zk.watch("/a", recursive=True):
+            pass
+
+    assert not server.watches()
+
+
+async def test_a_data_watch_of_undecodable_data_leaves_nothing_at_the_server(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts, serializer=serializers.json)
+    server.populate({"/a": b"{"})
+
+    with pytest.raises(UndecodableError):
+        await zk.watch_data("/a").__aenter__()
+    await zk.sync()
+
+    assert not server.watches()
+
+
+async def test_a_registration_that_is_cancelled_leaves_nothing_at_the_server(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    await zk.create("/a")
+    for op, watch in (
+        ("addWatch", zk.watch("/a")),
+        ("addWatch", zk.watch("/a", recursive=True)),
+        ("getData", zk.watch_data("/a")),
+        ("exists", zk.watch_exists("/a")),
+        ("exists", zk.watch_exists("/gone")),
+        ("getChildren", zk.watch_children("/a")),
+    ):
+        held = hold()
+        with server.fault(op, action=held) as fault:
+            entering = asyncio.create_task(watch.__aenter__())
+            await server.wait_for(lambda fault=fault: fault.hits)
+
+            entering.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await entering
+        await zk.sync()
+        await zk.sync()  # the removal goes out when the reply has come
+
+        assert not server.watches()
+        assert not list(zk._session.watches)
+
+
+async def test_leaving_a_block_while_disconnected_does_not_wait(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    watch = zk.watch("/a")
+    await watch.__aenter__()
+    server.refuse_connections()
+    server.drop(zk)
+    await zk.wait_for(State.SUSPENDED)
+
+    async with asyncio.timeout(DEADLINE_S):
+        await watch.__aexit__(None, None, None)
+        assert zk.state is State.SUSPENDED
+        server.accept_connections()
+        await zk.wait_for(State.CONNECTED)
+        await zk.sync()
+
+    assert not server.watches()

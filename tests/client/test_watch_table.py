@@ -1,0 +1,136 @@
+"""The table of watches: whom an event reaches, what is removed at the server, and how watches are set again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.registrations import table, watch
+
+from zoolet.client import Event, EventType, WatchOverflowError
+from zoolet.client.watches import Kind, WatchTable
+from zoolet.protocol import records as r
+from zoolet.protocol.enums import WatcherType
+from zoolet.protocol.operations import OpCode
+
+CREATED = EventType.NODE_CREATED
+DELETED = EventType.NODE_DELETED
+CHANGED = EventType.NODE_DATA_CHANGED
+CHILDREN = EventType.NODE_CHILDREN_CHANGED
+
+
+@pytest.mark.parametrize(
+    ("type_", "fired"),
+    [
+        (CREATED, {Kind.DATA, Kind.EXIST, Kind.PERSISTENT, Kind.RECURSIVE}),
+        (CHANGED, {Kind.DATA, Kind.EXIST, Kind.PERSISTENT, Kind.RECURSIVE}),
+        (DELETED, {Kind.DATA, Kind.EXIST, Kind.CHILD, Kind.PERSISTENT, Kind.RECURSIVE}),
+        (CHILDREN, {Kind.CHILD, Kind.PERSISTENT}),
+    ],
+)
+def test_an_event_reaches_the_kinds_it_is_for_and_uses_up_those_that_fire_once(
+    type_: EventType, fired: set[Kind]
+) -> None:
+    watches = {kind: watch(kind) for kind in Kind}
+    made = table(*watches.values())
+
+    made.fire(Event(type_, "/a"))
+
+    assert {kind for kind, one in watches.items() if one.events} == fired
+    assert {one.kind for one in made} == {
+        kind for kind in Kind if kind not in fired or kind in (Kind.PERSISTENT, Kind.RECURSIVE)
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "reached"), [("/a", True), ("/a/b/c", True), ("/", False), ("/ab", False), ("/b/a", False)]
+)
+def test_a_recursive_watch_hears_of_its_node_and_all_below(path: str, reached: bool) -> None:
+    one = watch(Kind.RECURSIVE)
+
+    table(one).fire(Event(CHANGED, path))
+
+    assert bool(one.events) is reached
+
+
+def test_the_server_is_told_to_remove_only_what_nobody_needs_any_more() -> None:
+    first, second = watch(Kind.PERSISTENT), watch(Kind.PERSISTENT)
+    made = table(first, second)
+
+    assert made.remove(first) is None
+    assert made.remove(second) is WatcherType.ANY
+    assert made.remove(second) is None
+
+
+def test_a_watch_that_has_fired_is_not_removed_at_the_server() -> None:
+    one = watch(Kind.DATA)
+    made = table(one)
+    made.fire(Event(CHANGED, "/a"))
+
+    assert made.remove(one) is None
+
+
+def test_one_event_too_many_drops_all_and_is_told_once() -> None:
+    one = watch(Kind.PERSISTENT, limit=2)
+    for _ in range(3):
+        one.deliver(Event(CHANGED, "/a"))
+
+    with pytest.raises(WatchOverflowError, match="/a: more than 2 events waited"):
+        one.take()
+    assert one.take() is None
+
+
+def test_ten_thousand_watches_are_told_in_requests_below_128_kib() -> None:
+    paths = [f"/some/rather/long/path/of/an/application/{number:05d}" for number in range(10_000)]
+    kinds = [Kind.DATA, Kind.EXIST, Kind.CHILD, Kind.PERSISTENT, Kind.RECURSIVE]
+    made = table(*[watch(kinds[number % 5], path) for number, path in enumerate(paths)])
+
+    requests = made.batches(77)
+
+    assert all(len(body) + 8 < 128 << 10 for _, body in requests)
+    told: dict[Kind, list[str]] = {kind: [] for kind in kinds}
+    for op, body in requests:
+        if op == OpCode.SET_WATCHES2:
+            said: Any = r.SetWatches2.decode(body)
+            told[Kind.PERSISTENT] += said.persistentWatches
+            told[Kind.RECURSIVE] += said.persistentRecursiveWatches
+        else:
+            said = r.SetWatches.decode(body)
+        assert said.relativeZxid == 77
+        told[Kind.DATA] += said.dataWatches
+        told[Kind.EXIST] += said.existWatches
+        told[Kind.CHILD] += said.childWatches
+    assert told[Kind.RECURSIVE] == paths[4::5]
+    assert told[Kind.PERSISTENT] == paths[3::5]
+    assert set(told[Kind.DATA]) == set(paths[0::5]) | set(paths[3::5])  # those that stay catch up as those that fire
+    assert set(told[Kind.CHILD]) == set(paths[2::5]) | set(paths[3::5])
+    assert told[Kind.EXIST] == paths[1::5]
+
+
+@pytest.mark.parametrize("name", ["é", "語", "\N{SNOWMAN}"])
+def test_names_beyond_ascii_do_not_make_a_request_too_long(name: str) -> None:
+    made = table(*[watch(Kind.DATA, f"/{name * 300}{number}") for number in range(1000)])
+
+    assert all(len(body) + 8 < 128 << 10 for _, body in made.batches(0))
+
+
+def test_a_path_that_is_watched_twice_is_told_once() -> None:
+    ((op, body),) = table(watch(Kind.DATA), watch(Kind.DATA)).batches(5)
+
+    assert op == OpCode.SET_WATCHES
+    assert r.SetWatches.decode(body).dataWatches == ["/a"]
+
+
+def test_without_watches_there_is_nothing_to_tell() -> None:
+    assert WatchTable().batches(5) == []
+
+
+def test_a_watch_whose_node_was_missing_catches_up_by_waiting_for_it_to_come() -> None:
+    one = watch(Kind.PERSISTENT)
+    one.there = False
+
+    ((_, body),) = table(one).batches(5)
+    said = r.SetWatches2.decode(body)
+
+    assert (said.existWatches, said.dataWatches, said.childWatches) == (["/a"], [], [])
+    assert said.persistentWatches == ["/a"]

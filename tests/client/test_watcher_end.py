@@ -1,0 +1,150 @@
+"""Watchers: how their iteration ends, what happens when too many events wait, and who may wait."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support.simulation import Connect
+from support.watch_events import CREATED, DEADLINE_S, DELETED, rest, take, told
+
+from zoolet.client import Client, ClosedError, Event, State, WatchOverflowError
+from zoolet.client.client import Watcher
+from zoolet.server import Server
+from zoolet.server.testing import drop_request
+
+
+async def test_more_events_than_may_wait_are_dropped_and_said_once(zk: Client) -> None:
+    async with zk.watch("/a", limit=3) as events:
+        await zk.create("/a")
+        for _ in range(3):
+            await zk.set("/a", b"")
+        await zk.delete("/a")
+
+        with pytest.raises(WatchOverflowError) as caught:
+            await events.next()
+        assert await take(events, 1) == [(DELETED, "/a")]
+        await zk.create("/a")
+        assert await take(events, 1) == [(CREATED, "/a")]
+    assert caught.value.limit == 3
+
+
+async def test_as_many_events_as_may_wait_are_all_kept(zk: Client) -> None:
+    async with zk.watch("/a", limit=3) as events:
+        await zk.create("/a")
+        await zk.set("/a", b"")
+        await zk.delete("/a")
+
+        assert len(await rest(zk, events)) == 3
+
+
+async def test_an_overflow_names_the_path_as_the_caller_named_it(zk: Client) -> None:
+    async with zk.watch("/a", limit=1) as events:
+        await zk.create("/a")
+        await zk.delete("/a")
+
+        with pytest.raises(WatchOverflowError) as caught:
+            await events.next()
+    assert caught.value.path == "/a"
+
+
+async def test_closing_the_client_wakes_whoever_waits_for_an_event(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    async with zk.watch("/a") as events, zk.watch_exists("/b") as once:
+        waiting = [asyncio.create_task(watch.next()) for watch in (events, once)]
+        await asyncio.sleep(0)
+
+        await zk.aclose()
+
+        for task in waiting:
+            with pytest.raises(ClosedError):
+                async with asyncio.timeout(DEADLINE_S):
+                    await task
+
+
+async def test_events_that_wait_are_still_had_after_the_client_was_closed(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    async with zk.watch("/a") as events:
+        await zk.create("/a")
+        await zk.aclose()
+
+        assert told(await events.next()) == (CREATED, "/a")
+        with pytest.raises(ClosedError):
+            await events.next()
+
+
+async def test_an_iteration_that_is_cancelled_can_go_on(zk: Client) -> None:
+    async with zk.watch("/a") as events:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await events.next()
+        await zk.create("/a")
+
+        assert await take(events, 1) == [(CREATED, "/a")]
+
+
+async def test_after_its_block_a_watch_has_no_more_events(zk: Client) -> None:
+    async with zk.watch("/a") as events:
+        await zk.create("/a")
+
+    assert [event async for event in events] == []
+
+
+async def test_the_end_of_a_block_ends_an_iteration_in_another_task(zk: Client) -> None:
+    async def collect(events: Watcher) -> list[Event]:
+        return [event async for event in events]
+
+    async with zk.watch("/a") as events:
+        collecting = asyncio.create_task(collect(events))
+        await zk.sync()
+
+    async with asyncio.timeout(DEADLINE_S):
+        await asyncio.wait([collecting])
+    assert not collecting.cancelled()
+    assert collecting.result() == []
+
+
+async def test_two_tasks_may_wait_for_the_events_of_one_watch(zk: Client) -> None:
+    async with zk.watch("/a") as events:
+        first, second = asyncio.create_task(events.next()), asyncio.create_task(events.next())
+        await zk.sync()
+        await zk.create("/a")
+        await zk.delete("/a")
+        await zk.sync()
+        _, left = await asyncio.wait([first, second], timeout=0.1)
+        for task in left:
+            task.cancel()
+
+    assert not left
+
+
+async def test_closing_the_client_ends_the_entering_of_a_recursive_watch(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    with server.fault("getChildren", action=drop_request()) as fault:
+        server.refuse_connections()
+        entering = asyncio.create_task(zk.watch("/", recursive=True).__aenter__())
+        await server.wait_for(lambda: fault.hits)
+        await zk.wait_for(State.SUSPENDED)
+
+        await zk.aclose()
+        await asyncio.wait([entering], timeout=0.2)
+        ended = entering.done()
+        entering.cancel()
+        await asyncio.wait([entering])
+
+    assert ended
+    assert isinstance(entering.exception(), ClosedError)
+
+
+async def test_entering_a_recursive_watch_waits_no_longer_than_its_patience(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts, operation_timeout=0.05)
+    with server.fault("getChildren", action=drop_request()) as fault:
+        server.refuse_connections()
+        entering = asyncio.create_task(zk.watch("/", recursive=True).__aenter__())
+        await server.wait_for(lambda: fault.hits)
+        await asyncio.wait([entering], timeout=0.5)
+        ended = entering.done()
+        entering.cancel()
+        await asyncio.wait([entering])
+
+    assert ended

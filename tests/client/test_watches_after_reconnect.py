@@ -1,0 +1,319 @@
+"""Watches tell what happened while a client was disconnected or between two sessions; no event is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from support.simulation import Connect, simulate_clients
+from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, DELETED, at_once, away, do, rest, told, waits
+
+from zoolet.client import Client, EventType, State
+from zoolet.client.client import Watcher
+from zoolet.protocol.enums import WatcherType
+from zoolet.server import Server
+from zoolet.server.testing import Simulation, drop_request, hold, withhold_event
+
+HOW = pytest.mark.parametrize("expire", [False, True], ids=["drop", "expire"])
+
+
+@HOW
+@pytest.mark.parametrize(
+    ("before", "meanwhile", "tells"),
+    [
+        ([], [("create", "/a")], [(CREATED, "/a")]),
+        (["/a"], [("set", "/a")], [(CHANGED, "/a")]),
+        (["/a"], [("delete", "/a")], [(DELETED, "/a")]),
+        (["/a"], [("create", "/a/x")], [(CHILDREN, "/a")]),
+        (["/a", "/a/x"], [("delete", "/a/x")], [(CHILDREN, "/a")]),
+        (["/a", "/a/x"], [("delete", "/a/x"), ("delete", "/a")], [(DELETED, "/a")]),
+        (["/a"], [], []),
+        ([], [], []),
+        ([], [("create", "/b"), ("set", "/b")], []),
+        (["/a", "/a/x"], [("set", "/a/x")], []),
+    ],
+    ids=["created", "changed", "deleted", "child", "no child", "both gone", "none", "none there", "other", "below"],
+)
+async def test_a_watch_tells_what_happened_meanwhile(
+    server: Server,
+    connect: Connect,
+    expire: bool,
+    before: list[str],
+    meanwhile: list[tuple[str, str]],
+    tells: list[tuple[EventType, str]],
+) -> None:
+    zk = await connect(server.hosts)
+    server.populate(dict.fromkeys(before, b""))
+    async with zk.watch("/a") as events:
+        await away(zk, server, lambda: [do(server, *one) for one in meanwhile], expire=expire)
+
+        assert await rest(zk, events) == tells
+
+
+@HOW
+@pytest.mark.parametrize(
+    ("before", "meanwhile", "tells"),
+    [
+        (["/a"], [("create", "/a/x")], [(CREATED, "/a/x")]),
+        (["/a"], [("create", "/a/x"), ("create", "/a/x/y")], [(CREATED, "/a/x"), (CREATED, "/a/x/y")]),
+        (["/a/x/y"], [("set", "/a/x/y")], [(CHANGED, "/a/x/y")]),
+        (["/a"], [("set", "/a")], [(CHANGED, "/a")]),
+        (["/a/x/y"], [("delete", "/a/x/y")], [(DELETED, "/a/x/y")]),
+        (["/a/x/y"], [("delete", "/a/x/y"), ("delete", "/a/x")], [(DELETED, "/a/x/y"), (DELETED, "/a/x")]),
+        (["/a"], [("delete", "/a")], [(DELETED, "/a")]),
+        ([], [("create", "/a"), ("create", "/a/x")], [(CREATED, "/a"), (CREATED, "/a/x")]),
+        (["/a/x"], [("delete", "/a/x"), ("create", "/a/x")], [(DELETED, "/a/x"), (CREATED, "/a/x")]),
+        (["/a"], [("create", "/a/x"), ("delete", "/a/x")], []),
+        (["/a/x"], [], []),
+        (["/a", "/b"], [("set", "/b"), ("create", "/ab")], []),
+    ],
+    ids=[
+        "child",
+        "subtree",
+        "changed",
+        "top changed",
+        "deleted",
+        "subtree deleted",
+        "top deleted",
+        "top created",
+        "another in its place",
+        "came and went",
+        "none",
+        "others",
+    ],
+)
+async def test_a_recursive_watch_tells_what_happened_below_meanwhile(
+    server: Server,
+    connect: Connect,
+    expire: bool,
+    before: list[str],
+    meanwhile: list[tuple[str, str]],
+    tells: list[tuple[EventType, str]],
+) -> None:
+    zk = await connect(server.hosts)
+    server.populate(dict.fromkeys(before, b""))
+    async with zk.watch("/a", recursive=True) as events:
+        await away(zk, server, lambda: [do(server, *one) for one in meanwhile], expire=expire)
+
+        assert await rest(zk, events) == tells
+
+
+@HOW
+@pytest.mark.parametrize(
+    ("make", "before", "meanwhile", "tells"),
+    [
+        (Client.watch_data, ["/a"], [("set", "/a")], (CHANGED, "/a")),
+        (Client.watch_data, ["/a"], [("delete", "/a")], (DELETED, "/a")),
+        (Client.watch_exists, [], [("create", "/a")], (CREATED, "/a")),
+        (Client.watch_exists, ["/a"], [("set", "/a")], (CHANGED, "/a")),
+        (Client.watch_exists, ["/a"], [("delete", "/a")], (DELETED, "/a")),
+        (Client.watch_children, ["/a"], [("create", "/a/x")], (CHILDREN, "/a")),
+        (Client.watch_children, ["/a"], [("delete", "/a")], (DELETED, "/a")),
+    ],
+    ids=["data", "data gone", "comes", "exists changed", "exists gone", "children", "children gone"],
+)
+async def test_a_watch_that_fires_once_tells_what_happened_meanwhile(
+    server: Server,
+    connect: Connect,
+    expire: bool,
+    make: Callable[[Client, str], Watcher],
+    before: list[str],
+    meanwhile: list[tuple[str, str]],
+    tells: tuple[EventType, str],
+) -> None:
+    zk = await connect(server.hosts)
+    server.populate(dict.fromkeys(before, b""))
+    async with make(zk, "/a") as watch:
+        await away(zk, server, lambda: [do(server, *one) for one in meanwhile], expire=expire)
+
+        assert told(at_once(watch.next())) == tells
+
+
+@HOW
+async def test_watches_go_on_after_an_absence_in_which_nothing_happened(
+    server: Server, connect: Connect, expire: bool
+) -> None:
+    zk = await connect(server.hosts)
+    await zk.create("/a")
+    async with (
+        zk.watch("/a") as staying,
+        zk.watch("/", recursive=True) as deep,
+        zk.watch_data("/a") as data,
+        zk.watch_children("/a") as children,
+        zk.watch_exists("/b") as missing,
+    ):
+        await away(zk, server, lambda: None, expire=expire)
+        await zk.set("/a", b"1")
+        await zk.create("/a/x")
+        await zk.create("/b")
+
+        assert await rest(zk, staying) == [(CHANGED, "/a"), (CHILDREN, "/a")]
+        assert await rest(zk, deep) == [(CHANGED, "/a"), (CREATED, "/a/x"), (CREATED, "/b")]
+        assert told(at_once(data.next())) == (CHANGED, "/a")
+        assert told(at_once(children.next())) == (CHILDREN, "/a")
+        assert told(at_once(missing.next())) == (CREATED, "/b")
+    assert not server.watches()
+
+
+@HOW
+async def test_a_watch_tells_of_a_deletion_once_even_after_an_absence(
+    server: Server, connect: Connect, expire: bool
+) -> None:
+    zk = await connect(server.hosts)
+    await zk.create("/a")
+    async with zk.watch("/a") as events:
+        await away(zk, server, lambda: None, expire=expire)
+        await zk.delete("/a")
+        await zk.create("/a")
+        await zk.delete("/a")
+
+        assert await rest(zk, events) == [(DELETED, "/a"), (CREATED, "/a"), (DELETED, "/a")]
+    assert not server.watches()
+
+
+async def test_events_of_an_absence_do_not_show_the_chroot(server: Server, connect: Connect) -> None:
+    server.populate({"/app/a": b"", "/apple": b""})
+    zk = await connect(server.hosts + "/app")
+    async with zk.watch("/a") as events, zk.watch("/", recursive=True) as deep:
+        await away(zk, server, lambda: [do(server, "set", "/app/a"), do(server, "create", "/app/b")])
+
+        assert await rest(zk, events) == [(CHANGED, "/a")]
+        assert await rest(zk, deep) == [(CHANGED, "/a"), (CREATED, "/b")]
+
+
+async def test_absences_one_after_the_other_lose_nothing(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    await zk.create("/a")
+    async with zk.watch("/a") as events, zk.watch("/", recursive=True) as deep:
+        for number in range(5):
+            await away(zk, server, lambda: do(server, "set", "/a"), expire=number == 2)
+            assert await rest(zk, events) == [(CHANGED, "/a")]
+            assert await rest(zk, deep) == [(CHANGED, "/a")]
+
+
+async def test_an_absence_during_the_count_of_a_recursive_watch_loses_nothing(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    server.populate({"/a/x": b"", "/a/y": b""})
+    async with zk.watch("/a", recursive=True) as deep:
+
+        def both() -> None:
+            do(server, "set", "/a/x")
+            do(server, "create", "/a/y/z")
+
+        with server.fault("getChildren", "/a/y", times=1, action=drop_request()) as fault:
+            await away(zk, server, both)
+            async with asyncio.timeout(DEADLINE_S):
+                await server.wait_for(lambda: fault.hits)
+                await zk.wait_for(State.CONNECTED)
+                await zk.sync()
+        found = await rest(zk, deep)
+
+    assert set(found) == {(CHANGED, "/a/x"), (CREATED, "/a/y/z")}
+
+
+async def test_hundreds_of_watches_are_all_had_again(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    paths = [f"/{'long' * 100}-{number:04d}" for number in range(700)]  # more than two batches hold
+    server.populate(dict.fromkeys(paths, b""))
+    watches = [zk.watch_data(path) for path in paths]
+    await asyncio.gather(*[watch.__aenter__() for watch in watches])
+
+    with server.fault("setWatches", action=hold()) as fault:
+        fault.release()
+        await away(zk, server, lambda: [do(server, "set", path) for path in (paths[0], paths[350], paths[699])])
+
+    fired = [watch for watch in watches if not waits(watch)]
+    assert fired == [watches[0], watches[350], watches[699]]
+    assert len(server.watches()) == 697
+
+
+async def test_apache_s_server_too_tells_what_happened_during_an_absence(apache: str, connect: Connect) -> None:
+    zk, other = await connect(apache), await connect(apache)
+    top = await zk.create("/away-", sequential=True)
+    for name in ("data", "gone", "parent", "parent/x"):
+        await zk.create(f"{top}/{name}")
+    async with (
+        zk.watch(f"{top}/data") as data,
+        zk.watch(f"{top}/gone") as gone,
+        zk.watch(f"{top}/new") as new,
+        zk.watch(f"{top}/parent") as parent,
+        zk.watch(top, recursive=True) as deep,
+        zk.watch_children(top) as once,
+    ):
+        states = zk.states()
+        assert zk._connection is not None
+        assert zk._connection._link is not None
+        with_link = zk._connection._link
+        writes = [
+            other.set(f"{top}/data", b"1"),
+            other.delete(f"{top}/gone"),
+            other.create(f"{top}/new"),
+            other.delete(f"{top}/parent/x"),
+        ]
+        with_link.cut("the test cut it")  # in the same turn in which the writes go out
+        await asyncio.gather(*writes)
+        async with asyncio.timeout(DEADLINE_S):
+            while await anext(states) is not State.SUSPENDED:
+                pass
+            await zk.wait_for(State.CONNECTED)
+
+        assert await rest(zk, data) == [(CHANGED, f"{top}/data")]
+        assert await rest(zk, gone) == [(DELETED, f"{top}/gone")]
+        assert await rest(zk, new) == [(CREATED, f"{top}/new")]
+        assert await rest(zk, parent) == [(CHILDREN, f"{top}/parent")]
+        assert set(await rest(zk, deep)) == {
+            (CHANGED, f"{top}/data"),
+            (DELETED, f"{top}/gone"),
+            (CREATED, f"{top}/new"),
+            (DELETED, f"{top}/parent/x"),
+        }
+        assert told(at_once(once.next())) == (CHILDREN, top)
+    for path in (top, f"{top}/data", f"{top}/new", f"{top}/parent"):
+        assert not await zk.check_watches(path, WatcherType.ANY)
+
+
+@pytest.mark.slow
+async def test_a_tree_of_1600_levels_that_vanishes_is_told_of_whole_and_children_first(
+    server: Server, connect: Connect
+) -> None:
+    zk = await connect(server.hosts)
+    levels = ["/a" * depth for depth in range(1, 1_602)]
+    server.populate(dict.fromkeys(levels, b""))
+
+    async with zk.watch("/a", recursive=True) as events:
+        await rest(zk, events)
+        await away(zk, server, lambda: [do(server, "delete", path) for path in reversed(levels)])
+
+        assert await rest(zk, events) == [(DELETED, path) for path in reversed(levels)]
+
+
+@pytest.mark.slow
+async def test_a_deep_tree_that_vanishes_beside_others_is_all_that_is_told_of(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    levels = ["/top" + "/a" * depth for depth in range(1, 1_602)]
+    server.populate(dict.fromkeys(["/top/stays", *levels], b""))
+
+    async with zk.watch("/top", recursive=True) as events:
+        await rest(zk, events)
+        await away(zk, server, lambda: [do(server, "delete", path) for path in reversed(levels)])
+
+        assert await rest(zk, events) == [(DELETED, path) for path in reversed(levels)]
+
+
+def test_an_event_of_a_transaction_is_not_missed_when_the_link_breaks_before_it() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk, other = await connect(), await connect()
+        await other.create("/x")
+        await other.create("/y")
+        async with zk.watch_data("/x") as x, zk.watch_data("/y") as y:
+            with server.fault(path="/y", session=zk, action=withhold_event(), strict=True):
+                async with other.transaction() as t:
+                    t.set("/x", b"1")
+                    t.set("/y", b"1")
+                assert (await x.next()).path == "/x"
+                server.drop(zk)
+            async with asyncio.timeout(5):
+                assert (await y.next()).type is EventType.NODE_DATA_CHANGED
+
+    simulate_clients(main)

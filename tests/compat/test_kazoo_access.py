@@ -1,0 +1,138 @@
+"""kazoo's credentials and ACLs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import AuthFailedError, BadVersionError, InvalidACLError, NoAuthError, RolledBackError
+from kazoo.security import CREATOR_ALL_ACL, make_acl, make_digest_acl
+from support.kazoo_clients import drop, record_states
+
+WAIT_S = 10.0  # every wait ends early when the thing happens; only a failure lasts this long
+Connect = Callable[..., KazooClient]
+
+
+def test_digest_node_is_closed_to_a_stranger(kazoo: Connect, base: str) -> None:
+    owner, stranger = kazoo(), kazoo()
+    acl = [make_digest_acl("ann", "secret", all=True)]
+
+    owner.create(f"{base}/closed", b"data", acl=acl)
+
+    with pytest.raises(NoAuthError):
+        stranger.get(f"{base}/closed")
+
+
+def test_digest_node_is_open_to_who_knows_the_password(kazoo: Connect, base: str) -> None:
+    owner, friend = kazoo(), kazoo()
+    owner.create(f"{base}/closed", b"data", acl=[make_digest_acl("ann", "secret", all=True)])
+
+    friend.add_auth("digest", "ann:secret")
+
+    assert friend.get(f"{base}/closed")[0] == b"data"
+    assert friend.set(f"{base}/closed", b"more").version == 1
+
+
+def test_digest_node_is_closed_to_a_wrong_password(kazoo: Connect, base: str) -> None:
+    owner, stranger = kazoo(), kazoo()
+    owner.create(f"{base}/closed", acl=[make_digest_acl("ann", "secret", all=True)])
+
+    stranger.add_auth("digest", "ann:guess")
+
+    with pytest.raises(NoAuthError):
+        stranger.get(f"{base}/closed")
+
+
+def test_auth_data_is_sent_again_after_a_dropped_connection(kazoo: Connect, base: str) -> None:
+    client = kazoo(auth_data=[("digest", "ann:secret")])
+    states = record_states(client)
+    client.create(f"{base}/closed", b"data", acl=CREATOR_ALL_ACL)
+
+    drop(client)
+    observed = [states.get(timeout=WAIT_S) for _ in range(2)]
+
+    assert observed == [KazooState.SUSPENDED, KazooState.CONNECTED]
+    assert client.get(f"{base}/closed")[0] == b"data"
+
+
+def test_creator_acl_becomes_the_digest_of_the_creator(kazoo: Connect, base: str) -> None:
+    client = kazoo(auth_data=[("digest", "ann:secret")])
+
+    client.create(f"{base}/closed", acl=CREATOR_ALL_ACL)
+
+    acls, _ = client.get_acls(f"{base}/closed")
+    assert acls == [make_digest_acl("ann", "secret", all=True)]
+
+
+def test_creator_acl_without_authentication_is_invalid(kazoo: Connect, base: str) -> None:
+    client = kazoo()
+
+    with pytest.raises(InvalidACLError):
+        client.create(f"{base}/closed", acl=CREATOR_ALL_ACL)
+
+
+def test_read_permission_does_not_include_write(kazoo: Connect, base: str) -> None:
+    client = kazoo()
+    client.create(f"{base}/read-only", b"data", acl=[make_acl("world", "anyone", read=True)])
+
+    data, _ = client.get(f"{base}/read-only")
+
+    assert data == b"data"
+    with pytest.raises(NoAuthError):
+        client.set(f"{base}/read-only", b"more")
+
+
+def test_create_needs_permission_on_the_parent(kazoo: Connect, base: str) -> None:
+    client = kazoo()
+    client.create(f"{base}/parent", acl=[make_acl("world", "anyone", read=True, write=True, delete=True)])
+
+    with pytest.raises(NoAuthError):
+        client.create(f"{base}/parent/child")
+
+
+def test_delete_needs_permission_on_the_parent_and_not_on_the_node(kazoo: Connect, base: str) -> None:
+    client = kazoo()
+    client.create(f"{base}/parent", acl=[make_acl("world", "anyone", create=True, delete=True)])
+    client.create(f"{base}/parent/child", acl=[make_digest_acl("ann", "secret", all=True)])
+
+    client.delete(f"{base}/parent/child")
+
+    assert client.exists(f"{base}/parent/child") is None
+
+
+def test_set_acls_raises_the_acl_version_and_closes_the_node(kazoo: Connect, base: str) -> None:
+    client, stranger = kazoo(auth_data=[("digest", "ann:secret")]), kazoo()
+
+    stat = client.set_acls(base, [make_digest_acl("ann", "secret", all=True)], version=0)
+
+    assert stat.aversion == 1
+    with pytest.raises(NoAuthError):
+        stranger.get(base)
+
+
+def test_set_acls_with_a_wrong_version_is_refused(kazoo: Connect, base: str) -> None:
+    client = kazoo()
+
+    with pytest.raises(BadVersionError):
+        client.set_acls(base, [make_acl("world", "anyone", read=True)], version=7)
+
+
+def test_transaction_without_permission_applies_nothing(kazoo: Connect, base: str) -> None:
+    client = kazoo()
+    client.create(f"{base}/closed", acl=[make_digest_acl("ann", "secret", all=True)])
+
+    transaction = client.transaction()
+    transaction.create(f"{base}/new")
+    transaction.set_data(f"{base}/closed", b"data")
+    results = transaction.commit()
+
+    assert [type(result) for result in results] == [RolledBackError, NoAuthError]
+    assert client.exists(f"{base}/new") is None
+
+
+def test_unknown_scheme_fails_and_ends_the_connection(kazoo: Connect) -> None:
+    client = kazoo()
+
+    with pytest.raises(AuthFailedError):
+        client.add_auth("nosuch", "ann:secret")

@@ -1,0 +1,74 @@
+"""kazoo's parties and partitioners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.recipe.partitioner import SetPartitioner
+
+Connect = Callable[..., KazooClient]
+Until = Callable[..., None]
+
+
+def test_party_knows_its_members(kazoo: Connect, base: str) -> None:
+    one, two = kazoo().Party(f"{base}/party", "one"), kazoo().Party(f"{base}/party", "two")
+
+    one.join()
+    two.join()
+    both = sorted(one)
+    one.leave()
+
+    assert both == ["one", "two"]
+    assert (list(two), len(two)) == (["two"], 1)
+
+
+def test_party_loses_a_member_that_stops(kazoo: Connect, base: str) -> None:
+    client, party = kazoo(), kazoo().Party(f"{base}/party", "two")
+    client.Party(f"{base}/party", "one").join()
+    party.join()
+
+    client.stop()
+
+    assert list(party) == ["two"]
+
+
+def test_shallow_party_keeps_the_names_in_the_nodes(kazoo: Connect, base: str) -> None:
+    one, two = kazoo().ShallowParty(f"{base}/party", "one"), kazoo().ShallowParty(f"{base}/party", "two")
+
+    one.join()
+    two.join()
+
+    assert sorted(one) == ["one", "two"]
+
+
+def partition(client: KazooClient, path: str, name: str) -> SetPartitioner:
+    """Return a member that divides four letters among its group."""
+    return client.SetPartitioner(path, ("a", "b", "c", "d"), identifier=name, time_boundary=0.1, max_reaction_time=0.2)
+
+
+def acquired(*members: SetPartitioner) -> bool:
+    """Take the next step of every member; return whether all have their share."""
+    _ = [member.release_set() for member in members if member.release]
+    return all(member.acquired for member in members)
+
+
+@pytest.mark.slow
+def test_set_partitioner_divides_a_set_and_divides_it_anew(kazoo: Connect, base: str, until: Until) -> None:
+    one = partition(kazoo(), f"{base}/set", "one")
+    until(lambda: acquired(one))
+    alone = sorted(one)
+
+    two = partition(kazoo(), f"{base}/set", "two")
+    until(lambda: acquired(one, two))
+    shares = sorted(one), sorted(two)
+    one.finish()
+    until(lambda: two.release)
+    until(lambda: acquired(two))
+    left = sorted(two)
+    two.finish()
+
+    assert alone == ["a", "b", "c", "d"]
+    assert shares == (["a", "c"], ["b", "d"])
+    assert left == ["a", "b", "c", "d"]

@@ -1,0 +1,120 @@
+"""kazoo's queues and counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.retry import KazooRetry
+
+WAIT_S = 10.0  # every wait ends early when the thing happens; only a failure lasts this long
+Connect = Callable[..., KazooClient]
+Background = Callable[..., Future[Any]]
+
+
+def test_queue_returns_by_priority_and_then_by_age(kazoo: Connect, base: str) -> None:
+    producer, consumer = kazoo().Queue(f"{base}/queue"), kazoo().Queue(f"{base}/queue")
+
+    producer.put(b"b", priority=100)
+    producer.put(b"c", priority=100)
+    producer.put(b"a", priority=1)
+    length = len(consumer)
+    taken = [consumer.get() for _ in range(4)]
+
+    assert length == 3
+    assert taken == [b"a", b"b", b"c", None]
+
+
+def test_two_consumers_share_a_queue_without_overlap(kazoo: Connect, base: str, background: Background) -> None:
+    producer = kazoo().Queue(f"{base}/queue")
+    consumers = [kazoo(command_retry=quick_retry()).Queue(f"{base}/queue") for _ in range(2)]
+    items = [b"%03d" % number for number in range(40)]
+    for item in items:
+        producer.put(item)
+
+    futures = [background(lambda consumer=consumer: list(iter(consumer.get, None))) for consumer in consumers]
+    taken = [item for future in futures for item in future.result(WAIT_S)]
+
+    # A Queue reads, then deletes: who loses the race for the delete tries the next, so nothing is taken twice.
+    assert sorted(taken) == items
+
+
+def quick_retry() -> KazooRetry:
+    """Return a retry policy that does not back off for seconds when two clients want the same."""
+    return KazooRetry(max_tries=-1, delay=0.002, backoff=1)
+
+
+def test_locking_queue_gives_an_entry_to_one_consumer(kazoo: Connect, base: str) -> None:
+    one, two = kazoo().LockingQueue(f"{base}/queue"), kazoo().LockingQueue(f"{base}/queue")
+
+    one.put(b"a")
+    first = one.get(timeout=WAIT_S)
+    second = two.get(timeout=0.05)
+
+    assert (first, second) == (b"a", None)
+    assert one.holds_lock() is True
+    assert one.consume() is True
+    assert len(two) == 0
+
+
+def test_locking_queue_gives_a_released_entry_again(kazoo: Connect, base: str) -> None:
+    one, two = kazoo().LockingQueue(f"{base}/queue"), kazoo().LockingQueue(f"{base}/queue")
+    one.put(b"a")
+    one.get(timeout=WAIT_S)
+
+    released = one.release()
+
+    assert released is True
+    assert two.get(timeout=WAIT_S) == b"a"
+
+
+def test_locking_queue_gives_the_entry_of_a_stopped_consumer_again(
+    kazoo: Connect, base: str, background: Background
+) -> None:
+    client = kazoo()
+    one, two = client.LockingQueue(f"{base}/queue"), kazoo().LockingQueue(f"{base}/queue")
+    one.put(b"a")
+    one.get(timeout=WAIT_S)
+    waiting = background(two.get, WAIT_S)
+
+    client.stop()
+
+    assert waiting.result(WAIT_S) == b"a"
+
+
+def test_locking_queue_puts_many_in_one_transaction(kazoo: Connect, base: str) -> None:
+    locking_queue = kazoo().LockingQueue(f"{base}/queue")
+
+    locking_queue.put_all([b"a", b"b", b"c"])
+
+    assert len(locking_queue) == 3
+    assert locking_queue.get(timeout=WAIT_S) == b"a"
+
+
+def test_counter_adds_and_subtracts(kazoo: Connect, base: str) -> None:
+    counter = kazoo().Counter(f"{base}/counter")
+
+    counter += 5
+    counter -= 2
+
+    assert (counter.pre_value, counter.post_value, counter.value) == (5, 3, 3)
+
+
+def test_counter_of_floats_keeps_its_type(kazoo: Connect, base: str) -> None:
+    client = kazoo()
+    counter = client.Counter(f"{base}/counter", default=1.0)
+
+    counter += 1.5
+
+    assert client.Counter(f"{base}/counter", default=0.0).value == 2.5
+
+
+def test_counter_loses_nothing_between_clients(kazoo: Connect, base: str, background: Background) -> None:
+    counters = [kazoo(command_retry=quick_retry()).Counter(f"{base}/counter") for _ in range(3)]
+
+    futures = [background(lambda counter=counter: [counter + 1 for _ in range(20)]) for counter in counters]
+    _ = [future.result(WAIT_S) for future in futures]
+
+    assert counters[0].value == 60

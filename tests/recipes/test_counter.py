@@ -1,0 +1,187 @@
+"""Counters lose no addition and do none twice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from support.cancellation import cancel_everywhere
+from support.simulation import client_of, with_client
+
+from zoolet.client import Client, ConnectionLossError, serializers
+from zoolet.client.recipes import Counter, UniqueId
+from zoolet.server import Server
+from zoolet.server.testing import drop_request, lose_reply
+
+
+def test_additions_add_up() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        counter = Counter(zk, "/up/n", 10)
+        assert await counter.value() == 10
+        assert await counter.add() == 11
+        assert await counter.add(-20) == -9
+        assert await counter.change(lambda number: number * 2) == -18
+        assert await counter.value() == -18
+        assert server.tree()["/up/n"].data == b"-18"
+
+    with_client(main)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "number", "data"),
+    [
+        ("text", 5, b"5"),
+        ("text", -5, b"-5"),
+        ("text", 10**30, b"1" + b"0" * 30),
+        ("int", 5, b"\0\0\0\x05"),
+        ("int", -2, b"\xff\xff\xff\xfe"),
+        ("int", 2**31 - 1, b"\x7f\xff\xff\xff"),
+        ("long", 5, b"\0\0\0\0\0\0\0\x05"),
+        ("long", -(2**63), b"\x80\0\0\0\0\0\0\0"),
+    ],
+)
+def test_each_layout_is_what_it_says_to_the_byte(encoding: str, number: int, data: bytes) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        assert await Counter(zk, "/n", encoding=encoding).add(number) == number
+        assert server.tree()["/n"].data == data
+        assert await Counter(zk, "/n", encoding=encoding).value() == number
+
+    with_client(main)
+
+
+@pytest.mark.parametrize(("encoding", "most"), [("int", 2**31 - 1), ("long", 2**63 - 1)])
+def test_a_number_that_does_not_fit_is_refused(encoding: str, most: int) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        counter = Counter(zk, "/n", most, encoding=encoding)
+        with pytest.raises(ValueError, match="does not fit"):
+            await counter.add()
+        assert not server.tree()
+
+    with_client(main)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data"),
+    [
+        ("text", b"x"),
+        ("text", b"1.5"),
+        pytest.param("int", b"12345"),
+        pytest.param("int", b"123"),
+        pytest.param("long", b"\0\0\0\x05"),
+        pytest.param("long", b"123456789"),
+    ],
+)
+def test_a_node_that_holds_something_else_is_an_error(encoding: str, data: bytes) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/n", data)
+        with pytest.raises(ValueError, match="holds no number"):
+            await Counter(zk, "/n", encoding=encoding).value()
+        with pytest.raises(ValueError, match="holds no number"):
+            await Counter(zk, "/n", encoding=encoding).add()
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("path", ["", "relative", "/a/"])
+@pytest.mark.parametrize("kind", [Counter, UniqueId])
+def test_an_illegal_path_is_refused_at_once(kind: Any, path: str) -> None:
+    with pytest.raises(ValueError):
+        kind(Client("127.0.0.1:1"), path)
+
+
+def test_an_unknown_layout_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="one of text, int, long"):
+        Counter(Client("127.0.0.1:1"), "/n", encoding="short")
+
+
+@pytest.mark.parametrize("amount", [1.5, "1", None])
+def test_an_amount_that_is_no_whole_number_is_refused(amount: Any) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with pytest.raises(TypeError):
+            await Counter(zk, "/n").add(amount)
+
+    with_client(main)
+
+
+def test_the_client_s_codec_does_not_touch_it() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await Counter(zk.with_serializer(serializers.json), "/n", encoding="int").add(3)
+        assert server.tree()["/n"].data == b"\0\0\0\x03"
+        assert await UniqueId(zk.with_serializer(serializers.json), "/id").next() == 1
+
+    with_client(main)
+
+
+def test_many_at_once_lose_nothing() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            sums = await asyncio.gather(*[Counter(one, "/n").add() for one in (zk, other) for _ in range(10)])
+        assert sorted(sums) == list(range(1, 21))
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("op", ["create", "setData"])
+@pytest.mark.parametrize(("action", "done"), [(lose_reply, 1), (drop_request, 0)])
+def test_an_addition_without_answer_says_so_and_is_not_done_twice(op: str, action: Any, done: int) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        counter = Counter(zk, "/n")
+        base = 0 if op == "create" else await counter.add(5)
+        with server.fault(op=op, times=1, action=action(), strict=True), pytest.raises(ConnectionLossError):
+            await counter.add()
+        assert await counter.value() == base + done
+
+    with_client(main)
+
+
+def test_a_lost_read_is_made_again() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/n", b"5")
+        with server.fault(op="getData", times=1, action=lose_reply(), strict=True):
+            assert await Counter(zk, "/n").add() == 6
+
+    with_client(main)
+
+
+def test_an_addition_after_a_session_is_over_works() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        counter = Counter(zk, "/n")
+        await counter.add()
+        server.expire(zk)
+        await asyncio.sleep(1)
+        assert await counter.add() == 2
+
+    with_client(main)
+
+
+def test_cancelled_additions_leave_nothing_and_count_once_at_most() -> None:
+    async def add(zk: Client) -> None:
+        await Counter(zk, "/up/n").add()
+
+    async def check(server: Server, zk: Client) -> None:
+        assert await Counter(zk, "/up/n").value() in (0, 1)
+
+    cancel_everywhere(add, after=check)
+
+
+async def test_kazoo_s_counter_and_this_one_are_the_same() -> None:
+    async with Server() as server, client_of(server) as zk:
+        kazoo = KazooClient(server.hosts)
+        await asyncio.to_thread(kazoo.start)
+        try:
+            theirs, ours = kazoo.Counter("/n"), Counter(zk, "/n")
+            await asyncio.to_thread(theirs.__add__, 5)
+            assert await ours.add(2) == 7
+            assert await asyncio.to_thread(lambda: theirs.value) == 7
+            await asyncio.to_thread(theirs.__sub__, 1)
+            assert await ours.value() == 6
+            curator, ours = kazoo.Counter("/c", support_curator=True), Counter(zk, "/c", encoding="int")
+            await ours.add(-3)
+            assert await asyncio.to_thread(lambda: curator.value) == -3
+            await asyncio.to_thread(curator.__add__, 10)
+            assert await ours.value() == 7
+        finally:
+            await asyncio.to_thread(kazoo.stop)
+            kazoo.close()

@@ -1,0 +1,192 @@
+"""At a double barrier all begin together and end together."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from support.cancellation import cancel_everywhere
+from support.leftovers import below, leftovers
+from support.simulation import Connect, client_of, eventually, simulate_clients, with_client
+
+from zoolet.client import Client, SessionExpiredError
+from zoolet.client.recipes import DoubleBarrier
+from zoolet.server import Server
+from zoolet.server.testing import Simulation, drop_request, lose_reply
+
+
+@pytest.mark.parametrize("members", [0, -1, 1.5, "2", None])
+def test_a_number_of_members_below_one_is_refused(members: Any) -> None:
+    with pytest.raises(ValueError, match="members"):
+        DoubleBarrier(Client("127.0.0.1:1"), "/b", members)
+
+
+def test_one_alone_passes() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with DoubleBarrier(zk, "/up/b", 1):
+            assert "/up/b/ready" in server.tree()
+        assert set(server.tree()) == {"/up", "/up/b"}
+        await asyncio.sleep(1)
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_all_begin_together_and_end_together() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as two, client_of(server, seed=7) as three:
+            inside: list[int] = []
+            outside: list[int] = []
+            go = asyncio.Event()
+
+            async def member(one: Client, number: int, after: float) -> None:
+                async with DoubleBarrier(one, "/b", 3):
+                    inside.append(number)
+                    await go.wait()
+                    await asyncio.sleep(after)
+                    assert not outside
+                outside.append(number)
+
+            jobs = [asyncio.ensure_future(member(zk, 1, 0)), asyncio.ensure_future(member(two, 2, 10))]
+            await asyncio.sleep(10)
+            assert not inside
+            assert len(below(server, "/b")) == 2
+            assert all(re.fullmatch("[0-9a-f]{32}", name) for name in below(server, "/b"))
+            jobs.append(asyncio.ensure_future(member(three, 3, 20)))
+            await eventually(lambda: len(inside) == 3)
+            assert server.tree()["/b/ready"].ephemeral_owner == 0
+            go.set()
+            await asyncio.gather(*jobs)
+            assert set(server.tree()) == {"/b"}
+            assert not leftovers(server, zk, two, three)
+
+    with_client(main)
+
+
+def test_too_few_in_time_is_a_timeout_and_one_has_left_again() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with pytest.raises(TimeoutError):
+            await DoubleBarrier(zk, "/b", 2, timeout=5).enter()
+        await asyncio.sleep(1)
+        assert set(server.tree()) == {"/b"}
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_others_that_stay_too_long_are_a_timeout() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            one, two = DoubleBarrier(zk, "/b", 2, timeout=5), DoubleBarrier(other, "/b", 2)
+            await asyncio.gather(one.enter(), two.enter())
+            with pytest.raises(TimeoutError):
+                await one.leave()
+            assert len(below(server, "/b")) == 2
+            await two.leave()
+            assert set(server.tree()) == {"/b"}
+
+    with_client(main)
+
+
+def test_a_member_whose_session_ends_while_it_waits_says_so() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        entering = asyncio.ensure_future(DoubleBarrier(zk, "/b", 2).enter())
+        await asyncio.sleep(1)
+        server.expire(zk)
+        with pytest.raises(SessionExpiredError):
+            await asyncio.wait_for(entering, 30)
+        await asyncio.sleep(1)
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_a_member_whose_session_ends_inside_keeps_nobody() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            one, two = DoubleBarrier(zk, "/b", 2), DoubleBarrier(other, "/b", 2)
+            await asyncio.gather(one.enter(), two.enter())
+            server.expire(other)
+            await asyncio.wait_for(one.leave(), 20)
+            await asyncio.wait_for(two.leave(), 20)
+            assert set(server.tree()) == {"/b"}
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("action", [lose_reply, drop_request])
+@pytest.mark.parametrize("op", ["create", "delete", "exists", "getChildren"])
+def test_lost_replies_and_requests_make_no_difference(op: str, action: Any) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+
+            async def member(one: Client) -> None:
+                async with DoubleBarrier(one, "/b", 2):
+                    await asyncio.sleep(0.1)
+
+            with server.fault(op=op, nth=(2, 4, 5), action=action(), strict=True):
+                await asyncio.wait_for(asyncio.gather(member(zk), member(other)), 60)
+                await asyncio.sleep(10)
+            assert set(server.tree()) == {"/b"}
+            assert not leftovers(server, zk, other)
+
+    with_client(main)
+
+
+def test_cancelled_at_the_barrier_it_leaves_nothing() -> None:
+    async def enter(zk: Client) -> None:
+        with pytest.raises(TimeoutError):
+            await DoubleBarrier(zk, "/up/b", 2, timeout=5).enter()
+
+    cancel_everywhere(enter)
+
+
+def test_cancelled_while_leaving_it_does_not_keep_the_others() -> None:
+    barriers: list[DoubleBarrier] = []
+
+    async def enter(zk: Client) -> None:
+        barriers[:] = [DoubleBarrier(zk, "/b", 1)]
+        await barriers[0].enter()
+
+    async def leave(zk: Client) -> None:
+        await barriers[0].leave()
+
+    async def gone(server: Server, zk: Client) -> None:
+        assert set(below(server, "/b")) <= {"ready"}
+
+    cancel_everywhere(leave, before=enter, after=gone)
+
+
+async def test_kazoo_s_members_and_these_begin_together() -> None:
+    async with Server() as server, client_of(server) as zk:
+        kazoo = KazooClient(server.hosts)
+        await asyncio.to_thread(kazoo.start)
+        try:
+            theirs = kazoo.DoubleBarrier("/b", 2, identifier="k")
+            entering = asyncio.ensure_future(asyncio.to_thread(theirs.enter))
+            await asyncio.wait_for(DoubleBarrier(zk, "/b", 2).enter(), 10)
+            await asyncio.wait_for(entering, 10)
+            assert theirs.participating
+            assert "/b/ready" in server.tree()
+        finally:
+            await asyncio.to_thread(kazoo.stop)
+            kazoo.close()
+
+
+def test_the_next_round_at_a_double_barrier_is_not_disturbed_by_the_last() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        barrier = DoubleBarrier(zk, "/b", 1)
+        await barrier.enter()
+        server.drop("all")
+        leaving = asyncio.create_task(barrier.leave())
+        await leaving
+        await barrier.enter()
+        await asyncio.sleep(2)
+        assert len([path for path in server.tree("/b") if path.count("/") == 2 and "ready" not in path]) == 1
+        await barrier.leave()
+
+    simulate_clients(main)

@@ -1,0 +1,123 @@
+"""Both elections: who leads, who follows, and what those see who only look on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from support.leftovers import nothing_left
+from support.simulation import Connect, simulate_clients
+
+from zoolet.client.recipes import Election, LockLostError, NodeElection
+from zoolet.server import Server
+from zoolet.server.testing import Simulation
+
+BOTH = pytest.mark.parametrize("kind", [Election, NodeElection])
+
+
+@pytest.mark.parametrize("naming", ["kazoo", "curator"])
+def test_candidates_lead_in_the_order_in_which_they_stood(naming: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        order: list[bytes] = []
+        tokens: list[int] = []
+
+        async def stand(name: bytes) -> None:
+            async with Election(await connect(), "/leader", name, naming=naming) as leadership:
+                order.append(name)
+                tokens.append(leadership.token)
+                await asyncio.sleep(5)
+
+        names = [b"a", b"b", b"c", b"d"]
+        tasks = []
+        for name in names:
+            tasks.append(asyncio.create_task(stand(name)))
+            await asyncio.sleep(0.5)
+        observer = Election(await connect(), "/leader", naming=naming)
+        assert await observer.candidates() == names
+        assert await observer.leader() == b"a"
+        tasks[1].cancel()
+        await asyncio.wait([tasks[1]])
+        await asyncio.sleep(0.1)
+        assert await observer.candidates() == [b"a", b"c", b"d"]
+        await asyncio.gather(tasks[0], *tasks[2:])
+        assert order == [b"a", b"c", b"d"]
+        assert tokens == sorted(tokens)
+        await nothing_left(server)
+        assert await observer.candidates() == []
+        assert await observer.leader() is None
+
+    simulate_clients(main)
+
+
+@BOTH
+def test_nobody_leads_where_nobody_stood(kind: Any) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        assert await kind(await connect(), "/leader").leader() is None
+
+    simulate_clients(main)
+
+
+@BOTH
+def test_whoever_resigns_is_followed(kind: Any) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        first = await kind(one, "/leader", b"one").lead()
+        with pytest.raises(TimeoutError):
+            await kind(two, "/leader", b"two").lead(0.5)
+        waiting = asyncio.create_task(kind(two, "/leader", b"two").lead())
+        await asyncio.sleep(0.5)
+        assert not waiting.done()
+        await first.release()
+        second = await waiting
+        assert second.token > first.token
+        assert await kind(one, "/leader").leader() == b"two"
+        await second.release()
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+@BOTH
+def test_a_leader_whose_session_ends_leads_no_more(kind: Any) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        with pytest.raises(LockLostError):  # noqa: PT012
+            async with kind(one, "/leader", b"one"):
+                await asyncio.sleep(0.5)
+                server.expire(one)
+                await asyncio.sleep(1000)
+        async with kind(two, "/leader", b"two", timeout=10.0):
+            assert await kind(two, "/leader").leader() == b"two"
+
+    simulate_clients(main)
+
+
+@BOTH
+def test_whoever_looks_on_sees_each_leader_across_a_lost_session(kind: Any) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two, watcher = await connect(), await connect(), await connect()
+        seen: list[bytes | None] = []
+
+        async def look_on() -> None:
+            async for leader in kind(watcher, "/leader").observe():
+                seen.append(leader)  # noqa: PERF401 - as they come
+
+        looking = asyncio.create_task(look_on())
+        await asyncio.sleep(0.5)
+        first = await kind(one, "/leader", b"one").lead()
+        await asyncio.sleep(0.5)
+        sim.network.drop()
+        await asyncio.sleep(1)
+        await first.release()
+        await asyncio.sleep(0.5)
+        server.expire(watcher)
+        second = await kind(two, "/leader", b"two").lead()
+        await asyncio.sleep(5)
+        assert seen == [None, b"one", None, b"two"]
+        looking.cancel()
+        await asyncio.wait([looking])
+        await second.release()
+        await server.wait_for(lambda: not server.watches(), timeout=20)
+
+    simulate_clients(main)

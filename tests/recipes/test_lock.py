@@ -1,0 +1,339 @@
+"""The lock: its order, what it costs, its nodes, and what a holder hears of the others."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, Final
+
+import pytest
+from support import kazoo_bugs
+from support.leftovers import in_line, nothing_left
+from support.simulation import Connect, simulate_clients
+
+from zoolet.client import Client, State, serializers
+from zoolet.client.recipes import Lock, LockLostError
+from zoolet.server import Server
+from zoolet.server.testing import Simulation, drop_request
+
+SESSION: Final = 6.0
+LATENCY: Final = 0.003
+NAMES: Final = {"kazoo": r"^[0-9a-f]{32}__lock__\d{10}$", "curator": r"^_c_[0-9a-f-]{36}-lock-\d{10}$"}
+
+
+# --- what it is for ---
+
+
+@pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
+def test_one_holds_it_and_the_others_follow_in_the_order_in_which_they_asked(naming: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        order: list[int] = []
+        inside = 0
+
+        async def hold_it(number: int) -> None:
+            nonlocal inside
+            async with Lock(await connect(), "/lock", naming=naming):
+                inside += 1
+                assert inside == 1
+                order.append(number)
+                await asyncio.sleep(1)
+                inside -= 1
+
+        tasks = []
+        for number in range(5):
+            tasks.append(asyncio.create_task(hold_it(number)))
+            await asyncio.sleep(0.1)
+        await asyncio.gather(*tasks)
+        assert order == [0, 1, 2, 3, 4]
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_tasks_of_one_client_exclude_each_other() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        lock = zk.lock("/lock")
+        inside: list[int] = []
+
+        async def use(number: int) -> None:
+            async with lock:
+                inside.append(number)
+                assert len(inside) == 1
+                await asyncio.sleep(0.1)
+                inside.remove(number)
+
+        await asyncio.gather(*map(use, range(5)))
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_a_release_wakes_exactly_one_of_many() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        clients = [await connect() for _ in range(20)]
+        holder = await clients[0].lock("/lock").acquire()
+        waiters = []
+        for number in range(1, 20):
+            waiters.append(asyncio.create_task(clients[number].lock("/lock").acquire()))
+            await in_line(server, "/lock", number + 1)
+        await asyncio.sleep(0.2)
+        before = server._interceptor.count
+
+        await holder.release()
+        done, _ = await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.sleep(0.03)
+
+        assert list(done) == [waiters[0]]
+        asked = {(op.session, op.op) for op in server.ops(server._interceptor.count - before)}
+        first, winner = (client.session_id for client in clients[:2])
+        # Both ends of a holding also set or remove the holder's guard; nobody else says a word, nobody lists.
+        assert asked <= {(first, "delete"), (first, "removeWatches"), (winner, "getData")}
+        for waiter in waiters:
+            await (await waiter).release()
+
+    simulate_clients(main)
+
+
+def test_a_waiter_in_the_middle_that_goes_wakes_only_the_one_behind_it() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        clients = [await connect() for _ in range(5)]
+        holder = await clients[0].lock("/lock").acquire()
+        waiters = []
+        for number in range(1, 5):
+            waiters.append(asyncio.create_task(clients[number].lock("/lock").acquire()))
+            await in_line(server, "/lock", number + 1)
+        await asyncio.sleep(0.2)
+        before = server._interceptor.count
+
+        waiters[1].cancel()
+        await in_line(server, "/lock", 4)
+        await asyncio.sleep(0.1)
+
+        asked = sorted((clients.index(by), op.op) for op in server.ops(server._interceptor.count - before)
+                       for by in clients if by.session_id == op.session)  # fmt: skip
+        assert asked == [(2, "delete"), (2, "removeWatches"), (3, "getChildren"), (3, "getData")]
+        await holder.release()
+        for at in (0, 2, 3):
+            await (await waiters[at]).release()
+
+    simulate_clients(main)
+
+
+def test_a_lock_that_is_free_is_had_in_one_round_trip() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        server.populate({"/lock": b""})
+        began = sim.time()
+        held = await zk.lock("/lock").acquire()
+        assert sim.time() - began < 3 * LATENCY
+        await held.release()
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("naming", ["kazoo", "curator"])
+def test_a_node_is_named_as_the_layout_says_and_holds_the_data(naming: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        async with zk.lock("/lock", naming=naming, data=b"host-1") as held:
+            [name] = kazoo_bugs.children(server, "/lock")
+            assert re.match(NAMES[naming], name)
+            assert held.path == f"/lock/{name}"
+            view = server.tree()[held.path]
+            assert (view.data, view.ephemeral_owner, view.czxid) == (b"host-1", zk.session_id, held.token)
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_layout_both_holds_one_node_of_each_kind_and_keeps_each_kind_out() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, other = await connect(), await connect()
+        async with one.lock("/lock", naming="both"):
+            kinds = sorted("__lock__" in name for name in kazoo_bugs.children(server, "/lock"))
+            assert kinds == [False, True]
+            for naming in ("kazoo", "curator", "both"):
+                with pytest.raises(TimeoutError):
+                    await other.lock("/lock", naming=naming).acquire(0.2)
+        for naming in ("kazoo", "curator"):
+            async with other.lock("/lock", naming=naming):
+                with pytest.raises(TimeoutError):
+                    await one.lock("/lock", naming="both").acquire(0.2)
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
+def test_children_of_others_do_not_stand_in_line(naming: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        names = ("a", "0000000000", "x-0000000000", "__lock__", "lock-", "__lock__12", "n__LOCK__0000000000", "0lock")
+        server.populate({"/lock": dict.fromkeys(names, b"")})
+        async with zk.lock("/lock", naming=naming, timeout=1.0):
+            pass
+        await nothing_left(server)
+        assert set(kazoo_bugs.children(server, "/lock")) == set(names)
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
+@pytest.mark.parametrize("first", [kazoo_bugs.LAST_NUMBER - 2, kazoo_bugs.LAST_NUMBER - 1, kazoo_bugs.LAST_NUMBER])
+def test_the_order_holds_where_sequence_numbers_turn_negative(naming: str, first: int) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        kazoo_bugs.count_from(server, "/lock", first)
+        order: list[int] = []
+        tokens: list[int] = []
+
+        async def hold_it(number: int) -> None:
+            async with (await connect()).lock("/lock", naming=naming) as held:
+                order.append(number)
+                tokens.append(held.token)
+                await asyncio.sleep(1)
+
+        tasks = []
+        for number in range(5):
+            tasks.append(asyncio.create_task(hold_it(number)))
+            await asyncio.sleep(0.1)
+        await asyncio.gather(*tasks)
+        assert order == [0, 1, 2, 3, 4]
+        assert tokens == sorted(set(tokens))
+
+    simulate_clients(main)
+
+
+def test_the_token_grows_from_holder_to_holder() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        tokens = []
+        for client in (one, two, two, one):
+            async with client.lock("/lock") as held:
+                tokens.append(held.token)
+        assert tokens == sorted(set(tokens))
+
+    simulate_clients(main)
+
+
+def test_the_codec_and_the_chroot_of_a_client_change_nothing() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        server.populate({"/app": b""})
+        inner = await connect("/app", serializer=serializers.json)
+        outer = await connect()
+        async with inner.lock("/lock", data=b"\xff") as held:
+            assert held.path.startswith("/lock/")
+            assert server.tree()["/app" + held.path].data == b"\xff"
+            with pytest.raises(TimeoutError):
+                await outer.lock("/app/lock").acquire(0.1)
+            inner.lock("/x")
+            async with held.transaction() as t:
+                t.create("/done", {"a": 1})
+            assert server.tree()["/app/done"].data == b'{"a":1}'
+        async with outer.lock("/app/lock"):
+            with pytest.raises(TimeoutError):
+                await inner.lock("/lock").acquire(0.1)
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"naming": "zk"}, {"timeout": -1}, {"on_lost": "ignore"}, {"timeout": float("nan")}],
+)
+def test_arguments_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+    zk = Client("127.0.0.1:1")
+    with pytest.raises(ValueError):
+        zk.lock("/lock", **options)
+    with pytest.raises(ValueError):
+        zk.lock("lock")
+
+
+def test_a_lock_can_be_asked_for_between_two_sessions() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        with server.fault("connect", times=1, action=drop_request()):
+            server.expire(zk)
+            await zk.wait_for(State.LOST)
+            async with zk.lock("/lock", timeout=20.0):
+                pass
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_what_is_held_shortly_costs_three_requests() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        server.populate({"/lock": b""})
+        before = server._interceptor.count
+        async with zk.lock("/lock"):
+            pass
+        await nothing_left(server)
+        asked = [op.op for op in server.ops(server._interceptor.count - before)]
+        assert asked == ["create2", "getChildren", "delete"]
+
+    simulate_clients(main)
+
+
+# --- holding ---
+
+
+def test_a_holder_hears_that_somebody_asks_it_to_let_go() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        assert await two.lock("/lock").revoke() is False
+        async with one.lock("/lock", revocable=True) as held:
+            await asyncio.sleep(0.1)
+            assert not held.revoked.is_set()
+            assert await two.lock("/lock").revoke() is True
+            async with asyncio.timeout(1):
+                await held.revoked
+            assert not held.lost.is_set()
+            held.raise_if_lost()
+
+    simulate_clients(main)
+
+
+def test_a_holder_that_is_not_revocable_hears_of_no_wish() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with one.lock("/lock") as held:
+            assert await two.lock("/lock").revoke() is True
+            await asyncio.sleep(1)
+            assert not held.revoked.is_set()
+
+    simulate_clients(main)
+
+
+def test_contenders_are_told_in_order() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        assert await one.lock("/lock").contenders() == []
+        held = await one.lock("/lock").acquire()
+        waiting = asyncio.create_task(two.lock("/lock").acquire())
+        await in_line(server, "/lock", 2)
+        first, second = await one.lock("/lock").contenders()
+        assert first == held.path
+        await held.release()
+        assert (await waiting).path == second
+
+    simulate_clients(main)
+
+
+def test_what_was_released_is_not_held() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        held = await (await connect()).lock("/lock").acquire()
+        held.raise_if_lost()
+        assert 0 < held.valid_for() <= SESSION
+        await held.release()
+        await held.release()
+        assert held.valid_for() == 0
+        assert not held.lost.is_set()
+        with pytest.raises(LockLostError):
+            held.raise_if_lost()
+        with pytest.raises(LockLostError):
+            held.transaction()
+
+    simulate_clients(main)

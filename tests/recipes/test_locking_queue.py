@@ -1,0 +1,204 @@
+"""A LockingQueue's entries are worked on by one consumer at a time, and come back when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from kazoo.client import KazooClient
+from support.cancellation import cancel_everywhere
+from support.leftovers import below, leftovers
+from support.simulation import client_of, with_client
+
+from zoolet.client import Client, ConnectionLossError
+from zoolet.client.recipes import LockingQueue, LockLostError
+from zoolet.server import Server
+from zoolet.server.testing import drop_request, hold, lose_reply
+
+# --- layout ---
+
+
+async def test_kazoo_s_locking_queue_and_this_one_are_the_same() -> None:
+    async with Server() as server, client_of(server) as zk:
+        kazoo = KazooClient(server.hosts)
+        await asyncio.to_thread(kazoo.start)
+        try:
+            theirs, ours = kazoo.LockingQueue("/q"), LockingQueue(zk, "/q")
+            await asyncio.to_thread(theirs.put, b"1", 7)
+            await ours.put(b"2", 8)
+            assert await asyncio.to_thread(theirs.get, 5) == b"1"
+            entry = await ours.take(timeout=5)
+            assert entry.value == b"2"
+            with pytest.raises(TimeoutError):
+                await ours.take(timeout=0.05)
+            await asyncio.to_thread(theirs.consume)
+            await entry.release()
+            assert await asyncio.to_thread(theirs.get, 5) == b"2"
+            await asyncio.to_thread(theirs.release)
+            assert await ours.get(timeout=5) == b"2"
+            assert set(below(server, "/q")) == {"entries", "taken"}
+        finally:
+            await asyncio.to_thread(kazoo.stop)
+            kazoo.close()
+
+
+# --- lost replies ---
+
+
+def test_a_claim_whose_reply_is_lost_is_a_claim_all_the_same() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = LockingQueue(zk, "/q")
+        await queue.put(b"0")
+        with server.fault(op="multi", path="/q/taken/*", nth=1, action=lose_reply(), strict=True):
+            async with await queue.take() as entry:
+                assert entry.value == b"0"
+        assert await queue.size() == 0
+        await asyncio.sleep(5)
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("how", ["get", "get_nowait", "with"])
+def test_an_entry_whose_acknowledgement_is_dropped_comes_back(how: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            queue = LockingQueue(zk, "/q")
+            await queue.put(b"x")
+
+            async def use() -> None:
+                if how == "with":
+                    async with await queue.take():
+                        pass
+                else:
+                    await getattr(queue, how)()
+
+            with server.fault(op="multi", nth=2, action=drop_request(), strict=True):  # the first one takes it
+                with pytest.raises(ConnectionLossError):
+                    await use()
+            assert await LockingQueue(other, "/q").get(timeout=60) == b"x"
+
+    with_client(main)
+
+
+# --- LockingQueue's own ---
+
+
+def test_an_entry_is_worked_on_by_one_at_a_time() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            await LockingQueue(zk, "/q").put(b"x")
+            async with await LockingQueue(zk, "/q").take() as entry:
+                assert entry.value == b"x"
+                with pytest.raises(TimeoutError):
+                    await LockingQueue(other, "/q").take(timeout=5)
+                with pytest.raises(LookupError):
+                    await LockingQueue(other, "/q").get_nowait()
+            with pytest.raises(TimeoutError):
+                await LockingQueue(other, "/q").take(timeout=5)
+
+    with_client(main)
+
+
+def test_an_entry_whose_block_raises_is_another_s() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = LockingQueue(zk, "/q")
+        await queue.put(b"x")
+        taken = await queue.take()
+        waiting = asyncio.ensure_future(queue.take())
+
+        async def fail() -> None:
+            async with taken:
+                await asyncio.sleep(1)
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            await fail()
+        async with await waiting as entry:
+            assert entry.value == b"x"
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_who_has_lost_an_entry_with_its_session_cannot_acknowledge_it() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            await LockingQueue(zk, "/q").put(b"x")
+            entry = await LockingQueue(zk, "/q").take()
+            server.expire(zk)
+            again = await LockingQueue(other, "/q").take(timeout=5)
+            assert again.value == b"x"
+            with pytest.raises(LockLostError):
+                await entry.acknowledge()
+            assert entry.held.lost.is_set()
+            await again.acknowledge()
+
+    with_client(main)
+
+
+def test_an_entry_that_is_acknowledged_is_acknowledged_once() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = LockingQueue(zk, "/q")
+        await queue.put(b"x")
+        entry = await queue.take()
+        await entry.acknowledge()
+        with pytest.raises(LockLostError):
+            await entry.acknowledge()
+
+    with_client(main)
+
+
+def test_tokens_of_takers_grow() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = LockingQueue(zk, "/q")
+        await queue.put(b"x")
+        tokens = []
+        for _ in range(3):
+            entry = await queue.take()
+            tokens.append(entry.held.token)
+            await entry.release()
+        assert tokens == sorted(set(tokens))
+
+    with_client(main)
+
+
+# --- cancellation ---
+
+
+async def _one_entry(server: Server, zk: Client) -> None:
+    async with client_of(server, seed=6) as other:
+        assert await LockingQueue(other, "/q").get(timeout=60) == b"x"
+
+
+def test_a_take_that_is_cancelled_leaves_the_entry_to_others() -> None:
+    async def take(zk: Client) -> None:
+        entry = await LockingQueue(zk, "/q").take()
+        await entry.release()
+
+    cancel_everywhere(take, before=lambda zk: LockingQueue(zk, "/q").put(b"x"), after=_one_entry)
+
+
+def test_a_get_that_is_cancelled_takes_the_entry_or_leaves_it_to_others() -> None:
+    async def get(zk: Client) -> None:
+        await LockingQueue(zk, "/q").get()
+
+    cancel_everywhere(get, before=lambda zk: LockingQueue(zk, "/q").put(b"x"))
+
+
+def test_a_take_that_times_out_at_the_last_moment_leaves_the_entry_to_others() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = LockingQueue(zk, "/q")
+        await queue.put(b"x")
+        with server.fault(op="removeWatches", action=hold(), strict=True) as held:
+            try:
+                entry = await queue.take(timeout=1)
+            except TimeoutError:
+                entry = None
+            held.release()
+        await asyncio.sleep(5)
+        if entry is not None:
+            await entry.release()
+        await _one_entry(server, zk)
+
+    with_client(main)

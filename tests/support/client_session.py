@@ -1,0 +1,88 @@
+"""The client's session without a connection: what it sent, what it is answered, and its states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from zoolet.client import State
+from zoolet.client.session import Session
+from zoolet.protocol import records as r
+from zoolet.protocol.codec import int_at, put_str
+from zoolet.protocol.enums import KeeperState
+from zoolet.protocol.errors import ZooKeeperError
+from zoolet.protocol.framing import Frames, frame
+from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
+from zoolet.protocol.operations import OpCode
+
+
+class Asked:
+    """A call as the session sees it."""
+
+    def __init__(self, op: int = OpCode.SET_DATA, *, idempotent: bool = False, deadline: float = 1e9) -> None:
+        self.op = op
+        self.body = put_str("/a")
+        self.path: str | None = "/a"
+        self.decode: Callable[[bytes, int, int], Any] = lambda buf, at, stop: buf[at:stop]
+        self.deadline = deadline
+        self.idempotent = idempotent
+        self.xid = 0
+        self.sent_at = 0.0
+        self.then = None
+        self.outcome: Any = None
+        self.cancelled = False
+
+    def done(self) -> bool:
+        return self.outcome is not None or self.cancelled
+
+    def set_result(self, result: Any) -> None:
+        assert not self.done()
+        self.outcome = result if result is not None else "nothing"
+
+    def set_exception(self, exception: BaseException) -> None:
+        assert not self.done()
+        self.outcome = exception
+
+    def refuse(self, error: ZooKeeperError) -> None:
+        self.set_exception(error)
+
+
+class Told:
+    """A session, what it sent, and its states."""
+
+    def __init__(self, **options: Any) -> None:
+        self.states: list[State] = []
+        self.session = Session(10_000, Random(1), on_state=lambda state, why: self.states.append(state), **options)
+
+    def sent(self) -> list[bytes]:
+        """Take what was sent since the last time, frame by frame."""
+        payloads = Frames(None).feed(b"".join(self.session.out))
+        self.session.out.clear()
+        return payloads
+
+    def heads(self) -> list[tuple[int, int]]:
+        """Take xid and op code of what was sent."""
+        return [(int_at(one)[0], int_at(one, 4)[0]) for one in self.sent()]
+
+    def shake(self, now: float = 0.0, session_id: int = 9, read_only: bool = False) -> ConnectRequest:
+        """Shake hands; give what the client said."""
+        self.session.begin(now)
+        (hello,) = self.sent()
+        answer = ConnectResponse(10_000, session_id, b"p" * 16, read_only)
+        self.session.receive(frame(answer.encode()), now)
+        return ConnectRequest.decode(hello)
+
+    def ask(self, *calls: Asked, now: float = 0.0) -> None:
+        """Make calls."""
+        for call in calls:
+            self.session.submit(call)
+        self.session.flush(now)
+
+    def reply(self, xid: int, zxid: int = 0, err: int = 0, body: bytes = b"", now: float = 0.0) -> None:
+        """Answer."""
+        self.session.receive(frame(r.ReplyHeader(xid, zxid, err).encode() + body), now)
+
+
+def event(type_: int, path: str) -> bytes:
+    return r.WatcherEvent(type_, KeeperState.SYNC_CONNECTED, path).encode()

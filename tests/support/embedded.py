@@ -1,0 +1,107 @@
+"""Visits to an embedded server, every call that it has, and all that its tree holds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from kazoo.client import KazooClient
+
+from zoolet.protocol.framing import frame
+from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
+from zoolet.server import Server
+from zoolet.server.testing import hold
+from zoolet.server.testing.views import NodeView
+
+DEADLINE_S: Final = 10.0  # only ever reached on failure
+HELLO: Final = frame(ConnectRequest(timeout_ms=30_000).encode())
+CALLS: Final[dict[str, Callable[[Server], object]]] = {
+    "port": lambda server: server.port,
+    "hosts": lambda server: server.hosts,
+    "expire": lambda server: server.expire("all"),
+    "drop": lambda server: server.drop("all"),
+    "pause": lambda server: server.pause("all"),
+    "resume": lambda server: server.resume("all"),
+    "expire an id": lambda server: server.expire(1),
+    "drop an id": lambda server: server.drop(1),
+    "pause an id": lambda server: server.pause(1),
+    "resume an id": lambda server: server.resume(1),
+    "refuse_connections": lambda server: server.refuse_connections(),
+    "accept_connections": lambda server: server.accept_connections(),
+    "advance": lambda server: server.advance(1),
+    "fault": lambda server: server.fault(action=hold()),
+    "populate": lambda server: server.populate({"/a": "x"}),
+    "reset": lambda server: server.reset(),
+    "tree": lambda server: server.tree(),
+    "sessions": lambda server: server.sessions(),
+    "watches": lambda server: server.watches(),
+    "ops": lambda server: server.ops(),
+    "wait_for": lambda server: server.wait_for(lambda: True),
+}
+
+
+def descriptors() -> int:
+    """Count this process's open descriptors."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def ruok(port: int) -> bytes:
+    """Ask a server whether it serves."""
+    with socket.create_connection(("127.0.0.1", port), DEADLINE_S) as link:
+        link.sendall(b"ruok")
+        return link.recv(4)
+
+
+async def ruok_from_here(port: int) -> bytes:
+    """Ask a server in this loop whether it serves."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"ruok")
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+@contextmanager
+def session(port: int) -> Iterator[socket.socket]:
+    """Open a session, and its socket."""
+    with socket.create_connection(("127.0.0.1", port), DEADLINE_S) as link:
+        link.sendall(HELLO)
+        answer = link.recv(4096)
+        assert ConnectResponse.decode(answer[4:]).session_id
+        yield link
+
+
+def visit(hosts: str) -> str:
+    """Make a node with kazoo."""
+    client = KazooClient(hosts, timeout=30)
+    client.start(DEADLINE_S)
+    try:
+        path: str = client.create("/made-", b"x", sequence=True)
+        return path
+    finally:
+        client.stop()
+        client.close()
+
+
+def error_of(do: Callable[[], object]) -> str:
+    """Do something that fails; give the error as text."""
+    try:
+        do()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def everything(server: Server) -> dict[str, NodeView]:
+    """Show all nodes, the root and those of ZooKeeper's own too."""
+    return {**server.tree(), **server.tree("/zookeeper")}
+
+
+def data(server: Server) -> dict[str, bytes | None]:
+    """Show what the nodes hold."""
+    return {path: node.data for path, node in server.tree().items()}

@@ -1,0 +1,37 @@
+"""What tests do with kazoo's clients: record their states, cut their connections."""
+
+from __future__ import annotations
+
+import queue
+import time
+
+from kazoo.client import KazooClient
+from support.wire import DEADLINE_S
+
+
+def states_of(client: KazooClient) -> queue.Queue[tuple[str, float]]:
+    """Collect the states of a client as they come, with their times."""
+    states: queue.Queue[tuple[str, float]] = queue.Queue()
+    client.add_listener(lambda state: states.put((state, time.perf_counter())))
+    return states
+
+
+def next_states(states: queue.Queue[tuple[str, float]], count: int) -> list[str]:
+    """Wait for so many states."""
+    return [states.get(timeout=DEADLINE_S)[0] for _ in range(count)]
+
+
+def record_states(client: KazooClient) -> queue.Queue[str]:
+    """Return a queue that gets the states of the connection from now on."""
+    states: queue.Queue[str] = queue.Queue()
+
+    def put(state: str) -> None:
+        states.put(state)
+
+    client.add_listener(put)
+    return states
+
+
+def drop(client: KazooClient) -> None:
+    """Cut the TCP connection, as a network does: the session knows nothing of it."""
+    client._connection._socket.shutdown(2)

@@ -1,0 +1,24 @@
+"""Registrations of watches, and tables of them, for tests without I/O."""
+
+from __future__ import annotations
+
+from zoolet.client import EventType
+from zoolet.client.watches import Kind, Registration, WatchTable
+
+
+def watch(kind: Kind, path: str = "/a", limit: int = 100) -> Registration:
+    """Return the registration of a watch."""
+    return Registration(kind, path, limit, lambda: None)
+
+
+def table(*watches: Registration) -> WatchTable:
+    """Return a table of these."""
+    made = WatchTable()
+    for one in watches:
+        made.add(one)
+    return made
+
+
+def events(one: Registration) -> list[tuple[EventType, str]]:
+    """Return the types and paths of the events that wait."""
+    return [(event.type, event.path) for event in one.events]

@@ -1,0 +1,22 @@
+"""Waiting for the states of a client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from zoolet.client import State
+
+DEADLINE_S: Final = 10.0  # only ever reached on failure
+
+
+async def until(states: AsyncIterator[State], *wanted: State) -> list[State]:
+    """Take states up to one of these."""
+    seen = []
+    async with asyncio.timeout(DEADLINE_S):
+        async for state in states:
+            seen.append(state)
+            if state in wanted:
+                break
+    return seen

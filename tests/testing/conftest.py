@@ -1,0 +1,83 @@
+"""Embedded servers with their own clock and with the test's, and the clients and connections that the tests look at
+them with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, Final
+
+import pytest
+from kazoo.client import KazooClient
+from support.wire import DEADLINE_S, Wire
+
+from zoolet.server import Server
+
+QUICK: Final = {"max_tries": -1, "delay": 0.001, "backoff": 1, "max_jitter": 0.0}  # how kazoo reconnects in these tests
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server with the real clock."""
+    with Server(seed=1) as server:
+        yield server
+
+
+@pytest.fixture
+def manual() -> Iterator[Server]:
+    """A server whose time stands still."""
+    with Server(clock="manual", seed=1) as server:
+        yield server
+
+
+@pytest.fixture
+def wires() -> Iterator[ExitStack]:
+    """Where to enter connections, so that they are closed in the end."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def wire(server: Server, wires: ExitStack) -> Wire:
+    """A session reduced to its socket."""
+    entered: Wire = wires.enter_context(Wire(server)).welcomed()
+    return entered
+
+
+@pytest.fixture
+def kazoo() -> Iterator[Callable[..., KazooClient]]:
+    """A function that makes KazooClients of a server, connected unless told otherwise."""
+    clients: list[KazooClient] = []
+
+    def make(server: Server, start: bool = True, **options: Any) -> KazooClient:
+        client = KazooClient(server.hosts, **{"timeout": 30, "connection_retry": QUICK, **options})
+        clients.append(client)
+        if start:
+            client.start(DEADLINE_S)
+        return client
+
+    yield make
+    for client in clients:
+        client.stop()
+        client.close()
+
+
+@pytest.fixture
+def client(server: Server, kazoo: Callable[..., KazooClient]) -> KazooClient:
+    """A connected KazooClient."""
+    return kazoo(server)
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A project that says nothing of zoolet; its options are about plugins that this test environment has."""
+    pytester.makeini(
+        """
+        [pytest]
+        addopts = -p no:hypothesispytest
+        asyncio_default_fixture_loop_scope = function
+        filterwarnings = default
+        """
+    )
+    return pytester

@@ -1,0 +1,227 @@
+"""The actions of fault rules: what becomes of a request or an event that is hit."""
+
+from __future__ import annotations
+
+import queue
+import re
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, Final
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss, SystemZookeeperError
+from kazoo.exceptions import NoNodeError as KazooNoNodeError
+from support.wire import DEADLINE_S, Wire, creating
+
+from zoolet.protocol import records as r
+from zoolet.protocol.errors import ErrorCode, NoNodeError
+from zoolet.protocol.operations import OpCode
+from zoolet.server import Server
+from zoolet.server.testing import close_after, delay, drop_request, error, hold, lose_reply, withhold_event
+
+NO_NODE: Final = -101
+Dial = Callable[..., KazooClient]
+
+
+# --- each action ---
+
+
+def test_a_delayed_request_takes_longer(server: Server, client: KazooClient) -> None:
+    began = time.monotonic()
+
+    with server.fault(op="create", action=delay(0.05)) as fault:
+        client.create("/a")
+
+    assert time.monotonic() - began >= 0.05
+    assert fault.hits == 1
+
+
+@pytest.mark.parametrize(
+    "code", [NO_NODE, ErrorCode.NO_NODE, NoNodeError, NoNodeError(), KazooNoNodeError, KazooNoNodeError()], ids=repr
+)
+def test_an_error_is_answered_and_nothing_is_done(server: Server, client: KazooClient, code: Any) -> None:
+    with server.fault(op="create", action=error(code)), pytest.raises(KazooNoNodeError):
+        client.create("/a")
+
+    assert dict(server.tree()) == {}
+
+
+def test_an_error_leaves_no_watch(server: Server, client: KazooClient) -> None:
+    with server.fault(op="exists", action=error(ErrorCode.SYSTEM_ERROR)), pytest.raises(SystemZookeeperError):
+        client.exists("/a", watch=print)
+
+    assert server.watches() == ()
+
+
+def test_a_dropped_request_is_not_done_and_the_connection_is_lost(server: Server, client: KazooClient) -> None:
+    before = client.client_id
+    with server.fault(op="create", action=drop_request()), pytest.raises(ConnectionLoss):
+        client.create("/a")
+
+    assert dict(server.tree()) == {}
+    assert client.retry(client.exists, "/a") is None
+    assert client.client_id == before
+
+
+def test_a_lost_reply_is_of_a_request_that_was_done(server: Server, client: KazooClient) -> None:
+    before = client.client_id
+    with server.fault(op="create", action=lose_reply()), pytest.raises(ConnectionLoss):
+        client.create("/a")
+
+    assert set(server.tree()) == {"/a"}
+    assert client.retry(client.exists, "/a") is not None
+    assert client.client_id == before
+
+
+def test_close_after_replies_and_closes(server: Server, client: KazooClient) -> None:
+    states: queue.Queue[str] = queue.Queue()
+    before = client.client_id
+    client.add_listener(states.put)
+
+    with server.fault(op="create", action=close_after()):
+        assert client.create("/a") == "/a"
+
+    assert [states.get(timeout=DEADLINE_S) for _ in range(2)] == ["SUSPENDED", "CONNECTED"]
+    assert client.client_id == before
+
+
+def test_a_held_request_waits_for_its_release(server: Server, kazoo: Dial) -> None:
+    client, other = kazoo(server), kazoo(server)
+    with server.fault(op="create", action=hold(), times=1) as fault:
+        pending = client.create_async("/a")
+        server.wait_for(lambda: fault.hits == 1)
+        other.create("/b")
+        assert not pending.ready()
+        assert set(server.tree()) == {"/b"}
+        fault.release()
+        assert pending.get(timeout=DEADLINE_S) == "/a"
+
+
+def test_the_action_releases_too_and_holds_no_more(server: Server, client: KazooClient) -> None:
+    action = hold()
+    with server.fault(op="create", action=action) as fault:
+        pending = client.create_async("/a")
+        server.wait_for(lambda: fault.hits == 1)
+        action.release()
+        assert pending.get(timeout=DEADLINE_S) == "/a"
+        assert client.create("/b") == "/b"
+
+
+def test_a_withheld_event_comes_late(server: Server, kazoo: Dial) -> None:
+    client, other = kazoo(server), kazoo(server)
+    events: queue.Queue[Any] = queue.Queue()
+    client.exists("/a", watch=events.put)
+
+    with server.fault(action=withhold_event()) as fault:
+        other.create("/a")
+        client.exists("/")  # an event that was sent would have come before this reply
+        assert events.empty()
+        assert fault.hits == 1
+        assert server.watches() == ()
+        fault.release()
+        event = events.get(timeout=DEADLINE_S)
+
+    assert (event.type, event.path) == ("CREATED", "/a")
+
+
+def test_a_withheld_event_that_was_not_released_is_lost(server: Server, wire: Wire) -> None:
+    wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
+
+    with server.fault(action=withhold_event()):
+        server.populate({"/unwatched": ""})
+        wire.ask(OpCode.CREATE, creating("/a"))
+    wire.exists()
+
+    assert wire.events == []
+
+
+def test_events_are_withheld_by_path_and_by_who_gets_them(server: Server, wire: Wire, wires: ExitStack) -> None:
+    other = wires.enter_context(Wire(server)).welcomed()
+    for one in (wire, other):
+        for path in ("/a", "/b"):
+            one.ask(OpCode.EXISTS, r.ExistsRequest(path, True))
+
+    with server.fault(path="/a", session=wire.id, action=withhold_event()) as fault:
+        wire.ask(OpCode.CREATE, creating("/a"))
+        wire.ask(OpCode.CREATE, creating("/b"))
+        other.exists()
+
+    assert (wire.events, other.events) == ([(1, "/b")], [(1, "/a"), (1, "/b")])
+    assert (fault.hits, fault.seen) == (1, 1)
+
+
+def test_events_are_released_in_their_order(server: Server, wire: Wire) -> None:
+    assert wire.ask(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1)) == 0
+
+    with server.fault(action=withhold_event()) as fault:
+        for path in ("/a", "/b", "/c"):
+            wire.ask(OpCode.CREATE, creating(path))
+        assert wire.events == []
+        fault.release()
+        wire.exists()
+
+    assert (fault.hits, wire.events) == (3, [(1, "/a"), (1, "/b"), (1, "/c")])
+
+
+def test_rules_about_requests_hit_no_events_and_the_reverse(server: Server, wire: Wire) -> None:
+    wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
+
+    with (
+        server.fault(path="/a", action=delay(0)) as requests,
+        server.fault(path="/a", action=withhold_event()) as events,
+    ):
+        wire.ask(OpCode.CREATE, creating("/a"))
+
+    assert (requests.hits, events.hits) == (1, 1)
+
+
+# --- bad input ---
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: delay(-1), "-1"),
+        (lambda: delay(float("nan")), "nan"),
+        (lambda: error(12345), "12345"),
+        (lambda: error(0), "0"),
+        (lambda: error("x"), "x"),  # type: ignore[arg-type]
+        (lambda: error(None), "None"),  # type: ignore[arg-type]
+        (lambda: error(ValueError), "ValueError"),  # type: ignore[arg-type]
+        (lambda: delay(1).release(), "delay"),
+        (lambda: error(NO_NODE).release(), "error"),
+        (lambda: drop_request().release(), "drop_request"),
+        (lambda: delay("x"), "x"),  # type: ignore[arg-type]
+        (lambda: delay(float("inf")), "inf"),
+    ],
+    ids=[
+        "delay -1",
+        "delay nan",
+        "error 12345",
+        "error 0",
+        "error x",
+        "error None",
+        "error ValueError",
+        "delay released",
+        "error released",
+        "drop_request released",
+        "delay x",
+        "delay inf",
+    ],
+)
+def test_actions_that_make_no_sense_are_named(make: Callable[[], object], named: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(named)):
+        make()
+
+
+def test_a_rule_that_holds_nothing_releases_nothing(server: Server) -> None:
+    with server.fault(action=delay(0)) as fault, pytest.raises(ValueError, match="delay"):
+        fault.release()
+
+
+def test_one_action_serves_one_rule(server: Server) -> None:
+    action = hold()
+    with server.fault(op="create", action=action), pytest.raises(ValueError):
+        server.fault(op="delete", action=action)

@@ -1,0 +1,78 @@
+"""Whom a test means: clients and session ids as arguments, and the errors for those that are unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, Final
+
+import pytest
+from kazoo.client import KazooClient
+from support.wire import Wire
+
+from zoolet.server import Server
+
+NOBODY: Final = 0x1234
+VERBS: Final[dict[str, Callable[[Server, Any], None]]] = {
+    "expire": Server.expire,
+    "drop": Server.drop,
+    "pause": Server.pause,
+    "resume": Server.resume,
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("who", ["bob", "ALL", "", None, 1.5, True, b"all", [1], {}, object], ids=repr)
+def test_somebody_that_has_no_sessions_is_named(server: Server, verb: str, who: object) -> None:
+    with pytest.raises(ValueError) as failure:
+        VERBS[verb](server, who)
+
+    assert repr(who) in str(failure.value)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_id_that_is_unknown_is_named(server: Server, verb: str) -> None:
+    with pytest.raises(LookupError, match=f"{NOBODY}|{NOBODY:#x}"):
+        VERBS[verb](server, NOBODY)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_client_that_has_no_session_is_a_lookup_error(server: Server, verb: str) -> None:
+    client = KazooClient(server.hosts)
+
+    with pytest.raises(LookupError):
+        VERBS[verb](server, client)
+
+    client.close()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_client_of_another_server_is_a_lookup_error(verb: str, kazoo: Callable[..., KazooClient]) -> None:
+    with Server() as one, Server() as two:
+        client = kazoo(one)
+        with pytest.raises(LookupError):
+            VERBS[verb](two, client)
+        assert one.sessions()[client.client_id[0]].connected
+        client.stop()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_all_of_nobody_is_nothing(server: Server, verb: str) -> None:
+    VERBS[verb](server, "all")
+
+    assert dict(server.sessions()) == {}
+
+
+def test_an_id_that_has_expired_is_unknown(server: Server, wires: ExitStack) -> None:
+    victim = wires.enter_context(Wire(server)).welcomed()
+    server.expire(victim.id)
+
+    with pytest.raises(LookupError):
+        server.expire(victim.id)
+    with pytest.raises(LookupError):
+        server.drop(victim.id)
+
+
+def test_a_negative_id_is_an_id(server: Server) -> None:
+    with pytest.raises(LookupError):
+        server.expire(-5)

@@ -1,0 +1,66 @@
+"""``Server.drop``: connections end, sessions and nodes stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+from kazoo.client import KazooClient, KazooState
+from support.kazoo_clients import next_states, states_of
+from support.wire import Wire
+
+from zoolet.server import Server
+
+
+def test_a_dropped_client_keeps_its_session_and_its_nodes(server: Server, kazoo: Callable[..., KazooClient]) -> None:
+    client = kazoo(server)
+    client.create("/e", ephemeral=True)
+    before = client.client_id
+    states = states_of(client)
+
+    server.drop(client)
+
+    assert next_states(states, 2) == [KazooState.SUSPENDED, KazooState.CONNECTED]
+    assert client.client_id == before
+    assert server.tree()["/e"].ephemeral_owner == before[0]
+
+
+def test_a_drop_by_id_cuts_one_connection_only(server: Server, wires: ExitStack) -> None:
+    victim, other = (wires.enter_context(Wire(server)).welcomed() for _ in range(2))
+
+    server.drop(victim.id)
+
+    with pytest.raises(EOFError):
+        victim.payload()
+    assert set(server.sessions()) == {victim.id, other.id}
+    assert other.create("/a") == 0
+
+
+def test_a_session_is_not_connected_once_drop_returns(server: Server, wires: ExitStack) -> None:
+    victim = wires.enter_context(Wire(server)).welcomed()
+    assert server.sessions()[victim.id].connected
+
+    server.drop(victim.id)
+
+    assert not server.sessions()[victim.id].connected
+
+
+def test_all_connections_are_dropped_and_all_sessions_stay(server: Server, wires: ExitStack) -> None:
+    clients = [wires.enter_context(Wire(server)).welcomed() for _ in range(3)]
+
+    server.drop("all")
+
+    for client in clients:
+        with pytest.raises(EOFError):
+            client.payload()
+    assert set(server.sessions()) == {client.id for client in clients}
+
+
+def test_dropping_a_session_without_a_connection_is_nothing(server: Server, wires: ExitStack) -> None:
+    victim = wires.enter_context(Wire(server)).welcomed()
+    server.drop(victim.id)
+
+    server.drop(victim.id)
+
+    assert set(server.sessions()) == {victim.id}

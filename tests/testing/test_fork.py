@@ -1,0 +1,255 @@
+"""An embedded server across a fork: whose it is, and whom a child that leaves the block disturbs."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import re
+import signal
+import socket
+import time
+import warnings
+from typing import Any, Final
+
+import pytest
+from support.embedded import CALLS, HELLO, error_of, ruok, ruok_from_here, session, visit
+
+from zoolet.protocol.framing import frame
+from zoolet.server import Server
+
+DEADLINE_S: Final = 10.0  # only ever reached on failure
+AT_ONCE_S: Final = 1.0  # far less than any patience in the code, far more than a call takes
+
+
+def fork() -> int:
+    """Fork; a child that hangs dies by itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 and later say what this test is about
+        child = os.fork()
+    if child == 0:
+        signal.alarm(int(DEADLINE_S))
+    return child
+
+
+class Child:
+    """The child's side of a fork, as JSON that comes over a pipe; the child lives until :meth:`let_go`."""
+
+    def __init__(self) -> None:
+        self.said, self.tell = os.pipe()
+        self.waits, self.free = os.pipe()
+        self.pid = -1
+
+    def report(self, facts: dict[str, Any]) -> None:
+        """Tell the parent."""
+        os.write(self.tell, json.dumps(facts).encode() + b"\n")
+
+    def live_on(self) -> None:
+        """Wait for the parent's word, and end without a trace."""
+        os.close(self.free)
+        os.read(self.waits, 1)
+        os._exit(0)
+
+    def hear(self) -> dict[str, Any]:
+        """In the parent: wait for the next report."""
+        os.close(self.tell)
+        with os.fdopen(self.said) as lines:
+            facts: dict[str, Any] = json.loads(lines.readline() or '{"the child": "said nothing"}')
+        return facts
+
+    def let_go(self) -> int:
+        """In the parent: end the child; give its exit code."""
+        os.close(self.free)
+        os.close(self.waits)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def test_a_forked_child_is_a_client_like_any_other() -> None:
+    pipes = Child()
+    with Server() as server:
+        pipes.pid = fork()
+        if pipes.pid == 0:
+            try:
+                pipes.report({"answer": ruok(server.port).decode(), "made": visit(f"127.0.0.1:{server.port}")})
+            finally:
+                pipes.live_on()
+        facts = pipes.hear()
+        tree = set(server.tree())
+        assert pipes.let_go() == 0
+
+    assert facts == {"answer": "imok", "made": "/made-0000000000"}
+    assert tree == {"/made-0000000000"}
+
+
+def test_a_forked_child_knows_the_address() -> None:
+    pipes = Child()
+    with Server() as server:
+        pipes.pid = fork()
+        if pipes.pid == 0:
+            try:
+                pipes.report({"hosts": server.hosts, "port": server.port})
+            finally:
+                pipes.live_on()
+        facts = pipes.hear()
+        assert pipes.let_go() == 0
+        assert facts == {"hosts": server.hosts, "port": server.port}
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if name not in ("port", "hosts")])
+def test_a_forked_child_is_told_at_once_whose_server_it_is(name: str) -> None:
+    pipes = Child()
+    with Server(clock="manual") as server:
+        pipes.pid = fork()
+        if pipes.pid == 0:
+            try:
+                began = time.monotonic()
+                error = error_of(lambda: CALLS[name](server))
+                pipes.report({"error": error, "took": time.monotonic() - began})
+            finally:
+                pipes.live_on()
+        facts = pipes.hear()
+        assert pipes.let_go() == 0
+
+    assert re.match(rf"RuntimeError: .*\b{os.getpid()}\b", facts["error"])
+    assert facts["took"] < AT_ONCE_S
+
+
+def test_a_child_that_leaves_the_block_disturbs_nobody() -> None:
+    parent = os.getpid()
+    pipes = Child()
+    try:
+        with Server() as server, session(server.port) as link:
+            pipes.pid = fork()
+            if pipes.pid == 0:
+                began = time.monotonic()
+                link.detach()
+            else:
+                facts = pipes.hear()
+                assert ruok(server.port) == b"imok"
+                link.sendall(frame(b"\xff\xff\xff\xfe\x00\x00\x00\x0b"))  # a ping
+                assert link.recv(100)[4:8] == b"\xff\xff\xff\xfe"
+        if pipes.pid == 0:
+            took = time.monotonic() - began
+            del server
+            gc.collect()
+            pipes.report({"took": took})
+            pipes.live_on()
+    finally:
+        if os.getpid() != parent:
+            os._exit(1)
+    assert pipes.let_go() == 0
+
+    assert facts["took"] < AT_ONCE_S
+
+
+async def test_a_child_of_a_loop_is_told_at_once_whose_server_it_is() -> None:
+    pipes = Child()
+    async with Server() as server:
+        pipes.pid = fork()
+        if pipes.pid == 0:
+            try:
+                pipes.report({"error": error_of(server.tree)})
+            finally:
+                pipes.live_on()
+        facts = pipes.hear()
+        assert await ruok_from_here(server.port) == b"imok"
+        assert pipes.let_go() == 0
+
+    assert re.match(rf"RuntimeError: .*\b{os.getpid()}\b", facts["error"])
+
+
+@pytest.mark.parametrize(
+    "clients",
+    [
+        0,
+        pytest.param(
+            1,
+        ),
+    ],
+)
+async def test_a_child_of_a_loop_that_leaves_the_block_disturbs_nobody(clients: int) -> None:
+    parent = os.getpid()
+    pipes = Child()
+    writers = []
+    try:
+        async with Server() as server:
+            for _ in range(clients):
+                reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                writers.append(writer)
+                writer.write(HELLO)
+                assert await reader.read(100)
+            pipes.pid = fork()
+            if pipes.pid == 0:
+                began = time.monotonic()
+            else:
+                facts = await asyncio.to_thread(pipes.hear)
+                assert await ruok_from_here(server.port) == b"imok"
+                assert len(server.sessions()) == clients
+        if pipes.pid == 0:
+            pipes.report({"took": time.monotonic() - began})
+            pipes.live_on()
+    finally:
+        if os.getpid() != parent:
+            os._exit(1)
+    for writer in writers:
+        writer.close()
+        await writer.wait_closed()
+
+    assert pipes.let_go() == 0
+    assert facts["took"] < AT_ONCE_S
+
+
+def test_the_port_is_free_once_the_parent_stopped_though_the_child_lives() -> None:
+    pipes = Child()
+    with Server() as server, session(server.port) as link:
+        port = server.port
+        pipes.pid = fork()
+        if pipes.pid == 0:
+            try:
+                pipes.report({})
+            finally:
+                pipes.live_on()
+        assert pipes.hear() == {}
+        server.stop()
+
+        assert link.recv(1) == b""  # the child keeps no connection open either
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), DEADLINE_S)
+        with Server(port=port) as again:
+            assert ruok(again.port) == b"imok"
+        assert pipes.let_go() == 0
+
+
+def test_a_forked_child_may_have_a_server_of_its_own() -> None:
+    pipes = Child()
+    with Server() as server:
+        pipes.pid = fork()
+        if pipes.pid == 0:
+            try:
+                with Server() as own:
+                    own.populate({"/own": "x"})
+                    pipes.report({"answer": ruok(own.port).decode(), "tree": list(own.tree())})
+            finally:
+                pipes.live_on()
+        facts = pipes.hear()
+        assert dict(server.tree()) == {}
+        assert pipes.let_go() == 0
+
+    assert facts == {"answer": "imok", "tree": ["/own"]}
+
+
+def test_a_server_made_and_not_started_runs_in_the_child() -> None:
+    server = Server()
+    pipes = Child()
+    pipes.pid = fork()
+    if pipes.pid == 0:
+        try:
+            with server:
+                pipes.report({"answer": ruok(server.port).decode()})
+        finally:
+            pipes.live_on()
+    facts = pipes.hear()
+    assert pipes.let_go() == 0
+
+    assert facts == {"answer": "imok"}

@@ -1,0 +1,277 @@
+"""The simulated network does to connections what it is told, and to data nothing but cut it to pieces."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.recorder import Recorder, pair
+from support.simulation import run_simulation
+from support.wire import EPHEMERAL, dial
+
+from zoolet.protocol.operations import OpCode
+from zoolet.server.testing import Simulation
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 1 << 20),
+    messages=st.lists(st.tuples(st.integers(1, 5000), st.floats(0, 0.01)), min_size=1, max_size=12),
+)
+def test_pieces_arrive_in_order_and_complete(seed: int, messages: list[tuple[int, float]]) -> None:
+    async def main(sim: Simulation) -> tuple[bytes, bytes, bytes]:
+        client, served = await pair()
+        sent = b""
+        for number, (size, pause) in enumerate(messages):
+            data = bytes((number + i) % 251 for i in range(size))
+            sent += data
+            client.transport.write(data)
+            served.transport.write(data)
+            await asyncio.sleep(pause)
+        client.transport.close()
+        await served.ended
+        await client.ended
+        return sent, served.data, client.data
+
+    sent, forth, back = run_simulation(main, seed)
+
+    assert forth == sent
+    assert sent.startswith(back)
+
+
+def test_data_comes_in_pieces_now_and_then() -> None:
+    async def main(sim: Simulation) -> int:
+        client, served = await pair()
+        for _ in range(50):
+            client.transport.write(b"x" * 1000)
+            await asyncio.sleep(0.1)
+        assert served.data == b"x" * 50_000
+        return len(served.pieces)
+
+    assert run_simulation(main) > 50
+
+
+def test_nothing_arrives_sooner_or_later_than_the_latency_allows() -> None:
+    async def main(sim: Simulation) -> list[float]:
+        sim.network.latency = (0.5, 0.75)
+        client, served = await pair()
+        travelled = []
+        for _ in range(20):
+            began = sim.time()
+            client.transport.write(b"x")
+            await asyncio.sleep(1)
+            travelled.append(served.pieces[-1][0] - began)
+        return travelled
+
+    travelled = run_simulation(main)
+    assert min(travelled) >= 0.5
+    assert max(travelled) <= 0.7501
+    assert len(set(travelled)) > 1
+
+
+def test_a_stall_delays_and_loses_nothing() -> None:
+    async def main(sim: Simulation) -> None:
+        async with sim.server() as server:
+            client = await dial(server, 1000)
+            sim.network.pause()
+            asked = asyncio.ensure_future(client.create("/a"))
+            connecting = asyncio.ensure_future(dial(server))
+            await asyncio.sleep(60)
+            assert not asked.done()
+            assert not connecting.done()
+            assert dict(server.tree()) == {}
+            sim.network.resume()
+            assert await asked == 0
+            assert (await connecting).id in server.sessions()
+            assert set(server.tree()) == {"/a"}
+
+    run_simulation(main)
+
+
+def test_a_stall_longer_than_a_session_ends_it() -> None:
+    async def main(sim: Simulation) -> None:
+        async with sim.server() as server:
+            client = await dial(server, 10)
+            sim.network.pause()
+            await asyncio.sleep(11)
+            assert dict(server.sessions()) == {}
+            sim.network.resume()
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await client.ask(OpCode.PING)
+
+    run_simulation(main)
+
+
+def test_a_cut_loses_what_was_on_its_way() -> None:
+    async def main(sim: Simulation) -> None:
+        client, served = await pair()
+        client.transport.write(b"lost")
+        assert sim.network.drop() >= 1
+        assert isinstance(await client.ended, ConnectionError)
+        await served.ended
+        assert served.data == b""
+        assert sim.network.drop() == 0
+
+    run_simulation(main)
+
+
+def test_a_cut_resets_both_ends() -> None:
+    async def main(sim: Simulation) -> None:
+        client, served = await pair()
+        sim.network.drop()
+        assert isinstance(await client.ended, ConnectionError)
+        assert isinstance(await served.ended, ConnectionError)
+
+    run_simulation(main)
+
+
+def test_a_cut_may_be_of_one_port_only() -> None:
+    async def main(sim: Simulation) -> None:
+        async with sim.server() as one, sim.server() as two:
+            first, second = await dial(one), await dial(two)
+            assert one.port != two.port
+            sim.network.drop(one.port)
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await first.ask(OpCode.PING)
+            assert await second.ask(OpCode.PING) == 0
+            assert not one.sessions()[first.id].connected
+
+    run_simulation(main)
+
+
+def test_a_session_survives_a_cut() -> None:
+    async def main(sim: Simulation) -> None:
+        async with sim.server() as server:
+            client = await dial(server)
+            await client.create("/e", EPHEMERAL)
+            sim.network.drop()
+            await asyncio.sleep(1)
+            assert set(server.tree()) == {"/e"}
+            assert (await dial(server)).id != client.id
+
+    run_simulation(main)
+
+
+def test_nobody_listens_on_a_free_port() -> None:
+    async def main(sim: Simulation) -> None:
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", 5)
+
+    run_simulation(main)
+
+
+def test_connections_are_refused_and_accepted_here_too() -> None:
+    async def main(sim: Simulation) -> None:
+        async with sim.server() as server:
+            server.refuse_connections()
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", server.port)
+            server.accept_connections()
+            await dial(server)
+
+    run_simulation(main)
+
+
+def test_a_server_that_stopped_is_not_connected_to() -> None:
+    async def main(sim: Simulation) -> None:
+        async with sim.server() as server:
+            port = server.port
+            await dial(server)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+
+    run_simulation(main)
+
+
+def test_a_port_that_is_taken_is_an_os_error() -> None:
+    async def main(sim: Simulation) -> None:
+        async with sim.server() as server:
+            with pytest.raises(OSError):
+                async with sim.server(port=server.port):
+                    pass
+            await dial(server)
+
+    run_simulation(main)
+
+
+def test_a_duplicate_of_a_connection_gets_no_word_through() -> None:
+    async def main(sim: Simulation) -> tuple[int, int]:
+        sim.network.duplicates = 1.0
+        async with sim.server() as server:
+            client = await dial(server)
+            assert [await client.create(f"/n{i}") for i in range(3)] == [0, 0, 0]
+            await asyncio.sleep(1)
+            connects = sum(op.op == "connect" for op in server.ops())
+            assert set(server.tree()) == {"/n0", "/n1", "/n2"}
+            return connects, len(server.sessions())
+
+    connects, sessions = run_simulation(main)
+    assert connects == 2
+    assert sessions == 2
+
+
+def test_without_duplicates_there_are_none() -> None:
+    async def main(sim: Simulation) -> int:
+        async with sim.server() as server:
+            for _ in range(20):
+                await dial(server)
+            await asyncio.sleep(1)
+            return len(server.ops())
+
+    assert run_simulation(main) == 20
+
+
+def test_a_reader_that_pauses_makes_the_writer_wait() -> None:
+    async def main(sim: Simulation) -> None:
+        client, served = await pair()
+        served.transport.pause_reading()
+        client.transport.write(b"x" * 1_000_000)
+        await asyncio.sleep(1)
+        assert client.calls == ["pause"]
+        assert served.data == b""
+        assert client.transport.get_write_buffer_size() > 0
+        served.transport.resume_reading()
+        await asyncio.sleep(1)
+        assert client.calls == ["pause", "resume"]
+        assert len(served.data) == 1_000_000
+        assert client.transport.get_write_buffer_size() == 0
+
+    run_simulation(main)
+
+
+def test_a_stream_s_drain_waits_for_the_other_side() -> None:
+    async def main(sim: Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        served: list[Recorder] = []
+
+        def serve() -> Recorder:
+            served.append(Recorder())
+            return served[-1]
+
+        await loop.create_server(serve, "127.0.0.1", 700)
+        _, writer = await asyncio.open_connection("127.0.0.1", 700)
+        await asyncio.sleep(0.1)
+        served[0].transport.pause_reading()
+        writer.write(b"x" * 1_000_000)
+        draining = asyncio.ensure_future(writer.drain())
+        await asyncio.sleep(1)
+        assert not draining.done()
+        served[0].transport.resume_reading()
+        await draining
+        writer.close()
+
+    run_simulation(main)
+
+
+def test_what_was_written_before_a_close_arrives_before_the_end() -> None:
+    async def main(sim: Simulation) -> None:
+        client, served = await pair()
+        client.transport.write(b"x" * 100_000)
+        client.transport.close()
+        assert await served.ended is None
+        assert len(served.data) == 100_000
+        assert served.calls == ["eof"]
+
+    run_simulation(main)

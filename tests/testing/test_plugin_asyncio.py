@@ -1,0 +1,53 @@
+"""``zoolet_client``: a connected client for asyncio tests, and a clear message where they cannot be run."""
+
+from __future__ import annotations
+
+import pytest
+
+from zoolet.client import Client, State
+from zoolet.server import Server
+
+
+async def test_it_is_connected_to_the_test_s_server(zoolet: Server, zoolet_client: Client) -> None:
+    await zoolet_client.create("/a", b"1")
+
+    assert zoolet_client.state is State.CONNECTED
+    assert zoolet.tree()["/a"].data == b"1"
+
+
+async def test_it_is_known_as_who(zoolet: Server, zoolet_client: Client) -> None:
+    await zoolet_client.create("/e", ephemeral=True)
+
+    zoolet.expire(zoolet_client)
+
+    assert "/e" not in zoolet.tree()
+
+
+async def test_a_pause_does_not_hold_up_its_end(zoolet: Server, zoolet_client: Client) -> None:
+    zoolet.pause(zoolet_client)
+
+
+def test_it_works_in_strict_mode_and_leaves_no_session(pytester: pytest.Pytester) -> None:
+    pytester.makeini(
+        "[pytest]\nasyncio_mode = strict\nzoolet_leaks = error\nasyncio_default_fixture_loop_scope = function"
+    )
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.asyncio
+        async def test_it(zoolet_client):
+            await zoolet_client.create("/e", ephemeral=True)
+        """
+    )
+
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+def test_without_pytest_asyncio_it_says_what_is_missing(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(zoolet_client): pass")
+
+    result = pytester.runpytest_subprocess("-p", "no:asyncio")
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*zoolet_client needs the plugin pytest-asyncio*"])

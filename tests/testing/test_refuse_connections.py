@@ -1,0 +1,73 @@
+"""``Server.refuse_connections`` and ``Server.accept_connections``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+from kazoo.client import KazooClient, KazooState
+from support.kazoo_clients import next_states, states_of
+from support.wire import Wire
+
+from zoolet.server import Server
+
+
+def test_connections_are_refused_until_they_are_accepted_again(server: Server, wires: ExitStack) -> None:
+    before = wires.enter_context(Wire(server)).welcomed()
+    port = server.port
+
+    server.refuse_connections()
+    with pytest.raises(ConnectionRefusedError):
+        Wire(server)
+    assert before.create("/a") == 0
+    server.accept_connections()
+
+    assert server.port == port
+    assert wires.enter_context(Wire(server)).welcomed().create("/b") == 0
+
+
+async def test_connections_are_refused_in_a_loop_too() -> None:
+    async with Server() as server:
+        server.refuse_connections()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", server.port)
+        server.accept_connections()
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.close()
+        await writer.wait_closed()
+
+
+def test_refusing_and_accepting_twice_is_nothing(server: Server, wires: ExitStack) -> None:
+    server.accept_connections()
+    server.refuse_connections()
+    server.refuse_connections()
+    with pytest.raises(ConnectionRefusedError):
+        Wire(server)
+    server.accept_connections()
+    server.accept_connections()
+
+    assert wires.enter_context(Wire(server)).welcomed().id
+
+
+def test_a_server_that_refuses_stops_as_any_other(wires: ExitStack) -> None:
+    with Server() as server:
+        port = server.port
+        server.refuse_connections()
+    with Server(port=port) as again:
+        assert wires.enter_context(Wire(again)).welcomed().id
+
+
+def test_a_kazoo_client_comes_back_with_its_session(server: Server, kazoo: Callable[..., KazooClient]) -> None:
+    client = kazoo(server)
+    before = client.client_id
+    states = states_of(client)
+
+    server.refuse_connections()
+    server.drop(client)
+    assert next_states(states, 1) == [KazooState.SUSPENDED]
+    server.accept_connections()
+
+    assert next_states(states, 1) == [KazooState.CONNECTED]
+    assert client.client_id == before

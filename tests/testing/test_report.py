@@ -1,0 +1,230 @@
+"""What the pytest plugin reports: what the server knows when a test fails, and what a test leaves behind."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import kazoo.client  # noqa: F401 - what a pytest in this process imports first, it forgets at its end
+import pytest
+
+LEAVES_ALL_KINDS: Final = """
+from kazoo.client import KazooClient
+import pytest
+
+@pytest.fixture(scope="module")
+def client(zoolet_server):
+    client = KazooClient(zoolet_server.hosts)
+    yield client
+    client.stop()
+    client.close()
+
+def test_leaves(zoolet, client):
+    client.start()
+    client.create("/here", ephemeral=True)
+    client.Lock("/lock").acquire()
+    client.get("/here", watch=print)
+
+def test_is_next(zoolet):
+    assert not zoolet.sessions()
+"""
+
+
+def configured(project: pytest.Pytester, leaks: str) -> pytest.Pytester:
+    """Set ``zoolet_leaks``."""
+    ini = project.path / "tox.ini"
+    ini.write_text(f"{ini.read_text()}\nzoolet_leaks = {leaks}\n")
+    return project
+
+
+def report_of(project: pytest.Pytester, source: str) -> str:
+    """Run tests of which one fails; return what the report says of zoolet, without session ids."""
+    project.makepyfile(source)
+    result = project.runpytest_inprocess()
+    result.assert_outcomes(failed=1)
+    found = re.search(r"-+ zoolet -+\n(.*?)\n(?:=|_|-)", result.stdout.str(), re.DOTALL)
+    assert found is not None, result.stdout.str()
+    return re.sub(r"0x[0-9a-f]{6,}", "0xSESSION", found[1])
+
+
+# --- the report of a test that fails ---
+
+
+def test_a_failing_test_shows_what_the_server_knows(project: pytest.Pytester) -> None:
+    said = report_of(
+        project,
+        """
+        def test_it(zoolet, zoolet_kazoo):
+            zk = zoolet_kazoo()
+            zk.create("/a", b"1")
+            zk.create("/a/here", ephemeral=True)
+            zk.get("/a", watch=print)
+            assert zk.exists("/b")
+        """,
+    )
+
+    assert re.sub(
+        r"127.0.0.1:\d+", "ADDRESS", re.sub(r"zxid=0x\w+", "zxid=0xZ", re.sub(r"seed \d+", "seed N", said))
+    ) == (
+        "seed N\n"
+        "tree, as it changed:\n"
+        "  + /a b'1'\n"
+        "  + /a/here b'' ephemeral\n"
+        "sessions:\n"
+        "  0xSESSION timeout 10.0 s, ADDRESS, 1 ephemerals\n"
+        "watches:\n"
+        "  /a data 0xSESSION\n"
+        "last 20 operations:\n"
+        "  0xSESSION connect -> ok zxid=0xZ\n"
+        "  0xSESSION create /a -> ok zxid=0xZ\n"
+        "  0xSESSION create /a/here -> ok zxid=0xZ\n"
+        "  0xSESSION getData /a -> ok zxid=0xZ\n"
+        "  0xSESSION exists /b -> NO_NODE zxid=0xZ"
+    )
+
+
+def test_it_shows_the_last_20_operations_and_which_faults_were_applied(project: pytest.Pytester) -> None:
+    said = report_of(
+        project,
+        """
+        import pytest
+        from kazoo.exceptions import NoNodeError
+        from zoolet.server.testing import error
+
+        def test_it(zoolet, zoolet_kazoo):
+            zk = zoolet_kazoo()
+            for number in range(30):
+                zk.exists(f"/{number}")
+            with zoolet.fault("get", action=error(NoNodeError)), pytest.raises(NoNodeError):
+                zk.get("/")
+            assert False
+        """,
+    )
+
+    operations = said.partition("last 20 operations:\n")[2].splitlines()
+    assert [operation.split()[2] for operation in operations] == [f"/{number}" for number in range(11, 30)] + ["/"]
+    assert operations[-1].endswith("[error(NO_NODE)]")
+
+
+def test_it_says_so_when_there_is_nothing(project: pytest.Pytester) -> None:
+    said = report_of(project, "def test_it(zoolet):\n    assert False")
+
+    assert said.count("none") == 4
+
+
+def test_a_long_value_is_cut(project: pytest.Pytester) -> None:
+    said = report_of(project, "def test_it(zoolet):\n    zoolet.populate({'/a': b'x' * 5000})\n    assert False")
+
+    assert f"  + /a b'{'x' * 40}'... (5000 bytes)\n" in said
+
+
+def test_a_failing_asyncio_test_shows_it_too(project: pytest.Pytester) -> None:
+    said = report_of(
+        project,
+        """
+        import pytest
+
+        @pytest.mark.asyncio
+        async def test_it(zoolet):
+            zoolet.populate({"/a": b"1"})
+            assert False
+        """,
+    )
+
+    assert "  + /a b'1'\n" in said
+
+
+def test_a_test_that_passes_or_has_no_server_shows_nothing(project: pytest.Pytester) -> None:
+    project.makepyfile("def test_passes(zoolet): pass\n\ndef test_fails(): assert False")
+
+    result = project.runpytest_inprocess("-rA")
+
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.no_fnmatch_line("*- zoolet -*")
+
+
+def test_a_failing_test_that_has_stopped_the_server_is_still_reported(project: pytest.Pytester) -> None:
+    project.makepyfile("def test_it(zoolet):\n    zoolet.stop()\n    assert False")
+
+    result = project.runpytest_inprocess()
+
+    assert "INTERNALERROR" not in result.stdout.str()
+    assert result.parseoutcomes()["failed"] == 1
+
+
+def test_a_server_that_was_asked_for_in_the_test_is_shown(project: pytest.Pytester) -> None:
+    report_of(project, "def test_it(request):\n    request.getfixturevalue('zoolet')\n    assert False")
+
+
+# --- zoolet_leaks ---
+
+
+@pytest.mark.parametrize("leaks", ["", "off"])
+def test_leaks_pass_in_silence_unless_asked_for(project: pytest.Pytester, leaks: str) -> None:
+    if leaks:
+        configured(project, leaks)
+    project.makepyfile(LEAVES_ALL_KINDS)
+
+    project.runpytest_inprocess().assert_outcomes(passed=2, warnings=0)
+
+
+def test_leaks_are_a_warning(project: pytest.Pytester) -> None:
+    configured(project, "warn").makepyfile(LEAVES_ALL_KINDS)
+
+    result = project.runpytest_inprocess()
+
+    result.assert_outcomes(passed=2, warnings=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*test_leaves has left at zoolet:",
+            "*session 0x* is still open, from 127.0.0.1:*",
+            "*ephemeral node /here of session 0x*",
+            "*lock contender /lock/*__lock__0000000000 of session 0x*",
+            "*data watch on /here of session 0x*",
+        ]
+    )
+
+
+def test_leaks_are_an_error_of_the_test_that_leaves_them(project: pytest.Pytester) -> None:
+    configured(project, "error").makepyfile(LEAVES_ALL_KINDS)
+
+    result = project.runpytest_inprocess()
+
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*ERROR at teardown of test_leaves*", "*test_leaves has left at zoolet:"])
+
+
+def test_who_tidies_up_has_no_leaks(project: pytest.Pytester) -> None:
+    configured(project, "error").makepyfile(
+        """
+        def test_it(zoolet_kazoo):
+            zk = zoolet_kazoo()
+            zk.create("/here", ephemeral=True)
+            zk.create("/stays")
+            zk.get("/here", watch=print)
+        """
+    )
+
+    project.runpytest_inprocess().assert_outcomes(passed=1)
+
+
+def test_the_session_of_a_client_that_the_fixture_stops_is_no_leak(project: pytest.Pytester) -> None:
+    configured(project, "error").makepyfile(
+        """
+        def test_it(zoolet, zoolet_kazoo):
+            zoolet_kazoo()
+            zoolet.refuse_connections()
+            zoolet.drop("all")
+        """
+    )
+
+    project.runpytest_inprocess().assert_outcomes(passed=1)
+
+
+def test_another_value_is_named(project: pytest.Pytester) -> None:
+    configured(project, "loud").makepyfile("def test_it(zoolet): pass")
+
+    result = project.runpytest_inprocess()
+
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*zoolet_leaks is 'loud'; it must be one of off, warn, error*"])

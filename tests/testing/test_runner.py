@@ -1,0 +1,192 @@
+"""How an embedded server starts and stops, in a thread or in the running loop: its port, and what a thousand leave."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import re
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from typing import Final
+
+import pytest
+from support.embedded import HELLO, descriptors, ruok, ruok_from_here, session
+
+from zoolet.server import Server
+
+CYCLES: Final = 1000
+
+
+def in_python(code: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in an interpreter of its own."""
+    return subprocess.run(
+        [sys.executable, *options, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+def test_a_port_that_is_taken_is_an_os_error() -> None:
+    with Server() as first:
+        second = Server(port=first.port)
+        threads, open_before = threading.active_count(), descriptors()
+        with pytest.raises(OSError, match=str(first.port)):
+            second.start()
+
+        assert (threading.active_count(), descriptors()) == (threads, open_before)
+        assert ruok(first.port) == b"imok"
+        second.stop()
+
+
+async def test_a_port_that_is_taken_is_an_os_error_in_a_loop_too() -> None:
+    async with Server() as first:
+        tasks, open_before = len(asyncio.all_tasks()), descriptors()
+        with pytest.raises(OSError, match=str(first.port)):
+            async with Server(port=first.port):
+                pass
+
+        assert (len(asyncio.all_tasks()), descriptors()) == (tasks, open_before)
+        assert await ruok_from_here(first.port) == b"imok"
+
+
+def test_a_server_that_could_not_listen_may_try_again() -> None:
+    with Server() as first:
+        port = first.port
+        second = Server(port=port)
+        with pytest.raises(OSError):
+            second.start()
+    with second:
+        assert second.port == port
+        assert ruok(port) == b"imok"
+
+
+def test_a_chosen_port_is_free_again_at_once() -> None:
+    with Server() as first:
+        port = first.port
+        with session(port):
+            pass
+    for _ in range(5):
+        with Server(port=port) as again, session(port):
+            assert again.port == port
+
+
+def test_starting_twice_is_an_error_that_names_the_address() -> None:
+    with Server() as server:
+        with pytest.raises(RuntimeError, match=re.escape(server.hosts)):
+            server.start()
+        assert ruok(server.port) == b"imok"
+
+
+async def test_starting_twice_is_an_error_in_a_loop_too() -> None:
+    async with Server() as server:
+        with pytest.raises(RuntimeError, match=re.escape(server.hosts)):
+            async with server:
+                pass
+        assert await ruok_from_here(server.port) == b"imok"
+
+
+def test_stopping_twice_is_nothing() -> None:
+    server = Server()
+    server.stop()
+    with server:
+        server.stop()
+        server.stop()
+
+
+def test_clients_are_cut_off_by_a_stop() -> None:
+    with Server() as server, session(server.port) as link:
+        server.stop()
+        assert link.recv(1) == b""
+
+
+async def test_a_stop_in_a_loop_leaves_no_task() -> None:
+    tasks = asyncio.all_tasks()
+
+    async with Server() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(HELLO)
+        assert await reader.read(10)
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+    assert asyncio.all_tasks() == tasks
+
+
+@pytest.mark.slow
+def test_a_thousand_servers_in_threads_leave_nothing() -> None:
+    with Server() as server:
+        ruok(server.port)
+    gc.collect()
+    before = descriptors(), threading.active_count()
+
+    for cycle in range(CYCLES):
+        with Server() as server:
+            if cycle % 10 == 0:
+                with session(server.port):
+                    server.stop()
+
+    assert (descriptors(), threading.active_count()) == before
+
+
+@pytest.mark.slow
+async def test_a_thousand_servers_in_one_loop_leave_nothing() -> None:
+    async with Server():
+        pass
+    gc.collect()
+    before = descriptors(), threading.active_count(), len(asyncio.all_tasks())
+
+    for cycle in range(CYCLES):
+        async with Server() as server:
+            if cycle % 10 == 0:
+                assert await ruok_from_here(server.port) == b"imok"
+
+    assert (descriptors(), threading.active_count(), len(asyncio.all_tasks())) == before
+
+
+def test_a_server_that_has_stopped_is_freed() -> None:
+    def servers() -> int:
+        gc.collect()
+        return sum(isinstance(one, Server) for one in gc.get_objects())
+
+    before = servers()
+    for _ in range(5):
+        with Server() as server, session(server.port):
+            pass
+    del server
+
+    assert servers() == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["blocking", "asyncio", "never stopped"])
+def test_the_interpreter_s_checks_find_nothing(kind: str) -> None:
+    code = {
+        "blocking": """
+            import socket
+            with Server() as server, socket.create_connection(("127.0.0.1", server.port)) as link:
+                link.sendall(b"ruok")
+                print(link.recv(4).decode())
+        """,
+        "asyncio": """
+            import asyncio
+            async def main():
+                async with Server() as server:
+                    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                    writer.write(b"ruok")
+                    print((await reader.read()).decode())
+                    writer.close()
+                    await writer.wait_closed()
+            asyncio.run(main())
+        """,
+        "never stopped": """
+            server = Server()
+            server.start()
+            print("imok")
+        """,
+    }[kind]
+    lines = "from zoolet.server import Server\n" + "\n".join(line[12:] for line in code.splitlines())
+
+    done = in_python(lines, "-W", "error::ResourceWarning", "-X", "dev")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "imok\n", "")

@@ -1,0 +1,262 @@
+"""An embedded server in all kinds of code, its configuration, and what it says when it does not run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import uvloop
+from support.embedded import CALLS, ruok, ruok_from_here, session, visit
+
+from zoolet.server import Server
+
+DEADLINE_S: Final = 10.0  # only ever reached on failure
+AT_ONCE_S: Final = 1.0  # far less than any patience in the code, far more than a call takes
+
+
+# --- from all kinds of code ---
+
+
+def test_blocking_code_gets_a_server_that_accepts() -> None:
+    with Server() as server:
+        assert server.hosts == f"127.0.0.1:{server.port}"
+        assert ruok(server.port) == b"imok"
+        assert visit(server.hosts) == "/made-0000000000"
+        assert set(server.tree()) == {"/made-0000000000"}
+
+
+async def test_asyncio_code_gets_a_server_in_its_own_loop() -> None:
+    threads = threading.active_count()
+
+    async with Server() as server:
+        assert threading.active_count() == threads
+        assert await ruok_from_here(server.port) == b"imok"
+        assert await asyncio.to_thread(visit, server.hosts) == "/made-0000000000"
+        assert set(server.tree()) == {"/made-0000000000"}
+
+
+def test_uvloop_will_do() -> None:
+    async def main() -> bytes:
+        async with Server() as server:
+            return await ruok_from_here(server.port)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(main()) == b"imok"
+
+
+async def test_asyncio_code_may_have_one_in_a_thread() -> None:
+    with Server() as server:
+        server.populate({"/a": "x"})
+        assert await ruok_from_here(server.port) == b"imok"
+        assert server.wait_for(lambda: "/a" in server.tree()) is True
+
+
+async def test_other_threads_may_use_a_server_of_a_loop() -> None:
+    async with Server() as server:
+        await asyncio.to_thread(server.populate, {"/a": "x"})
+        assert set(await asyncio.to_thread(server.tree)) == {"/a"}
+        assert await asyncio.to_thread(server.wait_for, lambda: "/a" in server.tree()) is True
+
+
+def test_many_threads_may_use_one_server() -> None:
+    with Server() as server:
+        threads = [threading.Thread(target=server.populate, args=({f"/n{i}": str(i)},)) for i in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(DEADLINE_S)
+
+        assert {path: node.data for path, node in server.tree().items()} == {
+            f"/n{i}": str(i).encode() for i in range(20)
+        }
+
+
+def test_the_thread_that_stops_need_not_be_the_one_that_started() -> None:
+    server = Server()
+    starter = threading.Thread(target=server.start)
+    starter.start()
+    starter.join(DEADLINE_S)
+    assert ruok(server.port) == b"imok"
+
+    stopper = threading.Thread(target=server.stop)
+    stopper.start()
+    stopper.join(DEADLINE_S)
+
+    assert not stopper.is_alive()
+    with pytest.raises(RuntimeError, match="stopped"):
+        _ = server.port
+
+
+def test_two_servers_know_nothing_of_each_other() -> None:
+    with Server() as one, Server() as two:
+        one.populate({"/one": "1"})
+        two.populate({"/two": "2"})
+        with session(one.port):
+            assert (len(one.sessions()), len(two.sessions())) == (1, 0)
+        assert (set(one.tree()), set(two.tree())) == ({"/one"}, {"/two"})
+        assert one.port != two.port
+        two.stop()
+        assert ruok(one.port) == b"imok"
+
+
+async def test_two_servers_share_a_loop() -> None:
+    async with Server() as one, Server() as two:
+        one.populate({"/one": "1"})
+        assert (set(one.tree()), set(two.tree())) == ({"/one"}, set())
+        assert await ruok_from_here(one.port) == await ruok_from_here(two.port) == b"imok"
+
+
+def test_an_error_in_the_block_goes_through_and_the_server_stops() -> None:
+    server = Server()
+
+    with pytest.raises(ZeroDivisionError), server:
+        _ = 1 / 0
+
+    assert "stopped" in repr(server)
+
+
+async def test_an_error_in_an_async_block_goes_through_and_the_server_stops() -> None:
+    server = Server()
+
+    with pytest.raises(ZeroDivisionError):
+        async with server:
+            _ = 1 / 0
+
+    assert "stopped" in repr(server)
+
+
+def test_a_server_may_run_again_with_fresh_state() -> None:
+    server = Server()
+    with server:
+        server.populate({"/a": "x"})
+    with server:
+        assert ruok(server.port) == b"imok"
+        assert dict(server.tree()) == {}
+
+
+def test_repr_says_where_it_listens() -> None:
+    server = Server()
+    before = repr(server)
+    with server:
+        assert server.hosts in repr(server)
+
+    assert "not started" in before
+    assert "stopped" in repr(server)
+
+
+def test_the_contract_s_admin_url_is_there() -> None:
+    with Server() as server:
+        assert server.admin_url is None or str(server.admin_url).startswith("http://")  # type: ignore[attr-defined]
+
+
+# --- what does not run, or cannot ---
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_server_that_was_not_started_says_so_at_once(name: str) -> None:
+    began = time.monotonic()
+
+    with pytest.raises(RuntimeError, match="not started"):
+        CALLS[name](Server(clock="manual"))
+
+    assert time.monotonic() - began < AT_ONCE_S
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_server_that_has_stopped_says_so_at_once(name: str) -> None:
+    server = Server(clock="manual")
+    with server:
+        pass
+    began = time.monotonic()
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        CALLS[name](server)
+
+    assert time.monotonic() - began < AT_ONCE_S
+
+
+def test_a_snapshot_of_a_server_that_was_not_started_says_so() -> None:
+    with pytest.raises(RuntimeError, match="not started"):
+        Server().snapshot()
+
+
+def test_snapshots_of_a_server_that_has_stopped_say_so() -> None:
+    server = Server()
+    with server:
+        kept = server.snapshot()
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        server.snapshot()
+    with pytest.raises(RuntimeError, match="stopped"):
+        server.restore(kept)
+
+
+async def test_a_server_of_a_loop_that_has_stopped_says_so_at_once() -> None:
+    async with Server() as server:
+        pass
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        server.tree()
+    with pytest.raises(RuntimeError, match="stopped"):
+        await server.wait_for(lambda: True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"clock": "sun"}, "sun"),
+        ({"clock": None}, "None"),
+        ({"data_dir": "/tmp"}, "data_dir"),
+        ({"config": {"tickTime": "x"}}, "tickTime"),
+        ({"config": {"tickTime": 0}}, "tickTime"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_named(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        Server(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"port": -1}, "-1"),
+        ({"port": 65536}, "65536"),
+        ({"port": "x"}, "x"),
+        ({"port": None}, "None"),
+        ({"host": None}, "None"),
+        ({"host": 3}, "3"),
+        ({"seed": "x"}, "x"),
+        ({"seed": 1.5}, "1.5"),
+        ({"config": 3}, "3"),
+        ({"config": {3: 4}}, "3"),
+    ],
+)
+def test_more_arguments_that_make_no_sense_are_named(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        Server(**arguments)
+
+
+def test_a_config_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises((ValueError, OSError), match=r"missing\.cfg"):
+        Server(config=tmp_path / "missing.cfg")
+
+
+def test_a_zoo_cfg_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "zoo.cfg"
+    path.write_text("tickTime=100\nminSessionTimeout=5000\nmaxSessionTimeout=6000\n")
+
+    with Server(config=path) as server, session(server.port):
+        (found,) = server.sessions().values()
+
+    assert found.timeout == 6.0
+
+
+def test_config_may_be_a_dict() -> None:
+    with Server(config={"maxSessionTimeout": 7000}) as server, session(server.port):
+        (found,) = server.sessions().values()
+
+    assert found.timeout == 7.0

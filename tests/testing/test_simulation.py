@@ -1,0 +1,270 @@
+"""Servers and clients in virtual time: the same seed is the same run, and days pass in milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import time
+from typing import Final
+
+import pytest
+from support.recorder import Recorder
+from support.simulation import run_simulation
+from support.wire import EPHEMERAL, dial
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.framing import frame
+from zoolet.protocol.handshake import ConnectRequest
+from zoolet.protocol.operations import OpCode
+from zoolet.server.testing import Simulation, delay, drop_request, error, hold
+from zoolet.server.testing.sim import StuckError, TooLongError
+
+DAY: Final = 86_400.0
+
+
+# --- the same again ---
+
+
+def trace(seed: int) -> list[tuple[float, bytes]]:
+    """Return every piece that a talkative client gets, with its time."""
+
+    async def main(sim: Simulation) -> list[tuple[float, bytes]]:
+        async with sim.server() as server:
+            loop = asyncio.get_running_loop()
+            _, client = await loop.create_connection(Recorder, "127.0.0.1", server.port)
+            client.transport.write(frame(ConnectRequest(0, 10_000).encode()))
+            for xid in range(1, 30):
+                size = sim.rng.randrange(2000)
+                body = r.CreateRequest(f"/n{xid}", bytes(size), OPEN_ACL_UNSAFE, 0).encode()
+                client.transport.write(frame(r.RequestHeader(xid, OpCode.CREATE).encode() + body))
+                await asyncio.sleep(sim.rng.random())
+            with server.fault(probability=0.5, action=delay(0.3)):
+                for xid in range(30, 60):
+                    body = r.GetDataRequest(f"/n{xid - 29}", False).encode()
+                    client.transport.write(frame(r.RequestHeader(xid, OpCode.GET_DATA).encode() + body))
+                    await asyncio.sleep(1)
+            return client.pieces
+
+    found: list[tuple[float, bytes]] = run_simulation(main, seed)
+    return found
+
+
+def test_one_seed_is_one_run_byte_for_byte_and_moment_for_moment() -> None:
+    first, second = trace(3), trace(3)
+
+    assert len(first) > 59
+    assert first == second
+
+
+def test_another_seed_is_another_run() -> None:
+    assert len({tuple(trace(seed)) for seed in range(3)}) == 3
+
+
+def test_chance_of_the_test_itself_comes_from_the_seed() -> None:
+    async def main(sim: Simulation) -> float:
+        return sim.rng.random()
+
+    assert run_simulation(main, 5) == run_simulation(main, 5) != run_simulation(main, 6)
+
+
+# --- virtual time ---
+
+
+def test_time_jumps() -> None:
+    async def main(sim: Simulation) -> tuple[float, float]:
+        began = sim.time()
+        await asyncio.sleep(DAY - 1)
+        return began, sim.time()
+
+    real = time.perf_counter()
+    began, ended = run_simulation(main)
+
+    assert ended - began == pytest.approx(DAY - 1)
+    assert time.perf_counter() - real < 0.25
+
+
+def test_the_server_lives_in_virtual_time() -> None:
+    async def main(sim: Simulation) -> tuple[set[str], set[str]]:
+        async with sim.server() as server:
+            client = await dial(server, 10)
+            await client.create("/e", EPHEMERAL)
+            await asyncio.sleep(9)
+            before = set(server.tree())
+            await asyncio.sleep(2)
+            return before, set(server.tree())
+
+    assert run_simulation(main) == ({"/e"}, set())
+
+
+def test_an_hour_of_a_server_that_nobody_uses_takes_no_time() -> None:
+    async def main(sim: Simulation) -> None:
+        async with sim.server():
+            await asyncio.sleep(3600)
+
+    real = time.perf_counter()
+    run_simulation(main)
+
+    assert time.perf_counter() - real < 0.02
+
+
+def test_what_waits_for_ever_is_stuck() -> None:
+    async def main(sim: Simulation) -> None:
+        await asyncio.sleep(5)
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(StuckError, match=r"5\.000"):
+        run_simulation(main)
+
+
+def test_a_stuck_run_leaves_nothing_open() -> None:
+    async def main(sim: Simulation) -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(StuckError):
+        run_simulation(main)
+    gc.collect()  # an unclosed loop would be a warning, and that an error
+
+
+def test_a_run_that_takes_too_long_is_given_up() -> None:
+    sim = Simulation(1, limit=10)
+    sim.run(asyncio.sleep(10))
+    assert sim.time() == pytest.approx(10)
+
+
+def test_a_run_that_was_given_up_leaves_nothing_open() -> None:
+    sim = Simulation(1, limit=10)
+    cleaned = []
+
+    async def main() -> None:
+        try:
+            await asyncio.sleep(11)
+        finally:
+            cleaned.append(True)
+
+    with pytest.raises(TooLongError, match="10"):
+        sim.run(main())
+    gc.collect()  # an unclosed loop would be a warning, and that an error
+
+    assert cleaned == [True]
+
+
+def test_an_error_of_the_run_comes_out() -> None:
+    async def main(sim: Simulation) -> None:
+        await asyncio.sleep(1)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_simulation(main)
+
+
+def test_a_simulation_runs_once_and_says_so() -> None:
+    code = """
+import asyncio
+from zoolet.server.testing import Simulation
+
+sim = Simulation()
+sim.run(asyncio.sleep(0))
+again = asyncio.sleep(0)
+try:
+    sim.run(again)
+except RuntimeError:
+    again.close()
+    print("once")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+
+    assert (done.stdout, done.stderr) == ("once\n", "")
+
+
+def test_a_simulation_that_is_not_run_leaves_nothing_open() -> None:
+    Simulation()
+    gc.collect()  # an unclosed loop would be a warning, and that an error
+
+
+# --- what a server can do, it can do here ---
+
+
+def test_faults_happen_in_virtual_time() -> None:
+    async def main(sim: Simulation) -> None:
+        async with sim.server() as server:
+            client = await dial(server, 1000)
+            with server.fault(op="create", nth=1, action=delay(100)) as fault:
+                began = sim.time()
+                assert await client.create("/a") == 0
+                assert sim.time() - began == pytest.approx(100, abs=0.1)
+                assert fault.hits == 1
+            with server.fault(op="create", action=error(-101)):
+                assert await client.create("/b") == -101
+            with server.fault(op="create", action=hold()) as held:
+                asked = asyncio.ensure_future(client.create("/c"))
+                await asyncio.sleep(10)
+                assert not asked.done()
+                held.release()
+                assert await asked == 0
+            with server.fault(op="create", action=drop_request()), pytest.raises(asyncio.IncompleteReadError):
+                await client.create("/d")
+            assert set(server.tree()) == {"/a", "/c"}
+
+    run_simulation(main)
+
+
+def test_pauses_expiries_and_drops_happen_here_too() -> None:
+    async def main(sim: Simulation) -> None:
+        async with sim.server() as server:
+            client, other = await dial(server, 10), await dial(server, 1000)
+            server.pause(client.id)
+            asked = asyncio.ensure_future(client.create("/a"))
+            await asyncio.sleep(5)
+            assert not asked.done()
+            server.resume(client.id)
+            assert await asked == 0
+            server.drop(client.id)
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await client.ask(OpCode.PING)
+            server.expire(client.id)
+            assert set(server.sessions()) == {other.id}
+
+    run_simulation(main)
+
+
+def test_waiting_is_done_in_virtual_time() -> None:
+    async def main(sim: Simulation) -> None:
+        async with sim.server() as server:
+            client = await dial(server, 10)
+            await server.wait_for(lambda: client.id not in server.sessions(), timeout=100)
+            assert sim.time() >= 10
+            began = sim.time()
+            with pytest.raises(TimeoutError):
+                await server.wait_for(lambda: False, timeout=50)
+            assert sim.time() - began == pytest.approx(50, abs=1)
+
+    run_simulation(main)
+
+
+def test_snapshots_work_here_too() -> None:
+    async def main(sim: Simulation) -> None:
+        async with sim.server() as server:
+            server.populate({"/a": "1"})
+            snapshot = server.snapshot()
+            client = await dial(server)
+            await client.create("/b")
+            server.restore(snapshot)
+            assert set(server.tree()) == {"/a"}
+
+    run_simulation(main)
+
+
+def test_large_replies_come_whole() -> None:
+    async def main(sim: Simulation) -> None:
+        async with sim.server() as server:
+            client = await dial(server)
+            assert await client.create("/big", data=b"x" * 900_000) == 0
+            client.transport.write(
+                frame(r.RequestHeader(9, OpCode.GET_DATA).encode() + r.GetDataRequest("/big", False).encode())
+            )
+            assert (await client.payload()).count(b"x") == 900_000
+
+    run_simulation(main)

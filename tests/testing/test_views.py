@@ -1,0 +1,103 @@
+"""What a test sees of a server: nodes, sessions, watches and operations, frozen as they were."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import ExitStack
+
+import pytest
+from support.wire import EPHEMERAL, Wire
+
+from zoolet.protocol import records as r
+from zoolet.protocol.operations import OpCode
+from zoolet.server import Server
+
+NO_NODE, NO_AUTH, QUOTA_EXCEEDED = -101, -102, -125
+
+
+def test_views_do_not_change_with_the_server(server: Server, wire: Wire) -> None:
+    server.populate({"/a": "1"})
+    wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
+    views = server.tree(), server.sessions(), server.watches(), server.ops()
+    before = dict(views[0]), dict(views[1]), tuple(views[2]), tuple(views[3])
+
+    server.populate({"/a": "2", "/b": ""})
+    server.expire("all")
+
+    assert (dict(views[0]), dict(views[1]), tuple(views[2]), tuple(views[3])) == before
+    assert dict(server.tree()) != before[0]
+
+
+def test_views_cannot_be_changed(server: Server, wire: Wire) -> None:
+    server.populate({"/a": "1"})
+    wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
+
+    with pytest.raises(TypeError):
+        server.tree()["/b"] = server.tree()["/a"]  # type: ignore[index]
+    with pytest.raises(TypeError):
+        del server.sessions()[wire.id]  # type: ignore[attr-defined]
+    for view in (server.tree()["/a"], server.sessions()[wire.id], server.watches()[0], server.ops()[0]):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(view, dataclasses.fields(view)[0].name, "other")  # type: ignore[arg-type]
+
+
+def test_a_tree_is_a_node_and_all_below_it(server: Server) -> None:
+    server.populate({"/a": {"b": {"c": ""}}, "/ab": ""})
+
+    assert list(server.tree()) == ["/a", "/a/b", "/a/b/c", "/ab"]
+    assert list(server.tree("/a")) == ["/a", "/a/b", "/a/b/c"]
+    assert list(server.tree("/a/b/c")) == ["/a/b/c"]
+    assert list(server.tree("/none")) == []
+    assert "/zookeeper/quota" in server.tree("/zookeeper")
+
+
+def test_sessions_show_what_they_have(server: Server, wires: ExitStack) -> None:
+    wire = wires.enter_context(Wire(server, 12.5)).welcomed()
+    wire.create("/z", EPHEMERAL)
+    wire.create("/a", EPHEMERAL)
+    wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
+
+    view = server.sessions()[wire.id]
+    assert (view.id, view.timeout, view.ephemerals, view.watches) == (wire.id, 12.5, ("/z", "/a"), 1)
+    assert view.connected
+    assert view.client is not None
+    assert str(wire.link.getsockname()[1]) in view.client
+    assert 12 < view.expires_in <= 12.7  # deadlines are rounded up to a whole tick
+
+
+def test_watches_show_their_kinds(server: Server, wire: Wire) -> None:
+    server.populate({"/a": ""})
+    wire.ask(OpCode.GET_DATA, r.GetDataRequest("/a", True))
+    wire.ask(OpCode.GET_CHILDREN, r.GetChildrenRequest("/a", True))
+    wire.ask(OpCode.ADD_WATCH, r.AddWatchRequest("/p", 0))
+    wire.ask(OpCode.ADD_WATCH, r.AddWatchRequest("/q", 1))
+
+    assert {(watch.path, watch.kind, watch.session) for watch in server.watches()} == {
+        ("/a", "data", wire.id),
+        ("/a", "child", wire.id),
+        ("/p", "persistent", wire.id),
+        ("/q", "recursive", wire.id),
+    }
+
+
+def test_operations_are_shown_oldest_first_and_the_last_1000(server: Server, wire: Wire) -> None:
+    wire.create("/a")
+    wire.ask(OpCode.GET_DATA, r.GetDataRequest("/none", False))
+
+    assert [(op.op, op.path, op.error) for op in server.ops()] == [
+        ("connect", None, 0),
+        ("create", "/a", 0),
+        ("getData", "/none", NO_NODE),
+    ]
+    assert [op.op for op in server.ops(1)] == ["getData"]
+    for _ in range(1010):
+        wire.send(OpCode.PING)
+    for _ in range(1010):
+        wire.reply()
+    assert [op.op for op in server.ops()] == ["ping"] * 1000
+
+
+def test_the_last_none_are_none(server: Server, wire: Wire) -> None:
+    wire.create("/a")
+
+    assert server.ops(0) == ()
