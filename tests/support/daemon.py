@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import select
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import IO, Final, Self
 
 READY_S: Final = 20.0  # only ever reached on failure
 STOP_S: Final = 10.0
+SERVE: Final = (sys.executable, "-m", "zoolet.server", "serve")
 
 
 class DaemonProcess:
@@ -22,7 +27,7 @@ class DaemonProcess:
     """
 
     def __init__(self, *options: str, stderr: IO[bytes] | None = None) -> None:
-        self.command = [sys.executable, "-m", "zoolet.server", "serve", "--port", "0", *options]
+        self.command = [*SERVE, "--port", "0", *options]
         self.stderr = stderr
         self.host = ""
         self.port = 0
@@ -66,3 +71,63 @@ class DaemonProcess:
         self.process.kill()  # nothing happens to one that has ended
         self.process.wait()
         self.process.stdout.close()
+
+
+class Running:
+    """A daemon that may have no plain port.
+
+    Args:
+        process: The daemon, its stdout and stderr unbuffered pipes.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self._unread: dict[int, bytes] = {}
+
+    def read_line(self, number: int) -> str:
+        """Wait for a line of stdout (1) or stderr (2); empty at the end."""
+        pipe = self.process.stdout if number == 1 else self.process.stderr
+        assert pipe is not None
+        text = self._unread.pop(number, b"")
+        deadline = time.monotonic() + STOP_S
+        while b"\n" not in text:
+            assert select.select([pipe], [], [], max(0, deadline - time.monotonic()))[0], f"no line; so far {text!r}"
+            more = os.read(pipe.fileno(), 65_536)
+            if not more:
+                return text.decode()
+            text += more
+        line, _, self._unread[number] = text.partition(b"\n")
+        return line.decode()
+
+    def log_until(self, text: str) -> str:
+        """Wait for a line of the log with this in it."""
+        while text not in (line := self.read_line(2)):
+            assert line, f"the log ended without {text!r}"
+        return line
+
+    def port(self) -> int:
+        """Wait for the next ready line; return its port."""
+        line = self.read_line(1)
+        assert line.startswith("zoolet ready "), line
+        return int(line.rpartition(":")[2])
+
+
+@contextmanager
+def running(*options: str) -> Iterator[Running]:
+    """Run a daemon; it has to stop with exit code 0."""
+    command = [*SERVE, *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
+        try:
+            yield Running(process)
+        finally:
+            process.terminate()
+            process.communicate(timeout=STOP_S)
+    assert process.returncode == 0
+
+
+def refused(*options: str) -> str:
+    """Start a daemon that does not start; return the one line in which it says why."""
+    command = [*SERVE, *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=READY_S, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    return done.stderr

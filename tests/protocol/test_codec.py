@@ -1,0 +1,299 @@
+"""Whatever the bytes are, reading them gives a record or raises MarshallingError, at once, and costs no more than the
+bytes do.
+"""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
+from inspect import get_annotations
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.record_strategies import thorough
+
+from zoolet.protocol import acl, records, txns
+from zoolet.protocol import multi as wire
+from zoolet.protocol.acl import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Acls
+from zoolet.protocol.codec import Record, text
+from zoolet.protocol.enums import MAX_FRAME
+from zoolet.protocol.errors import MarshallingError
+from zoolet.protocol.framing import Frames, frame
+from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
+from zoolet.protocol.operations import OPERATIONS
+
+MOST = 2**31 - 1
+KINDS = [
+    kind
+    for module in (records, txns, acl)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Record) and kind.__module__ == module.__name__
+]
+HINTS = {kind: get_annotations(kind, eval_str=True) for kind in KINDS}
+SAMPLES: dict[object, object] = {"i": -2, "q": 2**40, "?": True, str: "/é", bytes: b"\x00\xff"}
+
+
+def sample(hint: Any) -> Any:
+    """Something that a field of this declaration may hold, and that is not empty."""
+    arguments = [one for one in get_args(hint) if one is not NoneType]
+    if hint == Acls:
+        return CREATOR_ALL_ACL + OPEN_ACL_UNSAFE
+    if get_origin(hint) is Annotated:
+        return SAMPLES[get_args(hint)[1]]
+    if get_origin(hint) is list:
+        return [sample(arguments[0])] * 2
+    if arguments:
+        return sample(arguments[0])
+    return SAMPLES[hint] if hint in SAMPLES else whole(hint)
+
+
+def whole(kind: type[Record], **given: object) -> Any:
+    """A record with something in every field; what is given comes first."""
+    return kind(**{name: given.get(name, sample(hint)) for name, hint in HINTS[kind].items()})
+
+
+def fields_where(wanted: Callable[[Any], bool]) -> list[tuple[type[Record], str]]:
+    return [(kind, name) for kind, hints in HINTS.items() for name, hint in hints.items() if wanted(hint)]
+
+
+def parts(kind: type[Record], name: str, empty: object) -> tuple[bytes, bytes]:
+    """The bytes of a record before the length of one field, and those behind that length where the field is empty."""
+    hollow = whole(kind, **{name: empty}).encode()
+    at = [one == other for one, other in zip(hollow, whole(kind, **{name: None}).encode(), strict=False)].index(False)
+    return hollow[:at], hollow[at + 4 :]
+
+
+def is_vector(hint: Any) -> bool:
+    return hint == Acls or any(get_origin(one) is list for one in (hint, *get_args(hint)))
+
+
+def name_of(kind: object) -> str:
+    return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
+VECTORS = fields_where(is_vector)
+STRINGS = fields_where(lambda hint: not is_vector(hint) and (hint is str or str in get_args(hint)))
+BUFFERS = fields_where(lambda hint: hint is bytes or bytes in get_args(hint))
+every_record = pytest.mark.parametrize("kind", KINDS, ids=name_of)
+every_vector = pytest.mark.parametrize(("kind", "name"), VECTORS, ids=name_of)
+every_scalar = pytest.mark.parametrize(
+    ("kind", "name", "empty"), [(*one, "") for one in STRINGS] + [(*one, b"") for one in BUFFERS], ids=name_of
+)
+Decode = Callable[[bytes], object]
+LISTS = [[(op, whole(OPERATIONS[op].request or Record)) for op in sorted(kind)] for kind in (wire.WRITES, wire.READS)]
+RESULTS = [wire.result(op, whole(OPERATIONS[op].response or Record).encode()) for op in wire.WRITES | wire.READS]
+COMPOSITES: dict[str, tuple[Decode, bytes]] = {
+    "connect request": (ConnectRequest.decode, ConnectRequest(1, 2, 3, b"4", True).encode()),
+    "connect response": (ConnectResponse.decode, ConnectResponse(1, 2, b"3", True).encode()),
+    "multi": (
+        lambda raw: list(wire.iter_operations(raw, 0, len(raw), wire.WRITES)),
+        wire.encode_operations(LISTS[0]),
+    ),
+    "multiRead": (
+        lambda raw: list(wire.iter_operations(raw, 0, len(raw), wire.READS)),
+        wire.encode_operations(LISTS[1]),
+    ),
+    "results": (wire.decode_results, b"".join(RESULTS) + wire.error_result(-101) + wire.END),
+    "frames": (lambda raw: Frames().feed(raw), frame(b"one") + frame(b"") + frame(bytes(30))),
+}
+every_composite = pytest.mark.parametrize(("decode", "valid"), COMPOSITES.values(), ids=COMPOSITES)
+nasty = st.sampled_from([0, 1, 2, -1, -2, MOST, -MOST - 1, MAX_FRAME, 0x01000000]).map(
+    lambda n: n.to_bytes(4, "big", signed=True)
+)
+noise = st.one_of(st.binary(max_size=60), st.lists(st.one_of(nasty, st.binary(max_size=5)), max_size=15).map(b"".join))
+splices = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 8), st.one_of(nasty, st.binary(max_size=4))), max_size=4)
+quick = settings(max_examples=8, deadline=2000)  # milliseconds; nothing here takes one
+
+
+def spoiled(raw: bytes, cuts: list[tuple[float, int, bytes]]) -> bytes:
+    """Valid bytes after some of them were replaced by others."""
+    for place, size, new in cuts:
+        at = int(place * len(raw))
+        raw = raw[:at] + new + raw[at + size :]
+    return raw
+
+
+def read(decode: Decode, raw: bytes) -> None:
+    """Read; that the bytes make no sense is the only thing that may be said of them."""
+    with suppress(MarshallingError):
+        decode(raw)
+
+
+# --- any bytes at all ---
+
+
+@every_record
+@quick
+@given(noise)
+def test_noise_is_a_record_or_a_marshalling_error(kind: type[Record], raw: bytes) -> None:
+    read(kind.decode, raw)
+
+
+@every_record
+@quick
+@given(splices)
+def test_a_spoiled_record_is_a_record_or_a_marshalling_error(
+    kind: type[Record], cuts: list[tuple[float, int, bytes]]
+) -> None:
+    read(kind.decode, spoiled(whole(kind).encode(), cuts))
+
+
+@every_composite
+@thorough
+@given(raw=noise)
+def test_noise_where_several_records_are_expected_is_no_more_than_a_marshalling_error(
+    decode: Decode, valid: bytes, raw: bytes
+) -> None:
+    read(decode, raw)
+
+
+@every_composite
+@thorough
+@given(cuts=splices)
+def test_spoiled_bytes_of_several_records_are_no_more_than_a_marshalling_error(
+    decode: Decode, valid: bytes, cuts: list[tuple[float, int, bytes]]
+) -> None:
+    read(decode, spoiled(valid, cuts))
+
+
+# --- bytes that end early ---
+
+
+def survives(decode: Decode, raw: bytes) -> bool:
+    """Whether the bytes make sense."""
+    try:
+        decode(raw)
+    except MarshallingError:
+        return False
+    return True
+
+
+@every_record
+def test_a_record_cut_short_anywhere_does_not_decode(kind: type[Record]) -> None:
+    raw = whole(kind).encode()
+
+    decoded = [cut for cut in range(len(raw)) if survives(kind.decode, raw[:cut])]
+
+    assert decoded == []
+
+
+@every_record
+def test_a_record_is_not_read_beyond_its_stop_even_if_the_buffer_goes_on(kind: type[Record]) -> None:
+    raw = whole(kind).encode()
+
+    decoded = [
+        stop for stop in range(2, 2 + len(raw)) if survives(lambda buf, at=stop: kind.decode(buf, 2, at), b"##" + raw)
+    ]
+    taken = [
+        stop for stop in range(2, 2 + len(raw)) if survives(lambda buf, at=stop: kind.take(buf, 2, at), b"##" + raw)
+    ]
+
+    assert (decoded, taken) == ([], [])
+
+
+@pytest.mark.parametrize("which", ["multi", "multiRead", "results"])
+def test_a_transaction_cut_short_anywhere_does_not_decode(which: str) -> None:
+    decode, raw = COMPOSITES[which]
+
+    decoded = [cut for cut in range(len(raw)) if survives(decode, raw[:cut])]
+
+    assert decoded == []
+
+
+@pytest.mark.parametrize(("which", "size"), [("connect request", 29), ("connect response", 21)])
+def test_a_handshake_may_end_before_its_last_byte_and_nowhere_else(which: str, size: int) -> None:
+    decode, raw = COMPOSITES[which]
+
+    decoded = [cut for cut in range(len(raw)) if survives(decode, raw[:cut])]
+
+    assert decoded == [size]
+
+
+# --- lengths and counts that lie ---
+
+
+@every_scalar
+@pytest.mark.parametrize("length", [-2, -MOST - 1, MOST, 0x01000000])
+def test_a_length_that_cannot_be_does_not_decode(kind: type[Record], name: str, empty: object, length: int) -> None:
+    before, behind = parts(kind, name, empty)
+
+    with pytest.raises(MarshallingError):
+        kind.decode(before + length.to_bytes(4, "big", signed=True) + behind)
+
+
+@every_vector
+@pytest.mark.parametrize("count", [-2, -MOST - 1])
+def test_a_count_below_minus_one_reads_as_no_items(kind: type[Record], name: str, count: int) -> None:
+    empty: Any = () if HINTS[kind][name] == Acls else []
+    before, behind = parts(kind, name, empty)
+
+    decoded = kind.decode(before + count.to_bytes(4, "big", signed=True) + behind)
+
+    assert getattr(decoded, name) == empty
+
+
+@every_vector
+def test_the_highest_count_costs_no_memory(kind: type[Record], name: str) -> None:
+    before, behind = parts(kind, name, () if HINTS[kind][name] == Acls else [])
+    raw = before + MOST.to_bytes(4, "big") + behind + bytes(40)
+    tracemalloc.start()
+
+    with pytest.raises(MarshallingError):
+        kind.decode(raw)
+
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
+
+
+# --- text that is not UTF-8 ---
+
+
+def java(raw: bytes) -> str | None:
+    """The string of that many bytes, read from the wire."""
+    return records.SyncRequest.decode(len(raw).to_bytes(4, "big") + raw).path
+
+
+@pytest.mark.parametrize(
+    ("raw", "read"),
+    [
+        ("eda080", "\ufffd"),
+        ("edbfbf", "\ufffd"),
+        ("eda0", "\ufffd"),
+        ("eda041", "\ufffdA"),
+        ("eda080edb080", "\ufffd\ufffd"),
+        ("61eda08062eda0", "a\ufffdb\ufffd"),
+        ("ed", "\ufffd"),
+        ("ed9fbf", "\ud7ff"),
+        ("ff41", "\ufffdA"),
+    ],
+)
+def test_an_encoded_surrogate_is_one_replacement_character(raw: str, read: str) -> None:
+    assert java(bytes.fromhex(raw)) == read
+
+
+pieces = st.sampled_from(["c0", "c3", "e0", "e2", "ed", "ef", "f0", "f4", "f5", "ff", "80", "90", "9f", "bf", "41"])
+odd_texts = st.lists(pieces.map(bytes.fromhex), max_size=10).map(b"".join)
+
+
+@thorough
+@given(odd_texts.filter(lambda raw: not re.search(b"\xed[\xa0-\xbf]", raw)))
+@example(b"\xe0\x80\x80\xf0\x90\x80\xc3\xf4\x90\x80\x80")
+def test_other_malformed_text_is_replaced_as_python_does(raw: bytes) -> None:
+    assert java(raw) == raw.decode("utf-8", "replace")
+
+
+@thorough
+@given(odd_texts)
+def test_malformed_text_reads_the_same_in_every_kind_of_field(raw: bytes) -> None:
+    sized = len(raw).to_bytes(4, "big") + raw
+
+    mandatory = records.GetACLRequest.decode(sized).path
+    item = records.GetChildrenResponse.decode(b"\x00\x00\x00\x01" + sized).children
+
+    assert (mandatory, item) == (text(raw), [text(raw)])

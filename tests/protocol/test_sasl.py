@@ -1,0 +1,72 @@
+"""The tokens of SASL's DIGEST-MD5: which are lists of directives, and what reading them costs."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import pytest
+
+from zoolet.protocol.sasl import MAX_TOKEN, SaslFailure, directives
+
+
+def test_a_token_of_4096_bytes_is_read() -> None:
+    token = b'a="' + b"x" * (MAX_TOKEN - 4) + b'"'
+
+    assert len(directives(token)["a"]) == MAX_TOKEN - 4
+
+
+def test_a_token_of_one_byte_more_is_refused() -> None:
+    with pytest.raises(SaslFailure, match="4097"):
+        directives(b'a="' + b"x" * (MAX_TOKEN - 3) + b'"')
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"a" * MAX_TOKEN,
+        b" " * MAX_TOKEN,
+        b"," * MAX_TOKEN,
+        b"a" + b" " * (MAX_TOKEN - 1),
+        b"a=" + b" " * (MAX_TOKEN - 2),
+        b'a="' + b"\\" * (MAX_TOKEN - 3),
+        b'a="' + b"\\a" * (MAX_TOKEN // 2 - 2),
+        b" ,a-" * (MAX_TOKEN // 4),
+        b"a=b " * (MAX_TOKEN // 4),
+    ],
+    ids=["letters", "blanks", "commas", "blanks behind", "no value", "escapes", "open", "mixed", "no commas"],
+)
+def test_a_hostile_token_costs_next_to_nothing(token: bytes) -> None:
+    started = time.process_time()
+    for _ in range(20):
+        with suppress(SaslFailure):
+            directives(token[:-1] + b"=")
+    took = time.process_time() - started
+
+    assert len(token) <= MAX_TOKEN
+    assert took < 0.5  # 2 ms; trying every way to cut them takes seconds
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [
+        (b'realm="a",nonce="b"', {"realm": "a", "nonce": "b"}),
+        (b' realm = "a" , nonce = b ,', {"realm": "a", "nonce": "b"}),
+        (rb'a="x\"y\\z"', {"a": 'x"y\\z'}),
+        (b'a="b,c=d"', {"a": "b,c=d"}),
+        (b"A-b=1", {"a-b": "1"}),
+        (b"a=,b=1", {"a": "", "b": "1"}),
+        (b'a=""', {"a": ""}),
+        (b"a=1,A=2", {"a": "2"}),
+        (b"a=1,b", {"a": "1"}),
+        (b"", {}),
+    ],
+)
+def test_directives_are_read(token: bytes, expected: dict[str, str]) -> None:
+    assert directives(token) == expected
+
+
+@pytest.mark.parametrize("token", [b"qop=1,QOP=2", b"a=", b"=1", b'a="1', b'a="1"2', b"a=1 b=2", b"a b=1"])
+def test_what_is_no_list_of_directives_is_refused(token: bytes) -> None:
+    with pytest.raises(SaslFailure):
+        directives(token)

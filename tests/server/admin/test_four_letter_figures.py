@@ -1,0 +1,168 @@
+"""srvr, stat and mntr: lines, order and figures, and the commands that set the figures back."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pytest
+from support.live_server import LiveServer, Serve
+from support.waiting import until
+
+from zoolet.protocol import records as r
+from zoolet.protocol.enums import CreateMode
+from zoolet.protocol.operations import OpCode
+
+pytestmark = pytest.mark.usefixtures("no_error_is_logged")
+
+VERSION: Final = r"Zookeeper version: 3\.9\.\d+\S*, built on .+\n"
+FIGURES: Final = (
+    r"Latency min/avg/max: \d+/\d+\.\d+/\d+\n"
+    r"Received: \d+\nSent: \d+\nConnections: \d+\nOutstanding: \d+\nZxid: 0x[0-9a-f]+\nMode: standalone\n"
+    r"Node count: \d+\n"
+)
+
+
+def figures(text: str) -> dict[str, str]:
+    """Read what mntr answers."""
+    return dict(line.split("\t") for line in text.splitlines())
+
+
+# --- srvr and stat ---
+
+
+async def test_srvr_has_its_lines_in_their_order(server: LiveServer) -> None:
+    assert re.fullmatch(VERSION + FIGURES, await server.ask(b"srvr"))
+
+
+async def test_srvr_of_a_fresh_server(server: LiveServer) -> None:
+    answer = await server.ask(b"srvr")
+
+    assert "\nReceived: 1\nSent: 0\nConnections: 1\nOutstanding: 0\nZxid: 0x0\n" in answer
+    assert answer.endswith("\nNode count: 5\n")
+
+
+async def test_srvr_counts_nodes_requests_and_zxids(server: LiveServer) -> None:
+    session = await server.session()
+    await session.create("/a")
+
+    answer = await server.ask(b"srvr")
+
+    assert "\nReceived: 3\nSent: 2\nConnections: 2\nOutstanding: 0\nZxid: 0x2\n" in answer
+    assert answer.endswith("\nNode count: 6\n")
+
+
+async def test_stat_lists_the_connections_behind_the_version(server: LiveServer) -> None:
+    session = await server.session()
+    await session.create("/a")
+
+    answer = await server.ask(b"stat")
+
+    client = r" /127\.0\.0\.1:\d+\[[015]\]\(queued=0,recved=\d+,sent=\d+\)\n"
+    assert re.fullmatch(VERSION + "Clients:\n" + client * 2 + "\n" + FIGURES, answer)
+    assert f" {session.address}[1](queued=0,recved=2,sent=2)\n" in answer
+
+
+@pytest.mark.parametrize("word", ["stat", "cons"])
+async def test_an_ipv6_address_is_written_in_full_and_in_brackets(serve: Serve, word: str) -> None:
+    try:
+        server = await serve(whitelist=("*",), host="::1")
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+
+    assert re.search(r"^ /\[0:0:0:0:0:0:0:1\]:\d+\[", await server.ask(word.encode()), re.MULTILINE)
+
+
+# --- mntr ---
+
+
+async def test_mntr_starts_with_the_version_and_the_state(server: LiveServer) -> None:
+    first, second, *_ = (await server.ask(b"mntr")).splitlines()
+
+    assert re.fullmatch(r"zk_version\t3\.9\.\d+\S*, built on .+", first)
+    assert second == "zk_server_state\tstandalone"
+
+
+async def test_every_figure_of_mntr_is_a_number(server: LiveServer) -> None:
+    await (await server.session()).create("/a")
+
+    seen = figures(await server.ask(b"mntr"))
+
+    del seen["zk_version"], seen["zk_server_state"]
+    assert [key for key, value in seen.items() if not re.fullmatch(r"-?\d+(\.\d+(E-?\d+)?)?", value)] == []
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        "avg_latency",
+        "max_latency",
+        "min_latency",
+        "packets_received",
+        "packets_sent",
+        "num_alive_connections",
+        "outstanding_requests",
+        "znode_count",
+        "watch_count",
+        "ephemerals_count",
+        "approximate_data_size",
+        "open_file_descriptor_count",
+        "max_file_descriptor_count",
+    ],
+)
+async def test_mntr_has_what_exporters_read(server: LiveServer, figure: str) -> None:
+    assert f"\nzk_{figure}\t" in await server.ask(b"mntr")
+
+
+async def test_mntr_of_a_fresh_server(server: LiveServer) -> None:
+    seen = figures(await server.ask(b"mntr"))
+
+    assert (seen["zk_znode_count"], seen["zk_approximate_data_size"]) == ("5", "44")
+    assert (seen["zk_watch_count"], seen["zk_ephemerals_count"], seen["zk_global_sessions"]) == ("0", "0", "0")
+
+
+async def test_mntr_counts_what_there_is(server: LiveServer) -> None:
+    session = await server.session()
+    await session.create("/a")
+    await session.create("/e", CreateMode.EPHEMERAL)
+    await session.watch("/a")
+    await session.call(OpCode.GET_CHILDREN, r.GetChildrenRequest("/", True).encode())
+
+    seen = figures(await server.ask(b"mntr"))
+
+    assert (seen["zk_znode_count"], seen["zk_approximate_data_size"]) == ("7", "48")
+    assert (seen["zk_watch_count"], seen["zk_ephemerals_count"], seen["zk_global_sessions"]) == ("2", "1", "1")
+    assert (seen["zk_packets_received"], seen["zk_num_alive_connections"]) == ("6", "2")
+
+
+# --- crst and srst ---
+
+
+async def test_crst_resets_the_counters_of_connections(server: LiveServer) -> None:
+    session = await server.session()
+    await session.create("/a")
+
+    assert await server.ask(b"crst") == "Connection stats reset.\n"
+
+    assert f"{session.address}[1](queued=0,recved=0,sent=0" in await server.ask(b"cons")
+
+
+async def test_srst_resets_the_counters_of_the_server(server: LiveServer) -> None:
+    await (await server.session()).create("/a")
+
+    assert await server.ask(b"srst") == "Server stats reset.\n"
+
+    assert "\nReceived: 1\nSent: 0\n" in await server.ask(b"srvr")
+
+
+async def test_srst_leaves_no_latency_of_requests_before_it(server: LiveServer) -> None:
+    session = await server.session()
+    for _ in range(20):
+        await session.create("/a")
+
+    await server.ask(b"srst")
+    await until(lambda: len(server.listener.open) == 1)
+
+    metrics = server.engine.metrics
+    assert 0 <= metrics.latency_count <= 1
+    assert metrics.latency_total >= 0

@@ -1,0 +1,334 @@
+"""Access control lists: what is stored of a list, what it allows, and that neither costs more than the list is long.
+
+What was written for speed is compared with what is written down in ZooKeeper: every entry with every other one, every
+entry with every identity.
+"""
+
+from __future__ import annotations
+
+import time
+from ipaddress import ip_address, ip_network
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.calls import connected
+from support.peer import Peer
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import ACL, ANYONE, AclList, Id, digest_id
+from zoolet.protocol.errors import InvalidACLError, MarshallingError, NoAuthError
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.acls import Acls, _without_duplicates
+from zoolet.server.core.client_connection import ClientConnection
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.metrics import Metrics
+from zoolet.server.core.settings import Settings
+
+moderate = settings(max_examples=60, deadline=None)
+EVERYTHING, READ, ADMIN = 31, 1, 16
+MINE = Id("digest", digest_id(b"u:p"))
+
+
+def stored(peer: Peer, path: str) -> AclList:
+    """The list of a node, as the server keeps it."""
+    engine = peer.engine
+    return engine.acls.list(engine.tree.find(path).acl)
+
+
+def each_once(acl: AclList) -> list[ACL] | None:
+    """What ZooKeeper keeps of a list; None where it fails on a null.
+
+    Source: PrepRequestProcessor.removeDuplicates; the equals of ACL and Id.
+    """
+    kept: list[ACL] = []
+    for entry in acl:
+        for other in kept:
+            if entry.perms != other.perms:
+                continue
+            if entry.id.scheme is None or (entry.id.scheme == other.id.scheme and entry.id.id is None):
+                return None
+            if entry.id == other.id:
+                break
+        else:
+            kept.append(entry)
+    return kept
+
+
+def once_or_none(acl: AclList) -> list[ACL] | None:
+    """What the server keeps of a list; None where it fails on a null."""
+    try:
+        return _without_duplicates(acl, "/a")
+    except MarshallingError:
+        return None
+
+
+def grants(entry: Id, identity: Id) -> bool:
+    """Whether an entry of an identity's scheme means it.
+
+    Source: the ``matches`` of DigestAuthenticationProvider, IPAuthenticationProvider and SASLAuthenticationProvider.
+    """
+    if identity.scheme != entry.scheme:
+        return False
+    if identity.scheme == "ip":
+        network = ip_network(entry.id or "", strict=False)
+        return ip_address(identity.id or "") in network
+    return identity.id == entry.id or (identity.scheme == "sasl" and identity.id == "super")
+
+
+def allowed(acl: AclList, client: ClientConnection, wanted: int) -> bool:
+    """What ZooKeeper says: entry by entry, identity by identity.
+
+    Source: ZooKeeperServer.checkACL.
+    """
+    if not acl or any(identity.scheme == "super" for identity in client.ids):
+        return True
+    return any(
+        entry.perms & wanted and (entry.id == ANYONE or any(grants(entry.id, identity) for identity in client.ids))
+        for entry in acl
+    )
+
+
+def caller_with(identities: list[Id], host: str) -> ClientConnection:
+    """A connection from an address that has proved these identities."""
+    client = ClientConnection(host)
+    for identity in identities:
+        client.add_id(identity.scheme or "", identity.id or "")
+    return client
+
+
+perms = st.sampled_from([1, 2, 4, 8, 16, 31, 0, 3, -1])
+asked = st.sampled_from([1, 2, 4, 8, 16, 17, 31])
+few_perms = st.sampled_from([1, 31])
+odd_ids = st.builds(
+    Id, st.sampled_from([None, "digest", "ip", "world", "auth", ""]), st.sampled_from([None, "", "a:b", "anyone"])
+)
+odd_lists = st.lists(st.builds(ACL, few_perms, odd_ids), max_size=12).map(tuple)
+addresses4 = st.sampled_from(["127.0.0.1", "127.0.0.2", "10.1.2.3", "10.1.3.3", "192.168.0.1", "0.0.0.0"])
+addresses6 = st.sampled_from(["::1", "fe80::1", "fe80::2", "2001:db8::ff", "::"])
+networks = st.one_of(
+    addresses4,
+    addresses6,
+    st.builds("{}/{}".format, addresses4, st.sampled_from([0, 1, 8, 16, 24, 30, 31, 32])),
+    st.builds("{}/{}".format, addresses6, st.sampled_from([0, 1, 16, 64, 127, 128])),
+)
+users = st.sampled_from(["alice", "bob", "super"])
+proved = st.one_of(
+    st.builds(Id, st.just("digest"), st.sampled_from(["u:1", "v:2"])),
+    st.builds(Id, st.just("sasl"), users),
+    st.builds(Id, st.just("x509"), st.sampled_from(["CN=a", "CN=b"])),
+)
+named = st.one_of(
+    st.just(ANYONE),
+    st.builds(Id, st.just("ip"), networks),
+    st.builds(Id, st.just("auth"), st.just("")),
+    proved,
+    proved,
+)
+lists = st.lists(st.builds(ACL, perms, named), max_size=8).map(tuple)
+hosts = st.one_of(addresses4, addresses6)
+identities = st.lists(st.one_of(proved, proved, st.just(Id("super", ""))), max_size=4)
+
+
+# --- duplicates ---
+
+
+@moderate
+@given(odd_lists)
+@example((ACL(1, Id(None, "a")), ACL(1, Id(None, "a"))))
+@example((ACL(1, Id("digest", None)), ACL(31, Id("digest", None))))
+@example((ACL(1, Id("digest", "a:b")), ACL(1, Id("digest", None))))
+def test_of_each_entry_the_first_is_kept_and_a_null_fails_where_it_would_be_compared(acl: AclList) -> None:
+    kept = once_or_none(acl)
+
+    assert kept == each_once(acl)
+
+
+def test_a_long_list_costs_as_much_as_it_is_long() -> None:
+    entries = tuple(ACL(EVERYTHING, Id("digest", f"u{number}:x")) for number in range(40_000))
+
+    started = time.process_time()
+    kept = _without_duplicates(entries, "/a")
+    took = time.process_time() - started
+
+    assert len(kept) == 40_000
+    assert took < 2  # 0.03 s; compared with one another they would take minutes
+
+
+# --- what a list allows ---
+
+
+@moderate
+@given(lists, hosts, identities, asked)
+@example((), "127.0.0.1", [], 1)
+@example((ACL(1, Id("sasl", "bob")), ACL(2, Id("sasl", "eve"))), "127.0.0.1", [Id("sasl", "super")], 2)
+@example((ACL(1, Id("ip", "10.1.2.3/16")),), "10.1.3.3", [], 1)
+@example((ACL(1, Id("ip", "0.0.0.0/0")),), "::1", [], 1)
+@example((ACL(1, Id("ip", "::/0")),), "127.0.0.1", [], 1)
+@example((ACL(1, Id("auth", "")),), "127.0.0.1", [Id("digest", "u:1")], 1)
+def test_a_list_allows_what_one_of_its_entries_allows_one_of_the_identities(
+    acl: AclList, host: str, proved: list[Id], wanted: int
+) -> None:
+    acls = Acls(Settings(), Metrics())
+    client = caller_with(proved, host)
+
+    key = acls.intern(acl)
+
+    assert acls.allows(key, client, wanted) == allowed(acl, client, wanted)
+
+
+@moderate
+@given(lists.filter(bool), hosts, identities)
+def test_a_list_of_nobodys_permissions_allows_nothing_to_anybody_but_the_super_user(
+    acl: AclList, host: str, proved: list[Id]
+) -> None:
+    acls = Acls(Settings(), Metrics())
+    client = caller_with(proved, host)
+
+    key = acls.intern(tuple(ACL(0, entry.id) for entry in acl))
+
+    assert acls.allows(key, client, EVERYTHING) == client.is_super
+
+
+def test_a_check_does_not_depend_on_how_long_the_list_is() -> None:
+    acls = Acls(Settings(), Metrics())
+    key = acls.intern(tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(50_000)))
+    client = caller_with([Id("digest", f"v{number}:x") for number in range(100)], "127.0.0.1")
+
+    started = time.process_time()
+    answers = {acls.allows(key, client, READ) for _ in range(100)}
+    took = time.process_time() - started
+
+    assert answers == {False}
+    assert took < 1  # 3 ms; entry by entry it would take minutes
+
+
+def test_networks_are_found_however_many_a_list_names() -> None:
+    acls = Acls(Settings(), Metrics())
+    key = acls.intern(tuple(ACL(READ, Id("ip", f"10.{a}.{b}.0/24")) for a in range(100) for b in range(100)))
+
+    inside, outside = ClientConnection("10.99.99.7"), ClientConnection("10.100.0.7")
+
+    assert (acls.allows(key, inside, READ), acls.allows(key, outside, READ)) == (True, False)
+
+
+def test_an_entry_that_is_no_network_harms_no_other() -> None:
+    acls = Acls(Settings(), Metrics())
+
+    key = acls.intern((ACL(READ, Id("ip", "nonsense")), ACL(READ, Id("ip", None)), ACL(READ, Id("ip", "127.0.0.0/8"))))
+
+    assert acls.allows(key, ClientConnection("127.0.0.9"), READ)
+
+
+def test_a_list_that_no_node_uses_any_more_is_forgotten_with_what_it_allows() -> None:
+    engine = Engine()
+    peer = connected(engine)
+    peer.create("/a", acl=(ACL(READ, ANYONE), ACL(ADMIN, Id("ip", "127.0.0.1"))))
+
+    peer.delete("/a")
+
+    assert not [key for key in engine.acls._grants if key not in engine.acls._lists]
+    assert len(engine.acls._lists) == len(Engine().acls._lists)
+
+
+# --- auth, and how long a list may be ---
+
+
+def test_auth_stands_for_every_identity_that_was_proved() -> None:
+    peer = connected(Engine())
+    peer.auth("digest", b"u:p")
+    peer.auth("digest", b"v:p")
+
+    peer.create("/a", acl=(ACL(EVERYTHING, Id("auth", "")),))
+
+    assert stored(peer, "/a") == (ACL(EVERYTHING, MINE), ACL(EVERYTHING, Id("digest", digest_id(b"v:p"))))
+
+
+def test_auth_does_not_stand_for_an_address() -> None:
+    peer = connected(Engine())
+    peer.auth("ip", b"")
+
+    with pytest.raises(InvalidACLError):
+        peer.create("/a", acl=(ACL(EVERYTHING, Id("auth", "")),))
+
+
+def test_a_list_as_long_as_it_may_be_is_stored() -> None:
+    peer = connected(Engine(Settings(max_acl_entries=3)))
+    acl = tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(3))
+
+    peer.create("/a", acl=acl)
+
+    assert stored(peer, "/a") == acl
+
+
+def test_a_list_of_one_entry_too_many_is_invalid() -> None:
+    peer = connected(Engine(Settings(max_acl_entries=3)))
+    acl = tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(4))
+
+    with pytest.raises(InvalidACLError):
+        peer.create("/a", acl=acl)
+
+
+def test_entries_that_stand_in_a_list_twice_count_once() -> None:
+    peer = connected(Engine(Settings(max_acl_entries=1)))
+
+    peer.create("/a", acl=(ACL(READ, ANYONE),) * 50)
+
+    assert stored(peer, "/a") == (ACL(READ, ANYONE),)
+
+
+def test_what_auth_stands_for_counts_entry_by_entry() -> None:
+    peer = connected(Engine(Settings(max_acl_entries=3)))
+    peer.auth("digest", b"u:p")
+    peer.auth("digest", b"v:p")
+
+    with pytest.raises(InvalidACLError):
+        peer.create("/a", acl=(ACL(READ, Id("auth", "")), ACL(ADMIN, Id("auth", ""))))
+
+
+def test_a_set_acl_that_would_store_too_much_is_invalid_and_changes_nothing() -> None:
+    peer = connected(Engine(Settings(max_acl_entries=1)))
+    peer.create("/a")
+
+    with pytest.raises(InvalidACLError):
+        peer.call(OpCode.SET_ACL, r.SetACLRequest("/a", (ACL(READ, ANYONE), ACL(ADMIN, ANYONE)), -1))
+
+    assert stored(peer, "/a") == (ACL(EVERYTHING, ANYONE),)
+
+
+def test_a_list_that_expands_a_thousandfold_costs_no_more_than_what_may_be_stored() -> None:
+    engine = Engine(Settings(max_acl_entries=1000))
+    peer = connected(engine)
+    for number in range(100):
+        peer.auth("digest", f"u{number}:p".encode())
+    acl = tuple(ACL(number, Id("auth", "")) for number in range(20_000))
+
+    started = time.process_time()
+    with pytest.raises(InvalidACLError):
+        peer.create("/a", acl=acl)
+    took = time.process_time() - started
+
+    assert took < 1  # two million entries would be made otherwise
+    assert len(engine.acls._lists) == len(Engine().acls._lists)
+
+
+def test_a_list_that_is_too_long_is_counted() -> None:
+    engine = Engine(Settings(max_acl_entries=1))
+    peer = connected(engine)
+
+    with pytest.raises(InvalidACLError):
+        peer.create("/a", acl=(ACL(READ, ANYONE), ACL(ADMIN, ANYONE)))
+
+    assert engine.metrics.refused["acl_entries"] == 1
+
+
+def test_a_stranger_is_refused_through_the_whole_server() -> None:
+    engine = Engine()
+    owner, stranger = connected(engine), connected(engine)
+    owner.auth("digest", b"u:p")
+    owner.create("/a", b"secret", acl=(ACL(EVERYTHING, Id("auth", "")),))
+
+    with pytest.raises(NoAuthError):
+        stranger.get("/a")
+
+    assert owner.get("/a")[0] == b"secret"

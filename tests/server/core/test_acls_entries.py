@@ -1,0 +1,210 @@
+"""The entries of an ACL: which are valid, what scheme auth stands for, and what getACL hides.
+
+Source: PrepRequestProcessor.fixupACL, FinalRequestProcessor, case getACL.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.calls import acl_of, connected, create, last_zxid, only
+from support.numbers import INVALID_ACL, MARSHALLING_ERROR, OK
+from support.peer import Peer
+from support.private_nodes import OWNER, PRIVATE, owner_of
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import ACL, ANYONE, OPEN_ACL_UNSAFE, AclList, Id, digest_id
+from zoolet.protocol.enums import Perm
+from zoolet.protocol.errors import InvalidACLError, MarshallingError, NoAuthError
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.settings import Settings
+
+# --- which are valid ---
+
+
+def test_scheme_auth_without_identity_is_an_invalid_acl(peer):
+    assert create(peer, "/a", acl=only(Perm.ALL, "auth", "anything")).err == INVALID_ACL
+
+
+@pytest.mark.parametrize("name", ["anything", "", None])
+def test_scheme_auth_stands_for_all_identities_of_the_connection(peer, name):
+    peer.auth("digest", b"u:p")
+    peer.auth("digest", b"u2:p")
+
+    peer.create("/a", acl=only(Perm.ALL, "auth", name))
+
+    assert {(entry.perms, entry.id.scheme, entry.id.id) for entry in acl_of(peer, "/a")} == {
+        (31, "digest", "u:Jq7wMyA/w2Vd5WIDAKdu4OIIFEQ="),
+        (31, "digest", digest_id(b"u2:p")),
+    }
+    assert len(acl_of(peer, "/a")) == 2
+
+
+def test_a_null_id_of_the_world_is_a_marshalling_error_that_takes_a_zxid(peer):
+    before = last_zxid(peer)
+
+    reply = create(peer, "/a", acl=only(Perm.ALL, "world", None))
+
+    assert (reply.err, reply.zxid) == (MARSHALLING_ERROR, before + 1)
+    assert last_zxid(peer) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("scheme", "name", "err"),
+    [
+        ("world", "x", INVALID_ACL),
+        ("world", "", INVALID_ACL),
+        (None, "anyone", INVALID_ACL),
+        ("none", "anyone", INVALID_ACL),
+        ("super", "", INVALID_ACL),
+        ("digest", None, MARSHALLING_ERROR),
+        ("digest", "a:b", OK),
+        ("digest", ":b", OK),
+        ("digest", "a:b:", OK),
+        ("digest", "a b:c", OK),
+        ("digest", "x", INVALID_ACL),
+        ("digest", "a:", INVALID_ACL),
+        ("digest", "a::", INVALID_ACL),
+        ("digest", "a:b:c", INVALID_ACL),
+        ("digest", "::b", INVALID_ACL),
+        ("digest", ":", INVALID_ACL),
+        ("digest", "", INVALID_ACL),
+        ("ip", "127.0.0.1", OK),
+        ("ip", "+127.0.0.1", OK),
+        ("ip", "127.0.0.01", OK),
+        ("ip", "10.0.0.0/8", OK),
+        ("ip", "10.0.0.0/0", OK),
+        ("ip", "10.0.0.0/32", OK),
+        ("ip", "10.0.0.0/33", INVALID_ACL),
+        ("ip", "10.0.0.0/-1", INVALID_ACL),
+        ("ip", "10.0.0.0/x", INVALID_ACL),
+        ("ip", "127.0.0.1/", INVALID_ACL),
+        ("ip", "1.2.3", INVALID_ACL),
+        ("ip", "1.2.3.", INVALID_ACL),
+        ("ip", "1.2.3.256", INVALID_ACL),
+        ("ip", None, MARSHALLING_ERROR),
+    ],
+)
+def test_the_id_of_an_acl_entry_must_suit_its_scheme(peer, scheme, name, err):
+    assert create(peer, "/a", acl=only(Perm.ALL, scheme, name)).err == err
+
+
+def test_exact_duplicates_are_dropped_and_the_order_is_kept(peer):
+    ip = only(Perm.READ, "ip", "10.0.0.1")
+
+    peer.create("/a", acl=OPEN_ACL_UNSAFE + ip + OPEN_ACL_UNSAFE + only(Perm.WRITE, "ip", "10.0.0.1") + ip)
+
+    assert acl_of(peer, "/a") == OPEN_ACL_UNSAFE + ip + only(Perm.WRITE, "ip", "10.0.0.1")
+
+
+def test_perms_are_kept_as_they_came(peer):
+    peer.create("/a", acl=only(-1))
+
+    assert acl_of(peer, "/a") == only(-1)
+
+
+def test_skipping_acls_still_validates_them():
+    peer = connected(Engine(Settings(skip_acl=True)))
+    peer.create("/a", b"secret", acl=only(0))
+
+    assert peer.get("/a")[0] == b"secret"
+    assert create(peer, "/b", acl=()).err == INVALID_ACL
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        Id("super", ""),
+        Id("super", "anyone"),
+        Id("world", "everyone"),
+        Id("world", "Anyone"),
+        Id("World", "anyone"),
+        Id("x509", "CN=me"),
+        Id("sasl", "bob"),
+        Id("ensemble", ""),
+        Id("", ""),
+        Id("ip", "0.0.0.0/33"),
+        Id("ip", ""),
+    ],
+    ids=str,
+)
+def test_an_acl_that_nobody_could_prove_is_refused(engine: Engine, identity: Id) -> None:
+    peer = connected(engine)
+
+    with pytest.raises(InvalidACLError):
+        peer.create("/a", acl=(ACL(Perm.ALL, identity),))
+
+
+def test_a_null_scheme_that_would_be_compared_with_another_entry_does_not_decode(new: Peer) -> None:
+    same_perms = (ACL(16, Id("ip", "127.0.0.1/")), ACL(16, Id(None, "x")))
+
+    with pytest.raises(MarshallingError):
+        new.create("/a", acl=same_perms)
+
+
+def test_a_null_scheme_that_is_not_compared_is_an_invalid_acl(new: Peer) -> None:
+    other_perms = (ACL(1, Id("ip", "127.0.0.1")), ACL(16, Id(None, "x")))
+
+    with pytest.raises(InvalidACLError):
+        new.create("/a", acl=other_perms)
+
+
+# --- what getACL hides ---
+
+
+def test_an_acl_read_without_the_right_to_change_it_hides_the_digest(peer, other):
+    peer.create("/a", acl=only(Perm.READ) + only(Perm.ALL, "digest", "u:secret"))
+
+    assert acl_of(other, "/a") == only(Perm.READ) + only(Perm.ALL, "digest", "u:x")
+
+
+def test_an_acl_read_with_the_right_to_change_it_shows_the_digest(peer, other):
+    peer.create("/a", acl=only(Perm.READ) + only(Perm.ALL, "digest", digest_id(b"u:p")))
+    other.auth("digest", b"u:p")
+
+    assert acl_of(other, "/a") == only(Perm.READ) + only(Perm.ALL, "digest", "u:Jq7wMyA/w2Vd5WIDAKdu4OIIFEQ=")
+
+
+READ_ONLY_FOR_ALL: AclList = (*PRIVATE, ACL(Perm.READ, ANYONE))
+
+
+def test_an_acl_that_is_read_without_admin_shows_no_digest(engine: Engine) -> None:
+    owner = owner_of(engine)
+    owner.create("/a", acl=READ_ONLY_FOR_ALL)
+
+    response = connected(engine).call(OpCode.GET_ACL, r.GetACLRequest("/a"))
+
+    assert [entry.id.id for entry in response.acl] == ["owner:x", "anyone"]
+
+
+@pytest.mark.parametrize("perm", [Perm.READ, Perm.WRITE, Perm.CREATE, Perm.DELETE])
+def test_the_digest_of_another_is_shown_to_no_permission_but_admin(engine: Engine, perm: Perm) -> None:
+    owner = connected(engine)
+    owner.create("/a", acl=(*PRIVATE, ACL(perm, ANYONE)))
+
+    (reply,) = connected(engine).send(OpCode.GET_ACL, r.GetACLRequest("/a").encode())
+
+    assert digest_id(OWNER).split(":")[1].encode() not in reply.body
+
+
+def test_the_masked_digest_does_not_log_in_as_its_owner(engine: Engine) -> None:
+    connected(engine).create("/a", acl=PRIVATE)
+    thief = connected(engine)
+    thief.auth("digest", b"owner:x")
+    thief.auth("digest", digest_id(OWNER).encode())
+
+    with pytest.raises(NoAuthError):
+        thief.get("/a")
+
+
+def test_an_acl_list_of_long_identities_is_no_way_to_a_huge_answer(engine: Engine) -> None:
+    # each entry of scheme "auth" stands for all identities, so the list is much longer than what was sent
+    owner = connected(engine)
+    owner.auth("digest", b"1" + b"A" * 4_000)
+    owner.auth("digest", b"2" + b"A" * 4_000)
+    entries = [ACL(Perm.ALL | number << 5, Id("auth", "")) for number in range(200)]
+    owner.send(OpCode.CREATE, r.CreateRequest("/a", b"", (*entries, ACL(Perm.READ, ANYONE)), 0).encode())
+
+    (reply,) = connected(engine).send(OpCode.GET_ACL, r.GetACLRequest("/a").encode())
+
+    assert len(reply.body) < engine.settings.max_multi_read

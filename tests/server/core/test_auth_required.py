@@ -1,0 +1,196 @@
+"""A server that does nothing for a client before the client has proved who it is.
+
+Source: AuthenticationHelper; with sessionRequireClientSASLAuth the scheme is sasl.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.calls import connected, engine_with, error, settings_of
+from support.logins import USERS, begin_sasl, sasl
+from support.numbers import REQUIRE_AUTH
+from support.peer import Peer
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.codec import put_bytes
+from zoolet.protocol.errors import ErrorCode
+from zoolet.protocol.framing import frame
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.settings import Settings
+
+
+def requests(*parts: tuple[int, int, bytes]) -> bytes:
+    """Encode requests, of xid, operation and body, as one segment."""
+    return b"".join(frame(r.RequestHeader(xid, op).encode() + body) for xid, op, body in parts)
+
+
+LOGIN = (-4, int(OpCode.AUTH), r.AuthPacket(0, "digest", b"a:b").encode())
+CREATE = (1, int(OpCode.CREATE), r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode())
+
+
+def test_a_request_behind_the_login_in_one_segment_is_done() -> None:
+    engine = Engine(Settings(require_auth=frozenset({"digest"})))
+
+    connected(engine).feed(requests(LOGIN, CREATE))
+
+    assert engine.tree.get("/a") is not None
+
+
+def test_a_request_before_the_login_in_one_segment_is_not_done() -> None:
+    engine = Engine(Settings(require_auth=frozenset({"digest"})))
+
+    connected(engine).feed(requests(CREATE, LOGIN, CREATE))
+
+    assert engine.tree.get("/a") is None
+
+
+BAD_LOGIN = (-4, int(OpCode.AUTH), r.AuthPacket(0, "nonsense", b"a:b").encode())
+
+
+def test_a_request_behind_a_failed_login_in_one_segment_is_not_done() -> None:
+    engine = Engine()
+
+    connected(engine).feed(requests(BAD_LOGIN, CREATE))
+
+    assert engine.tree.get("/a") is None
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_a_request_before_the_login_is_not_done_however_it_is_cut(cut: int) -> None:
+    engine = Engine(Settings(require_auth=frozenset({"digest"})))
+    peer, segment = connected(engine), requests(CREATE, LOGIN, CREATE)
+
+    peer.feed(segment[:cut])
+    peer.feed(segment[cut:])
+
+    assert engine.tree.get("/a") is None
+
+
+@pytest.mark.parametrize("op", [op for op in OpCode if op not in (OpCode.AUTH, OpCode.SASL)])
+def test_without_a_login_every_operation_ends_the_connection(op: OpCode) -> None:
+    engine = Engine(Settings(require_auth=frozenset({"sasl"})))
+    peer = connected(engine)
+
+    (reply,) = peer.send(op, bytes(40))
+
+    assert (reply.err, reply.body, peer.closed) == (ErrorCode.SESSION_CLOSED_REQUIRE_AUTH, b"", True)
+
+
+def test_a_login_of_another_scheme_does_not_do() -> None:
+    engine = Engine(Settings(sasl_users=USERS, require_auth=frozenset({"sasl"})))
+    peer = connected(engine)
+    peer.auth("digest", b"a:b")
+
+    (reply,) = peer.send(OpCode.GET_DATA, r.GetDataRequest("/", False).encode())
+
+    assert reply.err == ErrorCode.SESSION_CLOSED_REQUIRE_AUTH
+
+
+def test_the_first_half_of_a_sasl_login_does_not_do() -> None:
+    engine = Engine(Settings(sasl_users=USERS, require_auth=frozenset({"sasl"})))
+    peer = connected(engine)
+    begin_sasl(peer)
+
+    (reply,) = peer.send(OpCode.GET_DATA, r.GetDataRequest("/", False).encode())
+
+    assert reply.err == ErrorCode.SESSION_CLOSED_REQUIRE_AUTH
+
+
+def test_a_session_that_moves_has_to_log_in_again() -> None:
+    engine = Engine(Settings(require_auth=frozenset({"digest"})))
+    first = connected(engine)
+    first.auth("digest", b"a:b")
+    assert first.welcome is not None
+    second = Peer(engine)
+    second.connect(session=first.welcome.session_id, password=first.welcome.password or b"")
+
+    (reply,) = second.send(OpCode.GET_DATA, r.GetDataRequest("/", False).encode())
+
+    assert reply.err == ErrorCode.SESSION_CLOSED_REQUIRE_AUTH
+
+
+def test_sasl_without_users_does_not_open_what_asks_for_sasl() -> None:
+    engine = Engine(settings_of("sessionRequireClientSASLAuth=true\n"))
+    peer = connected(engine)
+    peer.send(OpCode.SASL, put_bytes(b""))
+
+    (reply,) = peer.send(OpCode.GET_DATA, r.GetDataRequest("/", False).encode())
+
+    assert reply.err == ErrorCode.SESSION_CLOSED_REQUIRE_AUTH
+
+
+def test_a_demand_for_sasl_is_not_weakened_by_other_enforced_schemes() -> None:
+    # AuthenticationHelper: with sessionRequireClientSASLAuth the scheme is sasl, whatever enforce.auth.schemes says.
+    text = "sessionRequireClientSASLAuth=true\nenforce.auth.enabled=true\nenforce.auth.schemes=digest\n"
+    peer = connected(Engine(settings_of(text)))
+    peer.auth("digest", b"any:thing")
+
+    (reply,) = peer.send(OpCode.GET_DATA, r.GetDataRequest("/", False).encode())
+
+    assert reply.err == ErrorCode.SESSION_CLOSED_REQUIRE_AUTH
+
+
+def test_nothing_is_done_for_a_client_that_has_proved_nothing_of_what_is_asked_for() -> None:
+    peer = connected(engine_with(require_auth=frozenset({"digest"})))
+
+    assert error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == REQUIRE_AUTH
+    assert peer.closed
+
+
+def test_one_of_the_schemes_that_are_asked_for_is_enough() -> None:
+    peer = connected(engine_with(require_auth=frozenset({"digest", "sasl"}), sasl_users={"bob": "secret"}))
+
+    assert sasl(peer, "bob", "secret").err == 0
+    assert error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == 0
+
+
+def test_another_scheme_than_is_asked_for_is_not_enough() -> None:
+    peer = connected(engine_with(require_auth=frozenset({"sasl"}), sasl_users={"bob": "secret"}))
+    peer.auth("digest", b"u:p")
+
+    assert error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == REQUIRE_AUTH
+
+
+def test_an_address_is_enough_where_addresses_are_asked_for() -> None:
+    peer = connected(engine_with(require_auth=frozenset({"ip"})))
+
+    assert error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == 0
+
+
+def test_a_proof_counts_for_the_requests_behind_it_in_one_batch() -> None:
+    peer = connected(engine_with(require_auth=frozenset({"digest"})))
+    proof = r.RequestHeader(-4, OpCode.AUTH).encode() + r.AuthPacket(0, "digest", b"u:p").encode()
+    exists = r.RequestHeader(7, OpCode.EXISTS).encode() + r.ExistsRequest("/", False).encode()
+
+    replies = peer._sort(peer.feed(frame(proof) + frame(exists)))
+
+    assert [(reply.xid, reply.err) for reply in replies] == [(-4, 0), (7, 0)]
+
+
+def test_many_identities_make_the_question_who_it_is_no_dearer() -> None:
+    engine = engine_with(require_auth=frozenset({"sasl"}), max_identities=100_000)
+    peer = connected(engine)
+    for number in range(50_000):
+        peer.client.add_id("digest", f"u{number}:x")
+
+    started = time.process_time()
+    auth_required = {peer.connection._auth_required() for _ in range(2_000)}
+    took = time.process_time() - started
+
+    assert auth_required == {True}
+    assert took < 1  # 1 ms; a look at each identity would take 10 s
+
+
+def test_nothing_is_done_for_a_client_that_has_to_log_in_first() -> None:
+    engine = Engine(Settings(sasl_users={"bob": "secret"}, require_auth=frozenset({"sasl"})))
+    eager, patient = connected(engine), connected(engine)
+
+    (refused,) = eager.send(OpCode.PING)
+    sasl(patient, "bob", "secret")
+
+    assert (refused.err, refused.zxid, refused.body, eager.closed) == (-124, 0, b"", True)
+    assert patient.create("/a") == "/a"

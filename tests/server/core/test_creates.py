@@ -1,0 +1,196 @@
+"""create and its kin: sequence numbers, containers, TTL nodes, and the Stat of a new node.
+
+Source: PrepRequestProcessor.pRequest2TxnCreate.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.calls import NOW, at, connected, create, create_ttl, creating, deleting, multi, session_of
+from support.frames import string, unhex
+from support.numbers import BAD_ARGUMENTS, CONTAINER, EPHEMERAL, OK, SEQUENTIAL, UNIMPLEMENTED
+from support.peer import Peer
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.compat import V3_8, V3_9, Compat
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.settings import Settings
+
+# --- a new node ---
+
+
+def test_the_bytes_of_a_first_create_are_those_of_zookeeper(peer):
+    raw = peer.feed(
+        unhex("00000033 00000001 00000001 00000002 2f68 00000002 6869 00000001 0000001f 00000005")
+        + b"world"
+        + unhex("00000006")
+        + b"anyone"
+        + unhex("00000000")
+    )
+
+    assert raw == unhex("00000016 00000001 0000000000000002 00000000 00000002 2f68")
+
+
+def test_a_new_node_has_its_creation_in_all_zxids_and_times(engine, peer):
+    at(engine, 100)
+
+    reply = create(peer, "/n", op=OpCode.CREATE2, data=b"abc")
+
+    z, now = reply.zxid, NOW + 100
+    assert reply.body == string("/n") + r.Stat(z, z, now, now, 0, 0, 0, 0, 3, 0, z).encode()
+
+
+def test_an_ephemeral_has_its_session_as_owner(peer, other):
+    peer.create("/e", flags=EPHEMERAL)
+
+    assert other.exists("/e").ephemeralOwner == session_of(peer)
+
+
+# --- sequence numbers ---
+
+
+def test_the_sequence_number_is_the_number_of_children_ever_created(peer):
+    peer.create("/p")
+
+    first = peer.create("/p/a-", flags=SEQUENTIAL)
+    second = peer.create("/p/", flags=SEQUENTIAL)
+    peer.create("/p/plain")
+    fourth = peer.create("/p/a-", flags=SEQUENTIAL)
+
+    assert (first, second, fourth) == ("/p/a-0000000000", "/p/0000000001", "/p/a-0000000003")
+
+
+def test_deletions_do_not_move_the_sequence_number(peer):
+    peer.create("/p")
+    peer.create("/p/plain")
+    peer.delete("/p/plain")
+
+    assert peer.create("/p/a-", flags=SEQUENTIAL) == "/p/a-0000000001"
+
+
+def test_failed_creates_and_failed_multis_do_not_move_the_sequence_number(peer):
+    peer.create("/p")
+    peer.create("/p/plain")
+    create(peer, "/p/plain")
+    create(peer, "/p/a-", SEQUENTIAL, acl=())
+    multi(peer, creating("/p/a-", SEQUENTIAL), deleting("/none"))
+
+    assert peer.create("/p/a-", flags=SEQUENTIAL) == "/p/a-0000000001"
+
+
+def test_containers_ephemerals_and_ttl_nodes_move_the_sequence_number(peer):
+    peer.create("/p")
+    peer.create("/p/e", flags=EPHEMERAL)
+    create(peer, "/p/c", CONTAINER, op=OpCode.CREATE_CONTAINER)
+    create_ttl(peer, "/p/t", 1000)
+
+    assert peer.create("/p/e-", flags=EPHEMERAL | SEQUENTIAL) == "/p/e-0000000003"
+
+
+def test_the_sequence_number_of_the_root_starts_at_zero(peer):
+    assert peer.create("/", flags=SEQUENTIAL) == "/0000000000"
+
+
+# --- containers ---
+
+
+def test_a_container_has_owner_zero_and_its_create_answers_path_and_stat(peer):
+    reply = create(peer, "/c", CONTAINER, op=OpCode.CREATE_CONTAINER)
+
+    z = reply.zxid
+    assert reply.body == string("/c") + r.Stat(z, z, NOW, NOW, 0, 0, 0, 0, 0, 0, z).encode()
+    assert peer.exists("/c").ephemeralOwner == 0
+
+
+def test_the_container_flag_in_a_plain_create_makes_a_plain_node_and_answers_the_path_only(engine, peer):
+    reply = create(peer, "/c", CONTAINER)
+
+    node = engine.tree.get("/c")
+    assert reply.body == string("/c")
+    assert node is not None
+    assert not node.is_container()
+
+
+@pytest.mark.parametrize("flags", [0, 1, 2, 4])
+def test_the_container_operation_makes_a_container_whatever_the_flags(engine, peer, flags):
+    reply = create(peer, "/c", flags, op=OpCode.CREATE_CONTAINER)
+
+    node = engine.tree.get(r.Create2Response.decode(reply.body).path)
+    assert node is not None
+    assert node.is_container()
+    assert r.Create2Response.decode(reply.body).stat.ephemeralOwner == 0
+
+
+def test_an_ephemeral_flag_in_the_container_operation_ties_nothing_to_the_session(peer, other):
+    create(peer, "/c", EPHEMERAL, op=OpCode.CREATE_CONTAINER)
+
+    peer.close()
+
+    assert other.children("/") == ["c", "zookeeper"]
+
+
+# --- TTL nodes ---
+
+
+def test_a_ttl_node_has_owner_zero_and_its_create_answers_path_and_stat(peer):
+    reply = create_ttl(peer, "/t", 5_000)
+
+    z = reply.zxid
+    assert reply.body == string("/t") + r.Stat(z, z, NOW, NOW, 0, 0, 0, 0, 0, 0, z).encode()
+    assert peer.exists("/t").ephemeralOwner == 0
+
+
+@pytest.mark.parametrize(("ttl", "err"), [(0, -8), (-1, -8), (1, 0), (2**40 - 1, 0), (2**40, -8)])
+def test_a_ttl_is_from_one_to_two_to_the_forty_less_one(peer, ttl, err):
+    assert create_ttl(peer, "/t", ttl).err == err
+
+
+def test_a_sequential_ttl_node_and_a_sequential_container_get_their_number(peer):
+    ttl = create_ttl(peer, "/t-", 1000, flags=6)
+    container = create(peer, "/c-", SEQUENTIAL, op=OpCode.CREATE_CONTAINER)
+
+    assert ttl.body[: 4 + 13] == string("/t-0000000000")
+    assert container.body[: 4 + 13] == string("/c-0000000001")
+
+
+@pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.CREATE2])
+@pytest.mark.parametrize(("extended", "err"), [(True, BAD_ARGUMENTS), (False, UNIMPLEMENTED)])
+def test_a_plain_create_with_ttl_flags_is_refused(op, extended, err):
+    peer = connected(Engine(Settings(extended_types=extended)))
+
+    assert create(peer, "/t", flags=5, op=op).err == err
+    assert create(peer, "/t", flags=6, op=op).err == err
+
+
+def test_a_ttl_create_where_they_are_switched_off_is_unimplemented_even_if_the_ttl_is_bad():
+    peer = connected(Engine(Settings(extended_types=False)))
+
+    assert create_ttl(peer, "/t", 1000).err == UNIMPLEMENTED
+    assert create_ttl(peer, "/t", -5).err == UNIMPLEMENTED
+    assert create(peer, "/c", CONTAINER, op=OpCode.CREATE_CONTAINER).err == OK
+
+
+@pytest.mark.parametrize("flags", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("ttl", [-1, -(2**63)])
+def test_a_ttl_create_with_other_flags_and_a_negative_ttl_is_refused_and_the_server_goes_on(peer, flags, ttl):
+    reply = create_ttl(peer, "/t", ttl, flags)
+
+    assert (reply.err, reply.body) == (BAD_ARGUMENTS, b"")
+    assert peer.create("/t") == "/t"
+
+
+@pytest.mark.parametrize("flags", [0, 1, 2, 3, 4])
+def test_a_ttl_create_with_other_flags_and_a_ttl_is_refused(peer, flags):
+    assert create_ttl(peer, "/t", 1000, flags).err == BAD_ARGUMENTS
+
+
+@pytest.mark.parametrize("compat", [V3_8, V3_9])
+def test_without_ttl_nodes_a_ttl_create_with_other_flags_has_bad_arguments(compat: Compat) -> None:
+    peer = Peer(Engine(Settings(compat=compat, extended_types=False)))
+    peer.connect()
+
+    (reply,) = peer.send(OpCode.CREATE_TTL, r.CreateTTLRequest("/a", b"", OPEN_ACL_UNSAFE, 0, 5).encode())
+
+    assert reply.err == -8

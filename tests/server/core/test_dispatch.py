@@ -1,0 +1,232 @@
+"""Which requests are served: operation codes, bodies that do not decode, headers of replies, and what takes a zxid."""
+
+from __future__ import annotations
+
+import pytest
+from support.calls import ask, connected, create, error, last_zxid, renew, session_of
+from support.frames import request, string, unhex
+from support.numbers import (
+    BAD_ARGUMENTS,
+    BAD_VERSION,
+    CONTAINER,
+    EPHEMERAL,
+    INVALID_ACL,
+    MARSHALLING_ERROR,
+    NO_AUTH,
+    NO_NODE,
+    NODE_EXISTS,
+    OK,
+    RECONFIG_DISABLED,
+)
+from support.peer import Peer
+
+from zoolet.protocol import multi as wire
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.compat import V3_8
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.settings import Settings
+
+# --- zxids ---
+
+
+def test_failed_writes_consume_a_zxid(peer):
+    first = create(peer, "/x")
+
+    second = create(peer, "/x")
+
+    assert (second.err, second.body, second.zxid) == (NODE_EXISTS, b"", first.zxid + 1)
+    assert last_zxid(peer) == first.zxid + 1
+
+
+@pytest.mark.parametrize(
+    ("op", "body", "err"),
+    [
+        (OpCode.CREATE, r.CreateRequest("/x", b"", OPEN_ACL_UNSAFE, 99), BAD_ARGUMENTS),
+        (OpCode.CREATE, r.CreateRequest(None, b"", OPEN_ACL_UNSAFE, 0), MARSHALLING_ERROR),
+        (OpCode.CREATE, r.CreateRequest("x", b"", OPEN_ACL_UNSAFE, 0), BAD_ARGUMENTS),
+        (OpCode.CREATE, r.CreateRequest("/x", b"", (), 0), INVALID_ACL),
+        (OpCode.CREATE, r.CreateRequest("/no/x", b"", OPEN_ACL_UNSAFE, 0), NO_NODE),
+        (OpCode.CREATE, r.CreateRequest("/zookeeper/config/x", b"", OPEN_ACL_UNSAFE, 0), NO_AUTH),
+        (OpCode.CREATE2, r.CreateRequest("/no/x", b"", OPEN_ACL_UNSAFE, 0), NO_NODE),
+        (OpCode.CREATE_CONTAINER, r.CreateRequest("/no/x", b"", OPEN_ACL_UNSAFE, 4), NO_NODE),
+        (OpCode.CREATE_TTL, r.CreateTTLRequest("/x", b"", OPEN_ACL_UNSAFE, 5, 0), BAD_ARGUMENTS),
+        (OpCode.DELETE, r.DeleteRequest("/no", -1), NO_NODE),
+        (OpCode.DELETE, r.DeleteRequest("/zookeeper", -1), BAD_ARGUMENTS),
+        (OpCode.SET_DATA, r.SetDataRequest("/no", b"", -1), NO_NODE),
+        (OpCode.SET_DATA, r.SetDataRequest("/", b"", 7), BAD_VERSION),
+        (OpCode.SET_DATA, r.SetDataRequest(None, b"", -1), BAD_ARGUMENTS),
+        (OpCode.SET_ACL, r.SetACLRequest("/", OPEN_ACL_UNSAFE, 7), BAD_VERSION),
+        (OpCode.RECONFIG, r.ReconfigRequest(None, None, None, -1), RECONFIG_DISABLED),
+    ],
+)
+def test_every_kind_of_failed_write_consumes_a_zxid(peer, op, body, err):
+    before = last_zxid(peer)
+
+    reply = ask(peer, op, body)
+
+    assert (reply.err, reply.zxid, reply.body) == (err, before + 1, b"")
+    assert last_zxid(peer) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("op", "body"),
+    [
+        (OpCode.GET_DATA, r.GetDataRequest("/no", False)),
+        (OpCode.EXISTS, r.ExistsRequest("/no", False)),
+        (OpCode.SYNC, r.SyncRequest("/no")),
+        (OpCode.CHECK_WATCHES, r.CheckWatchesRequest("/no", 3)),
+        (OpCode.WHO_AM_I, b""),
+        (OpCode.MULTI_READ, wire.END),
+    ],
+)
+def test_reads_consume_no_zxid_even_when_they_fail(peer, op, body):
+    before = last_zxid(peer)
+
+    reply = ask(peer, op, body)
+
+    assert reply.zxid == before
+    assert last_zxid(peer) == before
+
+
+# --- headers of replies ---
+
+
+def test_error_replies_have_no_body(peer):
+    raw = peer.feed(request(7, OpCode.GET_DATA, r.GetDataRequest("/none", False)))
+
+    assert raw == unhex("00000010 00000007 0000000000000001 ffffff9b")
+
+
+def test_a_failed_write_is_sixteen_bytes_as_well(peer):
+    raw = peer.feed(request(8, OpCode.CREATE2, r.CreateRequest("/", b"", OPEN_ACL_UNSAFE, 0)))
+
+    assert raw == unhex("00000010 00000008 0000000000000002 ffffff92")
+
+
+def test_the_reply_to_a_ping_has_xid_minus_two_whatever_was_sent(peer):
+    raw = peer.feed(request(77, OpCode.PING))
+
+    assert raw == unhex("00000010 fffffffe 0000000000000001 00000000")
+
+
+@pytest.mark.parametrize("xid", [-1, -2, -4, -8, 0, 2**31 - 1, -(2**31)])
+def test_other_operations_echo_any_xid(peer, xid):
+    raw = peer.feed(request(xid, OpCode.GET_DATA, r.GetDataRequest("/none", False)))
+
+    assert raw == unhex("00000010") + xid.to_bytes(4, "big", signed=True) + unhex("0000000000000001 ffffff9b")
+
+
+# --- operations that are not served ---
+
+
+@pytest.mark.parametrize("op", [50, 0, 10, 13, 20, 23, 99, 108, -1, -10, 2**31 - 1])
+def test_an_unknown_operation_is_unimplemented_with_zxid_minus_one_and_ends_the_connection(peer, op):
+    raw = peer.feed(request(9, op, r.CheckVersionRequest("/", -1)))
+
+    assert raw == unhex("00000010 00000009 ffffffffffffffff fffffffa")
+    assert peer.closed
+
+
+def test_the_session_survives_an_unknown_operation(peer):
+    peer.create("/e", flags=EPHEMERAL)
+    peer.send(50)
+
+    second = renew(peer)
+
+    assert second.welcome == peer.welcome
+    assert second.exists("/e").ephemeralOwner == session_of(peer)
+
+
+def test_an_unknown_operation_consumes_no_zxid(peer, other):
+    before = last_zxid(other)
+
+    peer.send(50)
+
+    assert last_zxid(other) == before
+
+
+def test_a_second_connect_request_is_an_unknown_operation(peer):
+    raw = peer.feed(unhex("0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(17))
+
+    assert raw == unhex("00000010 00000000 ffffffffffffffff fffffffa")
+    assert peer.closed
+
+
+def test_deleting_a_container_the_internal_way_is_refused_and_ends_the_connection(peer, other):
+    create(peer, "/c", CONTAINER, op=OpCode.CREATE_CONTAINER)
+
+    raw = peer.feed(request(9, OpCode.DELETE_CONTAINER, string("/c")))
+
+    assert raw == unhex("00000010 00000009 ffffffffffffffff fffffffa")
+    assert peer.closed
+    assert other.children("/") == ["c", "zookeeper"]
+
+
+@pytest.mark.parametrize("compat", [{}, {"compat": V3_8}])
+@pytest.mark.parametrize("path", ["/", "/none"])
+def test_a_check_outside_a_multi_is_refused_and_ends_the_connection(compat, path):
+    peer = connected(Engine(Settings(**compat)))
+
+    raw = peer.feed(request(9, OpCode.CHECK, r.CheckVersionRequest(path, -1)))
+
+    assert raw == unhex("00000010 00000009 ffffffffffffffff fffffffa")
+    assert peer.closed
+
+
+def test_creating_a_session_by_request_is_refused_and_takes_no_zxid(peer, other):
+    raw = peer.feed(request(9, OpCode.CREATE_SESSION, unhex("00002710")))
+
+    assert raw == unhex("00000010 00000009 ffffffffffffffff fffffffa")
+    assert peer.closed
+    assert last_zxid(other) == 2
+
+
+# --- bodies that do not decode ---
+
+
+def test_a_body_that_does_not_decode_is_a_marshalling_error_and_the_connection_goes_on(peer):
+    raw = peer.feed(request(3, OpCode.SET_DATA, string("/zookeeper")))
+
+    assert raw == unhex("00000010 00000003 0000000000000001 fffffffb")
+    assert not peer.closed
+    assert peer.exists("/zookeeper").version == 0
+
+
+def test_a_write_whose_body_does_not_decode_consumes_no_zxid(peer):
+    before = last_zxid(peer)
+
+    reply = ask(peer, OpCode.SET_DATA, string("/"))
+
+    assert reply.zxid == before
+    assert last_zxid(peer) == before
+
+
+@pytest.mark.parametrize("path_length", ["fffffffe", "80000000", "7fffffff", "00000003"])
+def test_a_length_inside_the_body_that_cannot_be_is_a_marshalling_error(peer, path_length):
+    reply = ask(peer, OpCode.EXISTS, unhex(path_length) + b"/\0")
+
+    assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
+    assert not peer.closed
+
+
+def test_bytes_behind_the_body_are_ignored(peer):
+    assert error(peer, OpCode.EXISTS, string("/") + b"\0" + b"more") == OK
+
+
+def test_in_3_8_a_write_whose_body_does_not_decode_consumes_a_zxid(old):
+    reply = ask(old, OpCode.SET_DATA, string("/"))
+
+    assert (reply.err, reply.zxid) == (MARSHALLING_ERROR, 2)
+    assert last_zxid(old) == 2
+
+
+@pytest.mark.parametrize("release", ["old", "new"])
+def test_a_reconfig_that_does_not_decode_takes_no_zxid(release: str, request: pytest.FixtureRequest) -> None:
+    peer: Peer = request.getfixturevalue(release)
+    before = peer.engine.zxid
+
+    (reply,) = peer.send(OpCode.RECONFIG, b"")
+
+    assert (reply.err, reply.zxid) == (-5, before)

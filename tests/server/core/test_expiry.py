@@ -1,0 +1,100 @@
+"""When a session expires, and which requests keep it alive.
+
+Source: ExpiryQueue.roundToNextInterval, SessionTrackerImpl.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.calls import REFUSED, at, connected, last_zxid, pass_time, ping, renew
+from support.frames import request
+from support.numbers import EPHEMERAL
+from support.records import replace
+
+from zoolet.protocol import records as r
+from zoolet.protocol.operations import OpCode
+
+# --- deadlines ---
+
+
+@pytest.mark.parametrize(("connect_at", "gone_at"), [(0, 6_000), (1_500, 6_000), (1_999, 6_000), (2_000, 8_000)])
+def test_expiry_is_rounded_up_to_the_tick(engine, peer, connect_at, gone_at):
+    at(engine, connect_at)
+    connected(engine, timeout=4_000).create("/e", flags=EPHEMERAL)
+
+    at(engine, gone_at - 1)
+    before = peer.children("/")
+    at(engine, gone_at)
+    after = peer.children("/")
+
+    assert before == ["e", "zookeeper"]
+    assert after == ["zookeeper"]
+
+
+def test_a_session_never_expires_before_its_timeout(engine):
+    peer = connected(engine, timeout=4_000)
+
+    pass_time(engine, 0, 4_000, 1, lambda: None)
+
+    assert not peer.closed
+    assert renew(peer).welcome == replace(peer.welcome, timeout_ms=40_000)
+
+
+def test_expiry_closes_the_connection_without_a_word_and_takes_one_zxid(engine, peer):
+    silent = connected(engine, timeout=4_000)
+    silent.create("/e1", flags=EPHEMERAL)
+    silent.create("/e2", flags=EPHEMERAL)
+    before = last_zxid(peer)
+
+    at(engine, 6_000)
+
+    assert silent.closed
+    assert silent.take() == b""
+    assert last_zxid(peer) == before + 1
+    assert peer.exists("/").pzxid == before + 1
+
+
+@pytest.mark.parametrize(("first", "second", "alive"), [(4_000, 20_000, True), (20_000, 4_000, False)])
+def test_the_renewed_timeout_is_the_one_that_counts(engine, peer, first, second, alive):
+    renew(connected(engine, timeout=first), timeout=second).create("/e", flags=EPHEMERAL)
+
+    at(engine, 10_000)
+
+    assert (peer.children("/") == ["e", "zookeeper"]) is alive
+
+
+# --- heartbeats ---
+
+
+def test_auth_is_no_heartbeat(engine):
+    peer = connected(engine, timeout=4_000)
+
+    pass_time(engine, 0, 5_500, 500, lambda: peer.auth("digest", b"u:p"))
+    alive = not peer.closed
+    at(engine, 6_000)
+
+    assert alive
+    assert peer.closed
+    assert renew(peer).welcome == REFUSED
+
+
+def test_ping_is_a_heartbeat(engine):
+    peer = connected(engine, timeout=4_000)
+
+    pass_time(engine, 0, 20_000, 500, lambda: ping(peer))
+
+    assert not peer.closed
+
+
+def test_sasl_is_no_heartbeat_and_consumes_no_zxid(engine, peer):
+    silent = connected(engine, timeout=4_000)
+    before = last_zxid(peer)
+
+    pass_time(engine, 0, 5_500, 500, lambda: silent.feed(request(5, OpCode.SASL, r.GetSASLRequest(b""))))
+    alive = not silent.closed
+    after = last_zxid(peer)
+    at(engine, 6_000)
+
+    assert alive
+    assert after == before
+    assert silent.closed

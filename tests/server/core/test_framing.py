@@ -1,0 +1,191 @@
+"""The frames of a connection: lengths that cannot be, requests that come in pieces, and how many bytes of unfinished
+requests are kept.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.calls import connected, engine_with, renew
+from support.frames import HELLO, create, unhex
+from support.log import Log
+from support.peer import Peer
+
+from zoolet.protocol import records as r
+from zoolet.protocol.codec import pack_int, put_str
+from zoolet.protocol.framing import frame
+from zoolet.protocol.handshake import ConnectRequest
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.client_connection import ClientConnection
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.server_connection import ServerConnection
+from zoolet.server.core.settings import Settings
+
+# --- lengths ---
+
+
+@pytest.mark.parametrize("payload", [b"", b"\0", b"\0\0", bytes(4), bytes(7)])
+def test_a_frame_too_short_for_a_header_is_hung_up_on_without_a_word(peer, payload):
+    raw = peer.feed(frame(payload))
+
+    assert raw == b""
+    assert peer.closed
+    assert renew(peer).welcome == peer.welcome
+
+
+@pytest.mark.parametrize("length", ["ffffffff", "80000000", "00100000", "7fffffff"])
+def test_a_length_below_zero_or_above_the_limit_is_hung_up_on_before_the_payload_comes(peer, length):
+    raw = peer.feed(unhex(length))
+
+    assert raw == b""
+    assert peer.closed
+
+
+def test_a_frame_of_exactly_the_limit_is_accepted(peer):
+    header = r.RequestHeader(4, OpCode.PING).encode()
+
+    raw = peer.feed(unhex("000fffff") + header + bytes(0xFFFFF - len(header)))
+
+    assert raw == unhex("00000010 fffffffe 0000000000000001 00000000")
+
+
+# --- unfinished requests ---
+
+
+def test_a_little_of_a_request_is_kept_however_much_others_keep() -> None:
+    engine = Engine(Settings(max_partial_requests=1_000))
+    hog, small = ServerConnection(engine, ClientConnection()), ServerConnection(engine, ClientConnection())
+    hog.receive_data((100_000).to_bytes(4, "big") + bytes(990))
+
+    small.receive_data(frame(ConnectRequest().encode())[:20])
+
+    assert not small.client.closing
+
+
+def half_a_request(peer: Peer, size: int) -> None:
+    """Announce a long request, and send so many bytes of it, the first four included."""
+    peer.feed(pack_int(1_000_000) + bytes(size - 4))
+
+
+@pytest.fixture
+def _nothing_for_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count an unfinished request from its first byte on."""
+    monkeypatch.setattr("zoolet.server.core.server_connection.ALWAYS_KEPT", 0)
+
+
+@pytest.mark.usefixtures("_nothing_for_free")
+def test_unfinished_requests_are_kept_up_to_a_number_of_bytes_in_all(log: Log) -> None:
+    engine = engine_with(log, max_partial_requests=10_000)
+    first, second = connected(engine), connected(engine)
+
+    half_a_request(first, 6_000)
+    half_a_request(second, 4_001)
+
+    assert (first.closed, second.closed) == (False, True)
+    assert engine.partial_requests == 6_000
+    assert engine.metrics.refused["partial_requests"] == 1
+    assert len(log.with_word("zoolet.maxPartialRequestBytes")) == 1
+
+
+def test_unfinished_requests_of_exactly_that_many_bytes_are_kept() -> None:
+    engine = engine_with(max_partial_requests=10_000)
+    first, second = connected(engine), connected(engine)
+
+    half_a_request(first, 6_000)
+    half_a_request(second, 4_000)
+
+    assert (first.closed, second.closed, engine.partial_requests) == (False, False, 10_000)
+
+
+@pytest.mark.usefixtures("_nothing_for_free")
+def test_each_piece_of_a_request_is_counted() -> None:
+    engine = engine_with(max_partial_requests=10_000)
+    peer = connected(engine)
+    half_a_request(peer, 1_000)
+
+    pieces = [(peer.feed(bytes(3_000)), peer.closed)[1] for _ in range(4)]
+
+    assert pieces == [False, False, False, True]
+    assert engine.partial_requests == 0
+
+
+def test_a_request_that_is_whole_is_counted_no_more() -> None:
+    engine = engine_with()
+    peer = connected(engine)
+    whole = frame(r.RequestHeader(1, OpCode.EXISTS).encode() + put_str("/" + "a" * 5_000) + b"\0")
+
+    peer.feed(whole[:3_000])
+    before = engine.partial_requests
+    answer = peer.feed(whole[3_000:])
+
+    assert (before, engine.partial_requests) == (3_000, 0)
+    assert len(answer) == 20
+
+
+def test_the_beginning_of_the_next_request_is_counted_with_the_end_of_the_last() -> None:
+    engine = engine_with()
+    peer = connected(engine)
+    whole = frame(r.RequestHeader(1, OpCode.EXISTS).encode() + put_str("/") + b"\0")
+
+    peer.feed(whole + whole[:10])
+
+    assert engine.partial_requests == 10
+
+
+@pytest.mark.parametrize("size", [2, 4, 10, 5_000])
+def test_an_unfinished_request_of_a_connection_that_is_gone_is_not_counted(size: int) -> None:
+    engine = engine_with()
+    peer = connected(engine)
+    peer.feed((pack_int(1_000_000) + bytes(5_000))[:size])
+    assert engine.partial_requests == size
+
+    peer.connection.connection_lost()
+
+    assert engine.partial_requests == 0
+
+
+@pytest.mark.usefixtures("_nothing_for_free")
+def test_an_unfinished_handshake_is_counted_too() -> None:
+    engine = engine_with(max_partial_requests=10)
+    peer = Peer(engine)
+
+    peer.feed(HELLO[:11])
+
+    assert (peer.closed, engine.partial_requests) == (True, 0)
+
+
+@pytest.mark.usefixtures("_nothing_for_free")
+def test_one_whose_unfinished_request_was_refused_makes_room_for_others() -> None:
+    engine = engine_with(max_partial_requests=10_000)
+    first, second = connected(engine), connected(engine)
+    half_a_request(first, 6_000)
+    first.feed(bytes(6_000))
+
+    half_a_request(second, 9_000)
+
+    assert (first.closed, second.closed) == (True, False)
+
+
+# --- pieces ---
+
+
+def feed_byte_by_byte(size: int) -> float:
+    """Feed a connection a frame of that size one byte at a time; return how many seconds it took."""
+    connection = ServerConnection(Engine(), ClientConnection())
+    connection.receive_data(HELLO)
+    connection.client.outbox.clear()
+    crumbs = [bytes([byte]) for byte in create(3, "/a", bytes(size))]
+    started = time.perf_counter()
+    for crumb in crumbs:
+        connection.receive_data(crumb)
+    took = time.perf_counter() - started
+    assert r.ReplyHeader.decode(connection.client.outbox[0][4:]).err == 0
+    return took
+
+
+def test_a_frame_that_comes_byte_by_byte_costs_no_more_than_in_proportion_to_its_length() -> None:
+    small = min(feed_byte_by_byte(20_000) for _ in range(3))
+    large = min(feed_byte_by_byte(320_000) for _ in range(2))
+
+    assert large < 64 * small  # 16 if linear, 256 if every byte copied all that came before

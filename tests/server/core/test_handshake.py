@@ -1,0 +1,151 @@
+"""The handshake: the bytes of the response, the timeout that is granted, clients ahead of the server, and sessions that
+are gone.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.calls import NOW, REFUSED, at, connected, last_zxid, renew, session_of
+from support.frames import unhex
+from support.peer import Peer
+
+from zoolet.protocol.framing import frame
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.settings import Settings
+
+# --- the response ---
+
+
+def test_a_connect_request_without_read_only_gets_a_response_without_it(engine):
+    raw = Peer(engine).feed(unhex("0000002c 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(16))
+
+    assert len(raw) == 4 + 36
+    assert raw[:12] == unhex("00000024 00000000 00002710")
+
+
+def test_a_connect_request_with_read_only_gets_a_response_with_it(engine):
+    raw = Peer(engine).feed(unhex("0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(17))
+
+    assert len(raw) == 4 + 37
+    assert raw[:12] == unhex("00000025 00000000 00002710")
+    assert raw[-1:] == unhex("00")
+
+
+def test_a_client_that_would_be_content_with_read_only_is_told_that_the_server_is_not(engine):
+    raw = Peer(engine).feed(
+        unhex("0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(16) + b"\x01"
+    )
+
+    assert raw[-1:] == unhex("00")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "granted"), [(0, 4000), (-1, 4000), (4001, 4001), (10_000, 10_000), (2**31 - 1, 40_000)]
+)
+def test_the_timeout_is_clamped_to_two_and_twenty_ticks(engine, wanted, granted):
+    welcome = Peer(engine).connect(timeout=wanted)
+
+    assert welcome is not None
+    assert welcome.timeout_ms == granted
+
+
+@pytest.mark.parametrize("size", [0, 4, 43])
+def test_a_connect_request_that_is_too_short_is_hung_up_on_without_a_word(engine, size):
+    peer = Peer(engine)
+    whole = unhex("00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(16)
+
+    raw = peer.feed(frame(whole[:size]))
+
+    assert raw == b""
+    assert peer.closed
+
+
+# --- clients ahead of the server ---
+
+
+def test_a_client_ahead_of_the_server_is_hung_up_on_without_a_word(engine, peer):
+    late = Peer(engine)
+
+    welcome = late.connect(zxid=2)
+
+    assert welcome is None
+    assert late.closed
+    assert last_zxid(peer) == 1
+
+
+@pytest.mark.parametrize("seen", [1, 0, -1])
+def test_a_client_that_has_seen_the_last_zxid_or_less_is_accepted(engine, peer, seen):
+    welcome = Peer(engine).connect(zxid=seen)
+
+    assert welcome is not None
+    assert welcome.timeout_ms == 10_000
+
+
+def test_a_renewing_client_ahead_of_the_server_is_hung_up_on_too_where_zookeeper_is_followed_to_the_letter():
+    engine = Engine(Settings(expire_clients_ahead=False), now=NOW)
+    peer = connected(engine)
+    second = Peer(engine)
+
+    welcome = second.connect(10_000, session_of(peer), peer.welcome.password, zxid=2)
+
+    assert welcome is None
+    assert second.closed
+
+
+def test_a_renewing_client_ahead_of_a_restarted_empty_server_is_told_that_its_session_expired(engine):
+    late = Peer(engine)
+
+    welcome = late.connect(10_000, session=0x1234, zxid=5)
+
+    assert welcome == REFUSED
+    assert late.closed
+
+
+def test_a_client_that_is_ahead_cannot_resume_a_session_that_lives() -> None:
+    engine = Engine()
+    first, second = Peer(engine), Peer(engine)
+    welcome = first.connect()
+    assert welcome is not None
+
+    answer = second.connect(session=welcome.session_id, password=welcome.password, zxid=engine.zxid + 1)
+
+    assert (answer, second.closed, first.closed) == (None, True, False)
+
+
+# --- sessions that are gone ---
+
+
+def test_an_unknown_session_gets_a_response_of_zeroes_and_the_end(engine):
+    peer = Peer(engine)
+
+    raw = peer.feed(unhex("0000002d 00000000 0000000000000000 00002710 0000000000001234 00000010") + bytes(17))
+
+    assert raw == unhex("00000025 00000000 00000000 0000000000000000 00000010") + bytes(16) + unhex("00")
+    assert peer.closed
+
+
+def test_the_response_of_zeroes_has_no_read_only_byte_either_when_none_was_sent(engine):
+    peer = Peer(engine)
+
+    raw = peer.feed(unhex("0000002c 00000000 0000000000000000 00002710 0000000000001234 00000010") + bytes(16))
+
+    assert raw == unhex("00000024 00000000 00000000 0000000000000000 00000010") + bytes(16)
+    assert peer.closed
+
+
+def test_an_expired_session_gets_the_response_of_zeroes(engine, peer):
+    at(engine, 60_000)
+
+    second = renew(peer)
+
+    assert second.welcome == REFUSED
+    assert second.closed
+
+
+def test_a_closed_session_gets_the_response_of_zeroes(peer):
+    peer.close()
+
+    second = renew(peer)
+
+    assert second.welcome == REFUSED
+    assert second.closed

@@ -1,0 +1,408 @@
+"""Transactions: results, failures, what fails as a whole, and how many operations there may be.
+
+Source: MultiOperationRecord, PrepRequestProcessor.pRequest, case multi.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.calls import (
+    NOW,
+    add_watch,
+    ask,
+    checking,
+    connected,
+    creating,
+    deleting,
+    engine_with,
+    error,
+    last_zxid,
+    multi,
+    setting,
+)
+from support.frames import string, unhex
+from support.log import Log
+from support.numbers import (
+    CONTAINER,
+    CREATED,
+    END,
+    MARSHALLING_ERROR,
+    NO_AUTH,
+    OK,
+    RECURSIVE_WATCH,
+    SEQUENTIAL,
+    THROTTLED_OP,
+)
+from support.peer import Peer
+from support.private_nodes import PRIVATE, owner_of
+
+from zoolet.protocol import multi as wire
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.errors import NoAuthError
+from zoolet.protocol.multi import encode_operations
+from zoolet.protocol.operations import OpCode
+
+
+def sets(count: int) -> bytes:
+    """A multi of so many setData."""
+    return wire.encode_operations([(OpCode.SET_DATA, r.SetDataRequest("/a", b"x", -1))] * count)
+
+
+# --- results ---
+
+
+def test_a_successful_result_has_its_type_done_zero_and_error_zero(peer):
+    reply = multi(peer, checking("/"))
+
+    assert reply.body == unhex("0000000d 00 00000000" + END)
+
+
+def test_an_error_result_carries_its_code_twice(peer):
+    reply = multi(peer, checking("/none"))
+
+    assert reply.body == unhex("ffffffff 00 ffffff9b ffffff9b" + END)
+
+
+def test_an_empty_multi_answers_the_end_header_and_consumes_a_zxid(peer):
+    before = last_zxid(peer)
+
+    reply = multi(peer)
+
+    assert (reply.err, reply.zxid, reply.body) == (OK, before + 1, unhex(END))
+
+
+def test_the_sequence_number_moves_on_inside_a_multi(peer):
+    reply = multi(peer, creating("/a-", SEQUENTIAL), creating("/b-", SEQUENTIAL))
+
+    assert reply.body == (
+        unhex("00000001 00 00000000")
+        + string("/a-0000000000")
+        + unhex("00000001 00 00000000")
+        + string("/b-0000000001")
+        + unhex(END)
+    )
+
+
+def test_the_container_flag_inside_a_multi_does_make_a_container(engine, peer):
+    reply = multi(peer, creating("/c", CONTAINER))
+
+    z = reply.zxid
+    node = engine.tree.get("/c")
+    stat = r.Stat(z, z, NOW, NOW, 0, 0, 0, 0, 0, 0, z)
+    assert reply.body == unhex("0000000f 00 00000000") + string("/c") + stat.encode() + unhex(END)
+    assert node is not None
+    assert node.is_container()
+
+
+def test_the_operations_of_a_multi_see_each_other(peer):
+    reply = multi(
+        peer,
+        creating("/p"),
+        creating("/p/c"),
+        setting("/p/c", version=0),
+        checking("/p/c", version=1),
+        deleting("/p/c", version=1),
+    )
+
+    z = reply.zxid
+    stat = r.Stat(z, z, NOW, NOW, 1, 0, 0, 0, 3, 0, z)
+    assert reply.err == OK
+    assert reply.body == (
+        unhex("00000001 00 00000000")
+        + string("/p")
+        + unhex("00000001 00 00000000")
+        + string("/p/c")
+        + unhex("00000005 00 00000000")
+        + stat.encode()
+        + unhex("0000000d 00 00000000")
+        + unhex("00000002 00 00000000")
+        + unhex(END)
+    )
+
+
+def test_a_multi_leaves_one_zxid_everywhere(peer):
+    before = last_zxid(peer)
+
+    reply = multi(peer, creating("/p"), creating("/p/c"), creating("/p/d"), deleting("/p/c"))
+
+    assert reply.zxid == before + 1 == last_zxid(peer)
+    assert peer.exists("/p") == r.Stat(reply.zxid, reply.zxid, NOW, NOW, 0, 3, 0, 0, 0, 1, reply.zxid)
+
+
+def test_create2_inside_a_multi_answers_path_and_stat(peer):
+    reply = multi(peer, (OpCode.CREATE2, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 0)))
+
+    z = reply.zxid
+    stat = r.Stat(z, z, NOW, NOW, 0, 0, 0, 0, 0, 0, z)
+    assert reply.body == unhex("0000000f 00 00000000") + string("/c") + stat.encode() + unhex(END)
+
+
+def test_in_3_8_create2_inside_a_multi_answers_the_path_only(old):
+    reply = multi(old, (OpCode.CREATE2, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 0)))
+
+    assert reply.body == unhex("00000001 00 00000000") + string("/c") + unhex(END)
+
+
+# --- failures ---
+
+
+def test_a_failed_multi_has_error_zero_in_its_header(peer):
+    before = last_zxid(peer)
+
+    reply = multi(peer, creating("/a"), deleting("/none"), creating("/b"))
+
+    assert (reply.err, reply.zxid) == (OK, before + 1)
+    assert reply.body == unhex(
+        "ffffffff 00 00000000 00000000"  # it would have worked
+        "ffffffff 00 ffffff9b ffffff9b"  # it failed
+        "ffffffff 00 fffffffe fffffffe" + END  # it was not tried
+    )
+
+
+def test_a_failed_multi_applies_nothing(peer, other):
+    root = peer.exists("/")
+    add_watch(other, "/", RECURSIVE_WATCH)
+
+    multi(peer, creating("/a"), setting("/zookeeper"), creating("/s", SEQUENTIAL), deleting("/none"))
+
+    assert peer.exists("/") == root
+    assert peer.exists("/zookeeper").version == 0
+    assert peer.create("/s", flags=SEQUENTIAL) == "/s0000000000"
+    assert other.receive() == [(CREATED, "/s0000000000")]
+
+
+# --- what fails as a whole ---
+
+
+def test_a_multi_without_its_end_is_a_marshalling_error_without_body(peer):
+    reply = ask(peer, OpCode.MULTI, unhex("00000002 00 ffffffff") + r.DeleteRequest("/none", -1).encode())
+
+    assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
+
+
+@pytest.mark.parametrize("op", [OpCode.SET_ACL, OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN, OpCode.SYNC])
+def test_an_operation_that_does_not_belong_into_a_multi_is_a_marshalling_error(peer, op):
+    body = wire.encode_operations([(op, r.GetDataRequest("/", False))])
+
+    reply = ask(peer, OpCode.MULTI, body)
+
+    assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
+
+
+def test_an_unknown_flag_inside_a_multi_fails_the_whole_request(peer):
+    reply = multi(peer, creating("/a"), creating("/b", flags=99))
+
+    assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
+    assert peer.children("/") == ["zookeeper"]
+
+
+def test_in_3_8_an_unknown_flag_inside_a_multi_fails_its_operation(old):
+    reply = multi(old, creating("/a"), creating("/b", flags=99))
+
+    assert reply.err == OK
+    assert reply.body == unhex("ffffffff 00 00000000 00000000 ffffffff 00 fffffff8 fffffff8" + END)
+
+
+@pytest.mark.parametrize("flags", [5, 6])
+def test_a_ttl_flag_in_a_plain_create_fails_the_whole_multi(peer, flags):
+    reply = multi(peer, creating("/a"), creating("/b", flags))
+
+    assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
+    assert peer.children("/") == ["zookeeper"]
+
+
+@pytest.mark.parametrize(
+    ("op", "body"),
+    [
+        (OpCode.CREATE, r.CreateRequest(None, b"", OPEN_ACL_UNSAFE, 0)),
+        (OpCode.DELETE, r.DeleteRequest(None, -1)),
+        (OpCode.SET_DATA, r.SetDataRequest(None, b"", -1)),
+        (OpCode.CHECK, r.CheckVersionRequest(None, -1)),
+    ],
+)
+def test_a_null_path_fails_the_whole_multi(peer, op, body):
+    reply = multi(peer, creating("/a"), (op, body))
+
+    assert reply.err == MARSHALLING_ERROR
+    assert peer.children("/") == ["zookeeper"]
+
+
+def test_in_3_8_flags_that_need_a_ttl_fail_a_multi_only_when_their_turn_comes(old: Peer) -> None:
+    operations = encode_operations(
+        [
+            (OpCode.DELETE, r.DeleteRequest("/none", -1)),
+            (OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 6)),
+        ]
+    )
+
+    (reply,) = old.send(OpCode.MULTI, operations)
+
+    assert reply.err == 0
+
+
+def test_in_3_9_flags_that_need_a_ttl_fail_a_multi_as_a_whole(new: Peer) -> None:
+    operations = encode_operations(
+        [
+            (OpCode.DELETE, r.DeleteRequest("/none", -1)),
+            (OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 6)),
+        ]
+    )
+
+    (reply,) = new.send(OpCode.MULTI, operations)
+
+    assert (reply.err, reply.body) == (-5, b"")
+
+
+def test_a_ttl_create_with_other_flags_inside_a_multi_makes_a_plain_node(new: Peer) -> None:
+    ((kind, made),) = new.multi((OpCode.CREATE_TTL, r.CreateTTLRequest("/a", b"", OPEN_ACL_UNSAFE, 0, 7)))
+
+    assert (kind, made) == (OpCode.CREATE, r.CreateResponse("/a"))
+
+
+@pytest.mark.parametrize("release", ["old", "new"])
+def test_a_multi_that_does_not_decode_takes_a_zxid_in_every_release(
+    release: str, request: pytest.FixtureRequest
+) -> None:
+    peer: Peer = request.getfixturevalue(release)
+    before = peer.engine.zxid
+
+    (reply,) = peer.send(OpCode.MULTI, b"\0\0")
+
+    assert (reply.err, reply.zxid) == (-5, before + 1)
+
+
+@pytest.mark.parametrize("flags", [0, 5])
+def test_in_3_9_a_null_acl_list_in_a_multi_fails_it_as_a_whole_and_takes_no_zxid(new: Peer, flags: int) -> None:
+    before = new.engine.zxid
+    operations = encode_operations(
+        [
+            (OpCode.DELETE, r.DeleteRequest("/none", -1)),
+            (OpCode.CREATE, r.CreateRequest("/a", b"", None, flags)),
+        ]
+    )
+
+    (reply,) = new.send(OpCode.MULTI, operations)
+
+    assert (reply.err, reply.zxid, reply.body, new.engine.zxid) == (-5, before, b"", before)
+
+
+def test_in_3_9_unknown_flags_come_before_a_null_acl_list(new: Peer) -> None:
+    before = new.engine.zxid
+
+    (reply,) = new.send(OpCode.MULTI, encode_operations([(OpCode.CREATE, r.CreateRequest("/a", b"", None, 9))]))
+
+    assert (reply.err, reply.zxid) == (-5, before + 1)
+
+
+def test_in_3_9_a_null_acl_list_of_a_ttl_create_fails_in_its_turn(new: Peer) -> None:
+    results = new.multi((OpCode.CREATE_TTL, r.CreateTTLRequest("/a", b"", None, 5, 7)))
+
+    assert results == [(-1, r.ErrorResponse(-114))]
+
+
+# --- how many operations ---
+
+
+def test_a_multi_of_as_many_operations_as_there_may_be_is_done() -> None:
+    peer = connected(engine_with(max_multi_operations=3))
+    peer.create("/a")
+
+    assert error(peer, OpCode.MULTI, sets(3)) == 0
+    assert peer.get("/a")[1].version == 3
+
+
+def test_a_multi_of_one_operation_too_many_is_refused_whole(log: Log) -> None:
+    engine = engine_with(log, max_multi_operations=3)
+    peer = connected(engine)
+    peer.create("/a")
+
+    code = error(peer, OpCode.MULTI, sets(4))
+
+    assert (code, peer.closed, peer.get("/a")[1].version) == (THROTTLED_OP, False, 0)
+    assert engine.metrics.refused["multi_operations"] == 1
+    assert len(log.with_word("zoolet.maxMultiOperations")) == 1
+
+
+def test_a_hundred_multis_that_are_too_long_are_counted_each_and_logged_once(log: Log) -> None:
+    engine = engine_with(log, max_multi_operations=1)
+    peer = connected(engine)
+    peer.create("/a")
+
+    for _ in range(100):
+        error(peer, OpCode.MULTI, sets(2))
+
+    assert engine.metrics.refused["multi_operations"] == 100
+    assert len(log) == 1
+
+
+def test_a_multi_that_is_refused_costs_no_more_than_what_may_be_done() -> None:
+    engine = engine_with(max_multi_operations=10)
+    peer = connected(engine)
+    peer.create("/a")
+
+    started = time.process_time()
+    code = error(peer, OpCode.MULTI, sets(30_000))
+    took = time.process_time() - started
+
+    assert code == THROTTLED_OP
+    assert took < 0.5  # well below a millisecond; to decode them all takes 40
+
+
+# --- ACLs ---
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        (OpCode.CHECK, r.CheckVersionRequest("/private", 0)),
+        (OpCode.CHECK, r.CheckVersionRequest("/private", 99)),
+        (OpCode.SET_DATA, r.SetDataRequest("/private", b"x", -1)),
+        (OpCode.DELETE, r.DeleteRequest("/private/child", -1)),
+        (OpCode.CREATE, r.CreateRequest("/private/x", b"", OPEN_ACL_UNSAFE, 0)),
+        (OpCode.CREATE2, r.CreateRequest("/private/x", b"", OPEN_ACL_UNSAFE, 1)),
+    ],
+    ids=lambda value: value[0].name,
+)
+def test_an_operation_of_a_multi_is_refused_and_undoes_what_came_before(
+    private: Peer, operation: tuple[OpCode, r.Stat]
+) -> None:
+    results = private.multi((OpCode.CREATE, r.CreateRequest("/mine", b"", OPEN_ACL_UNSAFE, 0)), operation)
+
+    assert [result.err for _, result in results] == [0, NO_AUTH]
+    assert private.engine.tree.get("/mine") is None
+
+
+def test_a_set_acl_has_no_place_in_a_multi(private: Peer) -> None:
+    header = r.MultiHeader(OpCode.SET_ACL, False, -1).encode()
+    body = header + r.SetACLRequest("/private", OPEN_ACL_UNSAFE, -1).encode() + wire.END
+
+    (reply,) = private.send(OpCode.MULTI, body)
+
+    assert reply.err != 0
+    assert private.engine.tree.find("/private").acl != 0
+
+
+def test_a_failed_multi_leaves_the_acl_of_what_it_deleted(private: Peer) -> None:
+    engine = private.engine
+    owner = owner_of(engine)
+
+    owner.multi((OpCode.DELETE, r.DeleteRequest("/private/child", -1)), (OpCode.CHECK, r.CheckVersionRequest("/no", 0)))
+
+    with pytest.raises(NoAuthError):
+        private.get("/private/child")
+
+
+def test_a_node_made_anew_in_a_multi_has_its_new_acl_only(private: Peer) -> None:
+    owner = owner_of(private.engine)
+    owner.create("/open")
+
+    owner.multi(
+        (OpCode.DELETE, r.DeleteRequest("/open", -1)),
+        (OpCode.CREATE, r.CreateRequest("/open", b"now private", PRIVATE, 0)),
+    )
+
+    with pytest.raises(NoAuthError):
+        private.get("/open")

@@ -1,0 +1,132 @@
+"""multiRead: results, failures, and how long it may be."""
+
+from __future__ import annotations
+
+import pytest
+from support.calls import ask, check_watches, connected, engine_with, error
+from support.frames import unhex
+from support.log import Log
+from support.numbers import END, NO_WATCHER, OK, THROTTLED_OP
+from support.peer import Peer, Reply
+
+from zoolet.protocol import multi as wire
+from zoolet.protocol import records as r
+from zoolet.protocol.codec import put_str
+from zoolet.protocol.operations import OpCode
+
+
+def gets(count: int, path: str = "/a") -> bytes:
+    """A multiRead of so many getData."""
+    return wire.encode_operations([(OpCode.GET_DATA, r.GetDataRequest(path, False))] * count)
+
+
+def test_a_multi_read_fails_operation_by_operation(peer):
+    peer.create("/d", b"data")
+    body = wire.encode_operations(
+        [
+            (OpCode.GET_DATA, r.GetDataRequest("/none", False)),
+            (OpCode.GET_CHILDREN, r.GetChildrenRequest("/d", False)),
+        ]
+    )
+
+    reply = ask(peer, OpCode.MULTI_READ, body)
+
+    assert reply.err == OK
+    assert reply.body == unhex("ffffffff 00 ffffff9b ffffff9b 00000008 00 00000000 00000000" + END)
+
+
+def test_the_watch_flag_inside_a_multi_read_is_ignored(peer):
+    body = wire.encode_operations(
+        [
+            (OpCode.GET_DATA, r.GetDataRequest("/", True)),
+            (OpCode.GET_CHILDREN, r.GetChildrenRequest("/", True)),
+        ]
+    )
+
+    reply = ask(peer, OpCode.MULTI_READ, body)
+
+    assert reply.err == OK
+    assert check_watches(peer, "/", 3) == NO_WATCHER
+
+
+@pytest.mark.parametrize("release", ["old", "new"])
+@pytest.mark.parametrize("op", [OpCode.GET_DATA, OpCode.GET_CHILDREN])
+def test_a_multi_read_that_fails_has_the_results_so_far_and_an_end(
+    release: str, op: OpCode, request: pytest.FixtureRequest
+) -> None:
+    peer: Peer = request.getfixturevalue(release)
+    first = "00000008 00 ffffffff 000000012f 00"
+    null = f"{op:08x} 00 ffffffff ffffffff 00"
+
+    (reply,) = peer.send(OpCode.MULTI_READ, bytes.fromhex(f"{first} {null} {first} ffffffff 01 ffffffff"))
+
+    names = "00000001 00000009" + b"zookeeper".hex()
+    assert (reply.err, reply.body) == (-5, bytes.fromhex(f"00000008 00 00000000 {names} ffffffff 01 ffffffff"))
+
+
+def read_all(peer: Peer, *operations: tuple[OpCode, str]) -> Reply:
+    """Send a multiRead."""
+    body = b"".join(r.MultiHeader(op, False, -1).encode() + put_str(path) + (b"\0") for op, path in operations)
+    (reply,) = peer.send(OpCode.MULTI_READ, body + wire.END)
+    return reply
+
+
+@pytest.mark.parametrize("op", [OpCode.GET_DATA, OpCode.GET_CHILDREN])
+def test_a_multi_read_tells_nothing_of_a_private_node(private: Peer, op: OpCode) -> None:
+    reply = read_all(private, (op, "/private"))
+
+    assert reply.err == 0
+    assert b"secret" not in reply.body
+    assert b"child" not in reply.body
+
+
+def test_a_multi_read_of_one_operation_too_many_is_refused(log: Log) -> None:
+    engine = engine_with(log, max_multi_operations=3)
+    peer = connected(engine)
+    peer.create("/a")
+
+    codes = [error(peer, OpCode.MULTI_READ, gets(count)) for count in (3, 4)]
+
+    assert codes == [0, THROTTLED_OP]
+    assert engine.metrics.refused["multi_operations"] == 1
+
+
+def test_a_multi_read_whose_results_are_as_long_as_they_may_be_is_answered() -> None:
+    peer = connected(engine_with(max_multi_read=3 * (9 + 4 + 1000 + 68)))
+    peer.create("/a", b"x" * 1000)
+
+    assert error(peer, OpCode.MULTI_READ, gets(3)) == 0
+
+
+def test_a_multi_read_whose_results_are_too_long_is_refused(log: Log) -> None:
+    engine = engine_with(log, max_multi_read=3 * (9 + 4 + 1000 + 68) - 1)
+    peer = connected(engine)
+    peer.create("/a", b"x" * 1000)
+
+    code = error(peer, OpCode.MULTI_READ, gets(3))
+
+    assert (code, peer.closed) == (THROTTLED_OP, False)
+    assert engine.metrics.refused["multi_read"] == 1
+    assert len(log.with_word("zoolet.maxMultiReadBytes")) == 1
+
+
+def test_the_reply_to_a_multi_read_that_is_refused_has_no_results() -> None:
+    peer = connected(engine_with(max_multi_read=100))
+    peer.create("/a", b"x" * 1000)
+
+    (reply,) = peer.send(OpCode.MULTI_READ, gets(3))
+
+    assert reply.body == b""
+
+
+def test_lists_of_children_count_among_the_results_of_a_multi_read() -> None:
+    peer = connected(engine_with(max_multi_read=1000))
+    peer.create("/a")
+    for number in range(100):
+        peer.create(f"/a/{number:020}")
+
+    code = error(
+        peer, OpCode.MULTI_READ, wire.encode_operations([(OpCode.GET_CHILDREN, r.GetChildrenRequest("/a", False))])
+    )
+
+    assert code == THROTTLED_OP

@@ -1,0 +1,307 @@
+"""Quotas: which texts are one, what parsing them costs, what is logged, and what a transaction is measured by."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.calls import connected
+from support.log import Log
+from support.numbers import QUOTA_EXCEEDED
+from support.peer import Peer
+
+from zoolet.protocol import multi as wire
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.codec import Record
+from zoolet.protocol.errors import MarshallingError, QuotaExceededError
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.quota import MAX_TEXT, Amount, _parse
+from zoolet.server.core.settings import Settings
+
+moderate = settings(max_examples=40, deadline=None)
+Operation = tuple[OpCode, Record]
+QUOTA = "/zookeeper/quota"
+LIMITS, STATS = QUOTA + "/q/zookeeper_limits", QUOTA + "/q/zookeeper_stats"
+KEYS = ["count", "bytes", "countHardLimit", "byteHardLimit", "more"]
+
+
+def limited(limits: bytes, log: Log | None = None, *, stats: bool = True) -> Peer:
+    """A client of a server on whose node /q is a quota."""
+    peer = connected(Engine(Settings(enforce_quota=True), log=log))
+    peer.create("/q")
+    peer.create(QUOTA + "/q")
+    peer.create(LIMITS, limits)
+    for _ in range(stats):
+        peer.create(STATS)
+    return peer
+
+
+def create(path: str, data: bytes = b"") -> Operation:
+    return OpCode.CREATE, r.CreateRequest(path, data, OPEN_ACL_UNSAFE, 0)
+
+
+def set_data(path: str, data: bytes) -> Operation:
+    return OpCode.SET_DATA, r.SetDataRequest(path, data, -1)
+
+
+def delete(path: str) -> Operation:
+    return OpCode.DELETE, r.DeleteRequest(path, -1)
+
+
+def errors(peer: Peer, *operations: Operation) -> list[int]:
+    """Do a transaction; return the error of each of its operations."""
+    return [body.err if isinstance(body, r.ErrorResponse) else 0 for _, body in peer.multi(*operations)]
+
+
+def text(numbers: dict[str, int]) -> bytes:
+    return ",".join(f"{name}={number}" for name, number in numbers.items()).encode()
+
+
+# --- texts ---
+
+
+def test_a_text_of_256_bytes_is_a_quota() -> None:
+    data = (b"count=1," + b"k=1," * 70)[: MAX_TEXT - 9] + b",bytes=22"
+
+    assert len(data) == MAX_TEXT
+    assert Amount.parse(data).size == 22
+
+
+def test_a_text_of_257_bytes_is_not_a_quota() -> None:
+    data = b"count=1,bytes=2,abc=" + b"1,k=" * 60
+
+    with pytest.raises(ValueError, match="256"):
+        Amount.parse(data[: MAX_TEXT - 8] + b",bytes=22")
+    assert len(data[: MAX_TEXT - 8] + b",bytes=22") == MAX_TEXT + 1
+
+
+def test_a_write_below_limits_that_are_too_long_fails_as_below_limits_that_do_not_parse() -> None:
+    peer = limited(b"count=1," + b"k=1," * 100 + b"k=1")
+
+    with pytest.raises(MarshallingError):
+        peer.create("/q/a")
+
+
+def test_stats_that_are_too_long_are_left_alone() -> None:
+    peer = limited(b"count=5")
+    long = b"count=0," + b"k=1," * 100 + b"k=1"
+    peer.set(STATS, long)
+
+    peer.create("/q/a")
+
+    assert peer.get(STATS)[0] == long
+
+
+@moderate
+@given(st.dictionaries(st.sampled_from(KEYS), st.integers(-1, 2**63 - 1)))
+def test_a_text_says_what_was_written_into_it(numbers: dict[str, int]) -> None:
+    amount = Amount.parse(text(numbers))
+
+    assert (amount.count, amount.size, amount.count_hard, amount.size_hard) == tuple(
+        numbers.get(name, -1) for name in KEYS[:4]
+    )
+
+
+def test_a_text_is_parsed_once_however_many_writes_it_limits() -> None:
+    peer = limited(b"count=123456,bytes=-1")
+    _parse.cache_clear()
+
+    for number in range(50):
+        peer.set("/q", b"x" * number)
+
+    assert _parse.cache_info().misses <= 1 + 51  # the limits once, and the stats as often as they change
+
+
+@pytest.mark.parametrize("name", [LIMITS, STATS], ids=["limits", "stats"])
+def test_a_hostile_text_costs_a_write_next_to_nothing(name: str) -> None:
+    peer = limited(b"count=100000")
+    peer.set(name, b"k=1," * 200_000)
+
+    started = time.process_time()
+    replies = [peer.send(OpCode.SET_DATA, r.SetDataRequest("/q", b"x" * (n % 7), -1).encode()) for n in range(200)]
+    took = time.process_time() - started
+
+    assert len(replies) == 200
+    assert took < 2  # 5 ms; parsed each time, it would take half a minute
+
+
+# --- the log ---
+
+
+def test_a_soft_limit_that_is_exceeded_again_and_again_is_logged_once_in_ten_seconds() -> None:
+    log = Log()
+    peer = limited(b"count=1", log)
+
+    for number in range(100):
+        peer.create(f"/q/{number}")
+
+    assert [line for line in log if "quota" in line] == log
+    assert len(log) == 1
+    assert "/q" in log[0]
+
+
+def test_a_soft_limit_that_is_still_exceeded_after_ten_seconds_is_logged_with_how_often() -> None:
+    log = Log()
+    peer = limited(b"count=1", log)
+    for number in range(100):
+        peer.create(f"/q/{number}")
+
+    peer.engine.set_time(10_000, 10_000)
+    peer.create("/q/late")
+
+    assert len(log) == 2
+    assert "(99 more like this were not logged)" in log[1]
+
+
+@pytest.mark.slow
+def test_two_thousand_quotas_that_are_exceeded_in_turns_do_not_fill_the_log() -> None:
+    log = Log()
+    peer = limited(b"count=1", log)
+    for number in range(2_000):
+        peer.create(f"/q{number}")
+        peer.create(f"{QUOTA}/q{number}")
+        peer.create(f"{QUOTA}/q{number}/zookeeper_limits", b"bytes=0")
+        peer.create(f"{QUOTA}/q{number}/zookeeper_stats")
+
+    for size in (1, 2, 3):
+        for number in range(2_000):
+            peer.set(f"/q{number}", b"x" * size)
+
+    assert len(log) <= 2_000
+
+
+# --- transactions ---
+
+
+def test_creates_of_one_transaction_are_each_checked_against_what_was_there_before_it() -> None:
+    peer = limited(b"countHardLimit=3")
+
+    outcome = errors(peer, create("/q/a"), create("/q/b"), create("/q/c"), create("/q/d"))
+
+    assert outcome == [0, 0, 0, 0]  # one by one the third would be refused
+
+
+def test_after_the_transaction_what_it_made_counts() -> None:
+    peer = limited(b"countHardLimit=3")
+    errors(peer, create("/q/a"), create("/q/b"), create("/q/c"))
+
+    with pytest.raises(QuotaExceededError):
+        peer.create("/q/d")
+
+
+def test_limits_that_a_transaction_removes_still_hold_in_it() -> None:
+    peer = limited(b"countHardLimit=1")
+
+    outcome = errors(peer, delete(LIMITS), create("/q/a"))
+
+    assert outcome[1] == QUOTA_EXCEEDED
+
+
+def test_limits_that_a_transaction_raises_still_hold_in_it() -> None:
+    peer = limited(b"countHardLimit=1")
+
+    outcome = errors(peer, set_data(LIMITS, b"countHardLimit=100"), create("/q/a"))
+
+    assert outcome[1] == QUOTA_EXCEEDED
+
+
+def test_limits_that_a_transaction_makes_hold_only_after_it() -> None:
+    peer = limited(b"countHardLimit=1")
+    peer.create("/p")
+    peer.create(QUOTA + "/p")
+    new = [create(f"{QUOTA}/p/zookeeper_limits", b"countHardLimit=1"), create(f"{QUOTA}/p/zookeeper_stats")]
+
+    inside = errors(peer, *new, create("/p/a"))
+
+    assert inside == [0, 0, 0]
+    with pytest.raises(QuotaExceededError):
+        peer.create("/p/b")
+
+
+def test_stats_that_a_transaction_sets_count_only_after_it() -> None:
+    peer = limited(b"countHardLimit=1")
+
+    outcome = errors(peer, set_data(STATS, b"count=0,bytes=0"), create("/q/a"))
+
+    assert outcome[1] == QUOTA_EXCEEDED
+
+
+def test_stats_that_a_transaction_removes_count_in_it() -> None:
+    peer = limited(b"countHardLimit=1")
+
+    outcome = errors(peer, delete(STATS), create("/q/a"))
+
+    assert outcome[1] == QUOTA_EXCEEDED
+
+
+def test_stats_that_a_transaction_makes_count_only_after_it() -> None:
+    peer = limited(b"countHardLimit=1", stats=False)
+
+    outcome = errors(peer, create(STATS, b"count=9,bytes=9"), create("/q/a"))
+
+    assert outcome == [0, 0]
+
+
+def test_a_transaction_that_fails_leaves_the_quota_as_it_was() -> None:
+    peer = limited(b"countHardLimit=2")
+
+    failed = errors(peer, delete(LIMITS), create("/q/a"), create("/nowhere/x"))
+    peer.create("/q/a")
+
+    assert failed[-1] != 0
+    assert peer.get(STATS)[0] == b"count=2,bytes=0"
+    with pytest.raises(QuotaExceededError):
+        peer.create("/q/b")
+
+
+datas = st.sampled_from([b"", b"12", b"12345"])
+below = st.sampled_from(["/q/a", "/q/b", "/q/c", "/q/a/x"])
+step = st.one_of(st.builds(create, below, datas), st.builds(set_data, below, datas))
+steps = st.lists(step, max_size=5)
+hard = st.fixed_dictionaries({}, optional={"countHardLimit": st.integers(1, 4), "byteHardLimit": st.integers(0, 12)})
+
+
+def refused_alone(limits: dict[str, int], before: list[Operation], data: bytes) -> bool:
+    """Whether a create of one more node is refused by itself, after *before*."""
+    peer = limited(text(limits))
+    for op, body in before:
+        peer.send(op, body.encode())
+    (reply,) = peer.send(OpCode.CREATE, create("/q/new", data)[1].encode())
+    return reply.err == QUOTA_EXCEEDED
+
+
+@moderate
+@given(hard, steps, st.lists(datas, min_size=1, max_size=4))
+@example({"countHardLimit": 2}, [], [b"", b""])
+@example({"byteHardLimit": 5}, [], [b"12", b"12345", b"12345"])
+def test_each_create_of_a_transaction_is_checked_as_if_it_were_the_first(
+    limits: dict[str, int], before: list[Operation], inside: list[bytes]
+) -> None:
+    peer = limited(text(limits))
+    for op, body in before:
+        peer.send(op, body.encode())
+
+    outcome = errors(peer, *(create(f"/q/new{number}", data) for number, data in enumerate(inside)))
+
+    assert (QUOTA_EXCEEDED in outcome) == any(refused_alone(limits, before, data) for data in inside)
+
+
+def amounts(peer: Peer) -> bytes:
+    """What the stats of /q have to say, counted in the tree."""
+    nodes = [node for _, node in peer.engine.tree.walk("/q")]
+    return f"count={len(nodes)},bytes={sum(len(node.data or b'') for node in nodes)}".encode()
+
+
+@moderate
+@given(st.lists(st.lists(st.one_of(st.builds(delete, below), step), min_size=1, max_size=4), max_size=6))
+def test_the_stats_say_what_there_is_whatever_failed_on_the_way(transactions: list[list[Operation]]) -> None:
+    peer = limited(b"countHardLimit=4")
+
+    for operations in transactions:
+        peer.send(OpCode.MULTI, wire.encode_operations(operations))
+
+    assert peer.get(STATS)[0] == amounts(peer)

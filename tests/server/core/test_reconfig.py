@@ -1,0 +1,105 @@
+"""reconfig in an ensemble of one, and who may change the configuration."""
+
+from __future__ import annotations
+
+import pytest
+from support.calls import connected, create, set_acl, set_data
+from support.numbers import NO_AUTH
+from support.peer import Peer
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.errors import BadArgumentsError, BadVersionError, NewConfigNoQuorumError, NoAuthError
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.settings import Settings
+
+SUPER = "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="  # super:admin
+
+
+# --- reconfig ---
+
+
+OBSERVER = "server.100=0.0.0.0:1234:2345:observer;0.0.0.0:3456"
+
+
+@pytest.fixture
+def ensemble() -> Peer:
+    """The super user of an ensemble of one."""
+    peer = connected(Engine(Settings(reconfig_enabled=True, super_digest=SUPER)))
+    peer.auth("digest", b"super:admin")
+    return peer
+
+
+def reconfig(
+    peer: Peer, joining: str | None = None, leaving: str | None = None, new: str | None = None, version: int = -1
+) -> r.GetDataResponse:
+    answer = peer.call(OpCode.RECONFIG, r.ReconfigRequest(joining, leaving, new, version))
+    assert isinstance(answer, r.GetDataResponse)
+    return answer
+
+
+def test_an_observer_joins_and_leaves(ensemble: Peer) -> None:
+    joined_config = reconfig(ensemble, joining=OBSERVER).data or b""
+    left_config = reconfig(ensemble, leaving="100").data or b""
+
+    assert OBSERVER.encode() in joined_config
+    assert OBSERVER.encode() not in left_config
+    assert left_config.endswith(b"version=%x" % ensemble.engine.zxid)
+
+
+def test_the_config_node_tells_of_a_change(ensemble: Peer) -> None:
+    ensemble.get("/zookeeper/config", watch=True)
+
+    config = reconfig(ensemble, joining=OBSERVER)
+
+    assert ensemble.receive() == [(3, "/zookeeper/config")]
+    assert ensemble.get("/zookeeper/config")[0] == config.data
+
+
+def test_a_change_from_another_version_is_refused(ensemble: Peer) -> None:
+    with pytest.raises(BadVersionError):
+        reconfig(ensemble, joining=OBSERVER, version=ensemble.engine.zxid + 1)
+
+
+@pytest.mark.parametrize("joining", ["some thing", "server.1=localhost", "server.x=a:1:2;3", "server.2=a:1:2:leader;3"])
+def test_a_server_that_makes_no_sense_is_refused(ensemble: Peer, joining: str) -> None:
+    with pytest.raises(BadArgumentsError):
+        reconfig(ensemble, joining=joining)
+
+
+def test_a_second_participant_cannot_be_reached(ensemble: Peer) -> None:
+    with pytest.raises(NewConfigNoQuorumError):
+        reconfig(ensemble, joining="server.2=a:1:2:participant;3")
+
+
+def test_the_last_participant_cannot_leave(ensemble: Peer) -> None:
+    with pytest.raises(BadArgumentsError):
+        reconfig(ensemble, leaving="1")
+
+
+def test_only_who_may_write_the_config_node_may_reconfigure() -> None:
+    peer = connected(Engine(Settings(reconfig_enabled=True)))
+
+    with pytest.raises(NoAuthError):
+        reconfig(peer, joining=OBSERVER)
+
+
+# --- the configuration node ---
+
+
+def test_the_configuration_is_for_everybody_to_read_and_nobody_to_change(peer):
+    assert peer.get("/zookeeper/config")[0] == b""
+    assert set_data(peer, "/zookeeper/config").err == NO_AUTH
+    assert set_acl(peer, "/zookeeper/config", OPEN_ACL_UNSAFE).err == NO_AUTH
+    assert create(peer, "/zookeeper/config/x").err == NO_AUTH
+
+
+def test_the_configuration_is_read_only_for_everybody_but_the_super_user(engine: Engine) -> None:
+    peer = connected(engine)
+
+    with pytest.raises(NoAuthError):
+        peer.set("/zookeeper/config", b"x")
+
+    with pytest.raises(NoAuthError):
+        peer.call(OpCode.SET_ACL, r.SetACLRequest("/zookeeper/config", OPEN_ACL_UNSAFE, -1))

@@ -1,0 +1,224 @@
+"""Logins with SASL: the exchange, its nonces, and failures that are let pass.
+
+Source: ZooKeeperServer.processSasl; RFC 2831.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from random import SystemRandom
+
+import pytest
+from support.calls import connected, engine_with, error, who_am_i
+from support.frames import request, unhex
+from support.logins import USERS, begin_sasl, sasl
+from support.numbers import AUTH_FAILED
+from support.peer import Peer
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.codec import pack_int, put_bytes
+from zoolet.protocol.errors import ErrorCode
+from zoolet.protocol.operations import OpCode
+from zoolet.protocol.sasl import MAX_TOKEN, answer
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.sasl import DigestMd5
+from zoolet.server.core.settings import Settings
+
+# --- the exchange ---
+
+
+def md5(text: bytes) -> bytes:
+    return hashlib.md5(text, usedforsecurity=False).digest()
+
+
+def rfc_2831_answer(challenge: bytes, user: str, password: str) -> bytes:
+    """Answer a challenge as RFC 2831 says a client does."""
+    nonce = challenge.split(b'nonce="')[1].split(b'"')[0].decode()
+    a1 = md5(f"{user}:zk-sasl-md5:{password}".encode()) + f":{nonce}:cn".encode()
+    a2 = b"AUTHENTICATE:zookeeper/zk-sasl-md5"
+    response = md5(f"{md5(a1).hex()}:{nonce}:00000001:cn:auth:{md5(a2).hex()}".encode()).hex()
+    return (
+        f'charset=utf-8,username="{user}",realm="zk-sasl-md5",nonce="{nonce}",nc=00000001,cnonce="cn",'
+        f'digest-uri="zookeeper/zk-sasl-md5",maxbuf=65536,response={response},qop=auth'
+    ).encode()
+
+
+def login(peer: Peer, user: str, password: str) -> tuple[int, bytes]:
+    """Do both steps of a login; give the error and the body of the second reply."""
+    (first,) = peer.send(OpCode.SASL, put_bytes(b""))
+    (second,) = peer.send(OpCode.SASL, put_bytes(rfc_2831_answer(first.body[4:], user, password)))
+    return second.err, second.body
+
+
+def test_a_user_of_the_jaas_file_logs_in() -> None:
+    peer = connected(Engine(Settings(sasl_users={"bob": "secret"})))
+
+    err, body = login(peer, "bob", "secret")
+
+    assert err == 0
+    assert body[4:].startswith(b"rspauth=")
+    assert ("sasl", "bob") in [(one.scheme, one.user) for one in peer.call(OpCode.WHO_AM_I).clientInfo]
+
+
+@pytest.mark.parametrize(("user", "password"), [("bob", "wrong"), ("eve", "secret")])
+def test_a_wrong_password_or_user_closes_the_connection(user: str, password: str) -> None:
+    peer = connected(Engine(Settings(sasl_users={"bob": "secret"})))
+
+    assert login(peer, user, password) == (-115, b"\xff\xff\xff\xff")
+    assert peer.closed
+
+
+def test_a_third_step_is_a_failure() -> None:
+    peer = connected(Engine(Settings(sasl_users={"bob": "secret"})))
+    login(peer, "bob", "secret")
+
+    (third,) = peer.send(OpCode.SASL, put_bytes(b""))
+
+    assert (third.err, peer.closed) == (-115, True)
+
+
+def test_a_failed_login_may_be_let_pass() -> None:
+    peer = connected(Engine(Settings(sasl_users={"bob": "secret"}, allow_failed_sasl=True)))
+
+    assert login(peer, "bob", "wrong") == (0, b"\xff\xff\xff\xff")
+    assert not peer.closed
+
+
+def test_a_super_user_may_do_everything() -> None:
+    peer = connected(Engine(Settings(sasl_users={"root": "x"}, super_users=frozenset({"root"}))))
+    login(peer, "root", "x")
+
+    peer.set("/zookeeper/config", b"changed")
+
+    assert peer.get("/zookeeper/config")[0] == b"changed"
+
+
+def test_sasl_without_a_login_set_up_succeeds_with_a_null_token_and_zxid_zero(peer):
+    raw = peer.feed(request(5, OpCode.SASL, r.GetSASLRequest(b"")))
+
+    assert raw == unhex("00000014 00000005 0000000000000000 00000000 ffffffff")
+    assert not peer.closed
+
+
+def test_a_login_with_a_token_that_is_too_long_fails() -> None:
+    engine = engine_with(sasl_users={"bob": "secret"})
+    peer = connected(engine)
+    begin_sasl(peer)
+
+    code = error(peer, OpCode.SASL, r.GetSASLRequest(b"username=" + b"b" * MAX_TOKEN))
+
+    assert (code, peer.closed, engine.metrics.auth_failed) == (AUTH_FAILED, True, 1)
+
+
+def test_a_first_token_is_not_looked_at_however_long_it_is() -> None:
+    exchange = DigestMd5({}, Engine().rng)
+
+    assert b"nonce=" in exchange.step(b"x" * (MAX_TOKEN + 1))
+
+
+def test_the_longest_login_that_a_client_makes_is_accepted() -> None:
+    user, password = "b" * 200, base64.b64encode(bytes(200)).decode()
+    peer = connected(engine_with(sasl_users={user: password}))
+
+    assert sasl(peer, user, password).err == 0
+
+
+# --- nonces ---
+
+
+def test_each_exchange_has_a_nonce_of_its_own() -> None:
+    engine = Engine(Settings(sasl_users=USERS), rng=SystemRandom())
+
+    challenges = {begin_sasl(connected(engine)) for _ in range(20)}
+
+    assert len(challenges) == 20
+
+
+def test_a_proof_does_not_serve_on_another_connection() -> None:
+    engine = Engine(Settings(sasl_users=USERS), rng=SystemRandom())
+    overheard, _ = answer(begin_sasl(connected(engine)), "bob", "secret", "cnonce")
+    thief = connected(engine)
+    begin_sasl(thief)
+
+    (reply,) = thief.send(OpCode.SASL, put_bytes(overheard))
+
+    assert (reply.err, thief.closed) == (ErrorCode.AUTH_FAILED, True)
+
+
+def test_the_old_challenge_is_not_taken_again_after_a_failure() -> None:
+    peer = connected(Engine(Settings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom()))
+    first = begin_sasl(peer)
+    wrong, _ = answer(first, "bob", "wrong", "cnonce")
+    peer.send(OpCode.SASL, put_bytes(wrong))
+    begin_sasl(peer)
+    right, _ = answer(first, "bob", "secret", "cnonce")
+
+    peer.send(OpCode.SASL, put_bytes(right))
+
+    assert who_am_i(peer) == [("ip", "127.0.0.1")]
+
+
+def test_after_a_failure_that_is_let_pass_another_exchange_begins_with_another_nonce() -> None:
+    engine = Engine(Settings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom())
+    peer = connected(engine)
+    first = begin_sasl(peer)
+    wrong, _ = answer(first, "bob", "wrong", "cnonce")
+    peer.send(OpCode.SASL, put_bytes(wrong))
+
+    second = begin_sasl(peer)
+
+    assert second.startswith(b'realm="zk-sasl-md5",nonce="')
+    assert second != first
+
+
+# --- failures that are let pass ---
+
+
+def test_after_a_failure_that_is_let_pass_the_right_password_is_taken() -> None:
+    peer = connected(Engine(Settings(sasl_users=USERS, allow_failed_sasl=True)))
+    sasl(peer, "bob", "wrong")
+
+    sasl(peer, "bob", "secret")
+
+    assert ("sasl", "bob") in who_am_i(peer)
+
+
+def test_a_failure_that_is_let_pass_gives_no_identity() -> None:
+    peer = connected(Engine(Settings(sasl_users=USERS, allow_failed_sasl=True)))
+
+    sasl(peer, "bob", "wrong")
+
+    assert who_am_i(peer) == [("ip", "127.0.0.1")]
+
+
+def test_a_failure_that_is_let_pass_does_not_open_what_asks_for_a_login() -> None:
+    peer = connected(Engine(Settings(sasl_users=USERS, allow_failed_sasl=True, require_auth=frozenset({"sasl"}))))
+    sasl(peer, "bob", "wrong")
+
+    (reply,) = peer.send(OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode())
+
+    assert (reply.err, peer.closed) == (ErrorCode.SESSION_CLOSED_REQUIRE_AUTH, True)
+
+
+# --- tokens that mean nothing ---
+
+
+@pytest.mark.parametrize("token", [put_bytes(b"\0"), put_bytes(b"="), put_bytes(b"\xff" * 5000)])
+def test_a_token_that_means_nothing_is_a_failed_login(token: bytes) -> None:
+    peer = connected(Engine(Settings(sasl_users=USERS)))
+    begin_sasl(peer)
+
+    (reply,) = peer.send(OpCode.SASL, token)
+
+    assert (reply.err, peer.closed) == (ErrorCode.AUTH_FAILED, True)
+
+
+def test_a_null_token_ends_the_connection_without_an_answer() -> None:
+    peer = connected(Engine(Settings(sasl_users=USERS)))
+    begin_sasl(peer)
+
+    replies = peer.send(OpCode.SASL, pack_int(-1))
+
+    assert (replies, peer.closed) == ([], True)

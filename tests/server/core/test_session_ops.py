@@ -1,0 +1,252 @@
+"""The operations that concern a session itself: closeSession, auth and whoAmI.
+
+Source: ZooKeeperServer.processPacket; DigestAuthenticationProvider.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.calls import connected, engine_with, last_zxid, renew, settings_of, who_am_i
+from support.frames import long, request, string, unhex
+from support.log import Log
+from support.logins import SUPER, USERS
+from support.numbers import AUTH_FAILED, EPHEMERAL
+from support.private_nodes import PRIVATE
+from support.records import replace
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE, digest_id
+from zoolet.protocol.errors import ErrorCode, InvalidACLError
+from zoolet.protocol.framing import frame
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.settings import Settings
+
+# --- closeSession ---
+
+
+def test_closing_a_session_tells_of_its_ephemerals_then_answers_then_hangs_up(peer):
+    peer.create("/e", flags=EPHEMERAL)
+    peer.get("/e", watch=True)
+    peer.children("/", watch=True)
+    before = last_zxid(peer)
+
+    raw = peer.feed(request(9, OpCode.CLOSE_SESSION))
+
+    zxid = long(before + 1)
+    assert raw == (
+        frame(unhex("ffffffff") + zxid + unhex("00000000 00000002 00000003") + string("/e"))
+        + frame(unhex("ffffffff") + zxid + unhex("00000000 00000004 00000003") + string("/"))
+        + frame(unhex("00000009") + zxid + unhex("00000000"))
+    )
+    assert peer.closed
+
+
+def test_what_is_pipelined_behind_the_close_is_not_answered_and_not_done(peer, other):
+    late = request(10, OpCode.CREATE, r.CreateRequest("/late", b"", OPEN_ACL_UNSAFE, 0))
+
+    raw = peer.feed(request(9, OpCode.CLOSE_SESSION) + late + request(-2, OpCode.PING))
+
+    assert raw == unhex("00000010 00000009 0000000000000003 00000000")
+    assert other.children("/") == ["zookeeper"]
+    assert last_zxid(other) == 3
+
+
+def test_closing_a_session_removes_its_ephemerals_in_one_transaction(peer, other):
+    peer.create("/p")
+    peer.create("/p/a", flags=EPHEMERAL)
+    peer.create("/p/b", flags=EPHEMERAL)
+    peer.create("/p/c", flags=EPHEMERAL)
+    before = other.exists("/p")
+
+    (closed,) = peer.close()
+
+    assert other.exists("/p") == replace(before, cversion=before.cversion + 3, numChildren=0, pzxid=closed.zxid)
+
+
+# --- auth ---
+
+
+@pytest.mark.parametrize("xid", [-4, 5])
+def test_the_reply_to_auth_has_zxid_zero_and_echoes_the_xid(peer, xid):
+    peer.create("/x")
+
+    raw = peer.feed(request(xid, OpCode.AUTH, r.AuthPacket(0, "digest", b"u:p")))
+
+    assert raw == unhex("00000010") + xid.to_bytes(4, "big", signed=True) + unhex("0000000000000000 00000000")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "data"),
+    [("none", b""), ("world", b""), ("auth", b""), ("super", b""), (None, b""), ("x509", b""), ("digest", None)],
+)
+def test_failed_auth_is_answered_and_ends_the_connection_but_not_the_session(peer, scheme, data):
+    raw = peer.feed(request(-4, OpCode.AUTH, r.AuthPacket(0, scheme, data)))
+
+    assert raw == unhex("00000010 fffffffc 0000000000000000 ffffff8d")
+    assert peer.closed
+    assert renew(peer).welcome == peer.welcome
+
+
+def test_auth_consumes_no_zxid(peer):
+    before = last_zxid(peer)
+
+    peer.auth("digest", b"u:p")
+
+    assert last_zxid(peer) == before
+
+
+def test_an_auth_packet_that_does_not_decode_is_hung_up_on_without_a_word(peer):
+    raw = peer.feed(request(-4, OpCode.AUTH, unhex("00000000 00000006 6469")))
+
+    assert raw == b""
+    assert peer.closed
+    assert renew(peer).welcome == peer.welcome
+
+
+@pytest.mark.parametrize("scheme", ["super", "world", "auth", "sasl", "x509", "DIGEST", "digest\0", "", None])
+def test_no_other_scheme_logs_in(scheme: str | None) -> None:
+    peer = connected(Engine(Settings(sasl_users=USERS, super_digest=SUPER)))
+
+    reply = peer.auth(scheme, b"super:pw")
+
+    assert (reply.err, peer.closed) == (ErrorCode.AUTH_FAILED, True)
+
+
+def test_scheme_ip_proves_the_address_of_the_connection_whatever_is_sent() -> None:
+    peer = connected(Engine(), host="127.0.0.2")
+
+    peer.auth("ip", b"10.0.0.1")
+
+    assert who_am_i(peer) == [("ip", "127.0.0.2")]
+
+
+def test_credentials_that_are_not_utf_8_are_somebody_else() -> None:
+    engine = Engine(Settings(super_digest=digest_id(b"super:\xff")))
+    peer = connected(engine)
+
+    peer.auth("digest", b"super:\xfe")
+
+    assert not peer.client.is_super
+
+
+def test_a_connection_has_as_many_identities_as_it_may_its_address_counted(log: Log) -> None:
+    engine = engine_with(log, max_identities=3)
+    peer = connected(engine)
+
+    errors = [peer.auth("digest", f"u{number}:p".encode()).err for number in range(3)]
+
+    assert errors == [0, 0, AUTH_FAILED]
+    assert peer.closed
+    assert engine.metrics.refused["identities"] == 1
+    assert engine.metrics.auth_failed == 1
+    assert len(log.with_word("identities")) == 1
+
+
+def test_an_identity_that_a_connection_has_already_takes_no_room() -> None:
+    peer = connected(engine_with(max_identities=2))
+
+    errors = [peer.auth("digest", b"u:p").err for _ in range(10)]
+
+    assert errors == [0] * 10
+    assert len(peer.client.ids) == 2
+
+
+def test_another_connection_has_room_for_identities_of_its_own() -> None:
+    engine = engine_with(max_identities=2)
+    first, second = connected(engine), connected(engine)
+
+    assert [first.auth("digest", b"u:p").err, second.auth("digest", b"v:p").err] == [0, 0]
+
+
+# --- scheme digest, and its super user ---
+
+
+def test_without_the_digest_provider_there_is_no_login() -> None:
+    peer = connected(Engine(settings_of("DigestAuthenticationProvider.enabled=false\n")))
+
+    reply = peer.auth("digest", b"a:b")
+
+    assert (reply.err, peer.closed) == (ErrorCode.AUTH_FAILED, True)
+
+
+def test_without_the_digest_provider_there_is_no_super_user() -> None:
+    text = f"DigestAuthenticationProvider.superDigest={digest_id(b'super:pw')}\n"
+    engine = Engine(settings_of(text + "DigestAuthenticationProvider.enabled=false\n"))
+
+    reply = connected(engine).auth("digest", b"super:pw")
+
+    assert reply.err == ErrorCode.AUTH_FAILED
+    assert engine.metrics.super_logins == 0
+
+
+def test_without_the_digest_provider_there_are_no_digest_acls() -> None:
+    peer = connected(Engine(settings_of("DigestAuthenticationProvider.enabled=false\n")))
+
+    with pytest.raises(InvalidACLError):
+        peer.create("/a", acl=PRIVATE)
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        b"super:",
+        b"super",
+        b":pw",
+        b"super:PW",
+        b"super:pw\0",
+        b"super:pw ",
+        b"\0super:pw",
+        SUPER.encode(),
+        SUPER.split(":")[1].encode(),
+        b"super:pw:",
+        b"SUPER:pw",
+        b"",
+        b":",
+    ],
+)
+def test_only_the_right_credentials_make_a_super_user(credentials: bytes) -> None:
+    engine = Engine(Settings(super_digest=SUPER))
+    peer = connected(engine)
+
+    peer.auth("digest", credentials)
+
+    assert not peer.client.is_super
+    assert engine.metrics.super_logins == 0
+
+
+def test_the_right_credentials_make_a_super_user() -> None:
+    engine = Engine(Settings(super_digest=SUPER))
+    peer = connected(engine)
+
+    peer.auth("digest", b"super:pw")
+
+    assert peer.set("/zookeeper/config", b"x").version == 1
+
+
+@pytest.mark.parametrize("digest", ["", ":", "super", "super:"])
+def test_half_a_super_digest_makes_nobody_a_super_user(digest: str) -> None:
+    peer = connected(Engine(settings_of(f"DigestAuthenticationProvider.superDigest={digest}\n")))
+
+    peer.auth("digest", digest.encode())
+
+    assert not peer.client.is_super
+
+
+def test_a_super_digest_that_is_not_ascii_is_compared() -> None:
+    engine = Engine(Settings(super_digest=digest_id("süper:pw".encode())))
+    peer = connected(engine)
+
+    peer.auth("digest", "süper:pw".encode())
+
+    assert peer.client.is_super
+
+
+# --- whoAmI ---
+
+
+def test_who_am_i_shows_of_a_digest_only_the_user(peer):
+    peer.auth("digest", b"u:p")
+    peer.auth("digest", b"justuser")
+
+    assert who_am_i(peer) == [("digest", "justuser"), ("digest", "u"), ("ip", "127.0.0.1")]

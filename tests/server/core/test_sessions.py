@@ -1,0 +1,273 @@
+"""Sessions: what takes one over, what moves with it, which zxids it takes, and the passwords that protect it.
+
+Source: ZooKeeperServer.checkPasswd, reopenSession.
+"""
+
+from __future__ import annotations
+
+from random import Random, SystemRandom
+
+import pytest
+from support.calls import REFUSED, add_watch, ask, connected, error, last_zxid, only, renew, session_of, who_am_i
+from support.frames import unhex
+from support.numbers import EPHEMERAL, NO_AUTH, OK, PERSISTENT_WATCH
+from support.peer import Peer
+from support.private_nodes import owner_of
+from support.records import replace
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE, digest_id
+from zoolet.protocol.enums import Perm
+from zoolet.protocol.errors import NoAuthError
+from zoolet.protocol.framing import frame
+from zoolet.protocol.handshake import ConnectRequest
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.compat import V3_8
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.sessions import password_of
+from zoolet.server.core.settings import Settings
+
+
+def resumed(engine: Engine, session: int, password: bytes | None) -> int:
+    """Try to take a session over; return the id of the session that the server answers with, 0 for a refusal."""
+    peer = Peer(engine)
+    welcome = peer.connect(session=session, password=password)  # type: ignore[arg-type] # null is what is tested
+    assert welcome is not None
+    return welcome.session_id
+
+
+def offered(engine: Engine) -> tuple[int, bytes]:
+    """Open a session; return its id and password."""
+    welcome = connected(engine).welcome
+    assert welcome is not None
+    assert welcome.password is not None
+    return welcome.session_id, welcome.password
+
+
+# --- zxids ---
+
+
+def test_creating_a_session_takes_one_zxid(engine):
+    peer = connected(engine)
+
+    assert ask(peer, OpCode.EXISTS, r.ExistsRequest("/", False)).zxid == 1
+
+
+def test_every_session_created_or_closed_takes_one_zxid(peer, other):
+    before = last_zxid(peer)
+
+    (closed,) = other.close()
+
+    assert before == 2
+    assert (closed.zxid, closed.err, closed.body) == (3, OK, b"")
+    assert last_zxid(peer) == 3
+
+
+def test_renewal_takes_no_zxid(peer):
+    before = last_zxid(peer)
+
+    second = renew(peer)
+
+    assert last_zxid(second) == before
+
+
+# --- take-over ---
+
+
+def test_a_take_over_with_a_wrong_password_is_refused_and_closes_the_old_connection_all_the_same(peer):
+    thief = renew(peer, password=b"not the password")
+
+    assert thief.welcome == REFUSED
+    assert thief.closed
+    assert peer.closed
+    assert peer.take() == b""
+
+
+def test_the_session_survives_a_take_over_with_a_wrong_password(peer):
+    peer.create("/e", flags=EPHEMERAL)
+    renew(peer, password=b"not the password")
+
+    owner = renew(peer)
+
+    assert owner.welcome == peer.welcome
+    assert owner.exists("/e").ephemeralOwner == session_of(peer)
+
+
+def test_a_take_over_closes_the_old_connection_without_a_word(peer):
+    second = renew(peer)
+
+    assert peer.closed
+    assert peer.take() == b""
+    assert second.welcome == peer.welcome
+    assert not second.closed
+
+
+def test_a_take_over_drops_watches(peer, other):
+    peer.create("/d")
+    peer.get("/d", watch=True)
+    peer.children("/", watch=True)
+    add_watch(peer, "/d", PERSISTENT_WATCH)
+
+    second = renew(peer)
+    other.set("/d", b"new")
+    other.create("/c")
+
+    assert second.receive() == []
+    assert peer.take() == b""
+
+
+def test_a_take_over_drops_identities(peer):
+    peer.auth("digest", b"u:p")
+    peer.create("/mine", acl=only(Perm.ALL, "digest", digest_id(b"u:p")))
+
+    second = renew(peer)
+
+    assert ask(second, OpCode.WHO_AM_I).body == unhex("00000001 00000002 6970 00000009") + b"127.0.0.1"
+    assert error(second, OpCode.GET_DATA, r.GetDataRequest("/mine", False)) == NO_AUTH
+
+
+def test_a_take_over_keeps_ephemeral_nodes(peer, other):
+    peer.create("/e", flags=EPHEMERAL)
+
+    renew(peer)
+
+    assert other.exists("/e").ephemeralOwner == session_of(peer)
+
+
+def test_renewal_negotiates_the_timeout_again(engine):
+    first = connected(engine, timeout=10_000)
+
+    second = renew(first, timeout=20_000)
+
+    assert second.welcome == replace(first.welcome, timeout_ms=20_000)
+
+
+def test_a_session_that_moves_leaves_its_identities_behind(private: Peer) -> None:
+    engine = private.engine
+    first = owner_of(engine)
+    assert first.welcome is not None
+    second = Peer(engine)
+    second.connect(session=first.welcome.session_id, password=first.welcome.password or b"")
+
+    with pytest.raises(NoAuthError):
+        second.get("/private")
+
+    assert who_am_i(second) == [("ip", "127.0.0.1")]
+
+
+def test_after_a_move_the_old_connection_does_nothing_more(engine: Engine) -> None:
+    first = connected(engine)
+    assert first.welcome is not None
+    Peer(engine).connect(session=first.welcome.session_id, password=first.welcome.password or b"")
+
+    replies = first.send(OpCode.CREATE, r.CreateRequest("/late", b"", OPEN_ACL_UNSAFE, 0).encode())
+
+    assert replies == []
+    assert engine.tree.get("/late") is None
+
+
+# --- passwords ---
+
+
+def test_two_servers_give_different_passwords_for_the_same_session() -> None:
+    one, another = Engine(rng=SystemRandom()), Engine(rng=SystemRandom())
+
+    (id_of_one, password_of_one), (id_of_another, password_of_another) = offered(one), offered(another)
+
+    assert id_of_one == id_of_another
+    assert password_of_one != password_of_another
+
+
+def test_the_same_seed_gives_the_same_passwords() -> None:
+    assert offered(Engine(rng=Random(7))) == offered(Engine(rng=Random(7)))
+
+
+def test_two_sessions_have_different_passwords(engine: Engine) -> None:
+    assert offered(engine)[1] != offered(engine)[1]
+
+
+def test_a_password_is_sixteen_bytes(engine: Engine) -> None:
+    assert len(offered(engine)[1]) == 16
+
+
+def test_the_password_that_was_given_resumes_the_session(engine: Engine) -> None:
+    session, password = offered(engine)
+
+    assert resumed(engine, session, password) == session
+
+
+def test_a_resumed_session_keeps_its_password(engine: Engine) -> None:
+    session, password = offered(engine)
+    peer = Peer(engine)
+
+    welcome = peer.connect(session=session, password=password)
+
+    assert welcome is not None
+    assert welcome.password == password
+
+
+@pytest.mark.parametrize("password", [None, b"", bytes(16), bytes(15), bytes(17), b"\xff" * 16])
+def test_a_wrong_password_does_not_resume(engine: Engine, password: bytes | None) -> None:
+    session, _ = offered(engine)
+
+    assert resumed(engine, session, password) == 0
+
+
+@pytest.mark.parametrize("cut", [slice(0, 15), slice(1, 16), slice(0, 1), slice(0, 0)])
+def test_a_part_of_the_password_does_not_resume(engine: Engine, cut: slice) -> None:
+    session, password = offered(engine)
+
+    assert resumed(engine, session, password[cut]) == 0
+
+
+def test_the_password_and_one_byte_more_does_not_resume(engine: Engine) -> None:
+    session, password = offered(engine)
+
+    assert resumed(engine, session, password + b"\0") == 0
+
+
+def test_the_password_of_another_session_does_not_resume(engine: Engine) -> None:
+    (session, _), (_, password) = offered(engine), offered(engine)
+
+    assert resumed(engine, session, password) == 0
+
+
+def test_the_password_of_another_server_does_not_resume() -> None:
+    ours, theirs = Engine(rng=SystemRandom()), Engine(rng=SystemRandom())
+    (session, _), (_, password) = offered(ours), offered(theirs)
+
+    assert resumed(ours, session, password) == 0
+
+
+def test_zookeepers_formula_opens_no_session(engine: Engine) -> None:
+    session, _ = offered(engine)
+
+    assert resumed(engine, session, password_of(session)) == 0
+
+
+def test_only_3_8_keeps_zookeepers_formula() -> None:
+    session, password = offered(Engine(Settings(compat=V3_8), rng=SystemRandom()))
+
+    assert password == password_of(session)
+
+
+def test_a_refused_take_over_shows_no_password(engine: Engine) -> None:
+    session, _ = offered(engine)
+    peer = Peer(engine)
+
+    welcome = peer.connect(session=session)
+
+    assert welcome is not None
+    assert (welcome.timeout_ms, welcome.password) == (0, bytes(16))
+    assert peer.closed
+
+
+def test_what_follows_a_refused_take_over_in_one_segment_is_not_done(private: Peer) -> None:
+    engine = private.engine
+    session, _ = offered(engine)
+    intruder = Peer(engine)
+    create = r.RequestHeader(1, OpCode.CREATE).encode() + r.CreateRequest("/in", b"", OPEN_ACL_UNSAFE, 0).encode()
+
+    intruder.feed(frame(ConnectRequest(0, 10_000, session, bytes(16)).encode()) + frame(create))
+
+    assert engine.tree.get("/in") is None

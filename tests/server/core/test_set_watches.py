@@ -1,0 +1,245 @@
+"""setWatches and setWatches2: a client that has lost its connection sets its watches again and receives what it missed.
+
+Source: DataTree.setWatches.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from support.calls import connected, create, delete, engine_with, error, only
+from support.frames import NULL, long, request, unhex
+from support.log import Log
+from support.numbers import CHANGED, CHILDREN, CREATED, DELETED, MARSHALLING_ERROR, OK, THROTTLED_OP
+from support.peer import Peer
+from support.watch_tables import NOTHING, left
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.codec import put_str
+from zoolet.protocol.enums import Perm
+from zoolet.protocol.framing import frame
+from zoolet.protocol.operations import OpCode
+
+# --- what was missed ---
+
+
+def set_watches(
+    peer: Peer, zxid: int, data: list[str] | None = None, exist: list[str] | None = None, child: list[str] | None = None
+) -> bytes:
+    """Set watches again, as a client does that has lost its connection; give all bytes that come back."""
+    return peer.feed(request(-8, OpCode.SET_WATCHES, r.SetWatches(zxid, data or [], exist or [], child or [])))
+
+
+def silence(zxid: int) -> bytes:
+    """The reply to set_watches when nothing is to be told."""
+    return frame(unhex("fffffff8") + long(zxid) + unhex("00000000"))
+
+
+def test_a_data_watch_set_again_at_the_zxid_of_the_last_change_is_silent_and_set(peer, other):
+    made = create(peer, "/d")
+
+    raw = set_watches(peer, made.zxid, data=["/d"])
+    other.set("/d", b"new")
+
+    assert raw == silence(made.zxid)
+    assert peer.receive() == [(CHANGED, "/d")]
+
+
+def missed(kind: int, path: str) -> bytes:
+    """The notification of something that happened while the client was away."""
+    return frame(unhex("ffffffff ffffffffffffffff 00000000") + r.WatcherEvent(kind, 3, path).encode())
+
+
+def test_a_data_watch_set_again_before_the_last_change_fires_at_once_before_the_reply_and_is_not_set(peer, other):
+    made = create(peer, "/d")
+
+    raw = set_watches(peer, made.zxid - 1, data=["/d"])
+    other.set("/d", b"new")
+
+    assert raw == missed(CHANGED, "/d") + silence(made.zxid)
+    assert peer.receive() == []
+
+
+def test_an_exist_watch_set_again_on_a_present_node_fires_whatever_the_zxids(peer, other):
+    made = create(peer, "/d")
+
+    raw = set_watches(peer, made.zxid + 100, exist=["/d"])
+    other.set("/d", b"new")
+
+    assert raw == missed(CREATED, "/d") + silence(made.zxid)
+    assert peer.receive() == []
+
+
+def test_an_exist_watch_set_again_on_a_missing_node_is_silent_and_set(peer, other):
+    raw = set_watches(peer, 0, exist=["/d"])
+    other.create("/d")
+
+    assert raw == silence(2)
+    assert peer.receive() == [(CREATED, "/d")]
+
+
+def test_a_child_or_data_watch_set_again_on_a_missing_node_tells_of_a_deletion_and_is_not_set(peer, other):
+    raw = set_watches(peer, 0, data=["/d"], child=["/c"])
+    other.create("/d")
+    other.create("/c")
+
+    assert raw == missed(DELETED, "/d") + missed(DELETED, "/c") + silence(2)
+    assert peer.receive() == []
+
+
+def test_a_child_watch_set_again_at_the_zxid_of_the_last_child_is_silent_and_set(peer, other):
+    peer.create("/p")
+    child = create(peer, "/p/c")
+
+    raw = set_watches(peer, child.zxid, child=["/p"])
+    other.delete("/p/c")
+
+    assert raw == silence(child.zxid)
+    assert peer.receive() == [(CHILDREN, "/p")]
+
+
+def test_a_child_watch_set_again_before_the_last_child_fires_at_once_and_is_not_set(peer, other):
+    peer.create("/p")
+    child = create(peer, "/p/c")
+
+    raw = set_watches(peer, child.zxid - 1, child=["/p"])
+    other.delete("/p/c")
+
+    assert raw == missed(CHILDREN, "/p") + silence(child.zxid)
+    assert peer.receive() == []
+
+
+def test_a_child_watch_set_again_sees_a_deleted_child(peer):
+    peer.create("/p")
+    child = create(peer, "/p/c")
+    deleted = delete(peer, "/p/c")
+
+    raw = set_watches(peer, child.zxid, child=["/p"])
+
+    assert raw == missed(CHILDREN, "/p") + silence(deleted.zxid)
+
+
+def test_the_lists_are_taken_in_order_and_a_path_may_be_in_several(peer):
+    peer.create("/p")
+    peer.create("/q")
+    last = create(peer, "/p/c").zxid
+
+    raw = set_watches(peer, 0, data=["/q", "/p"], exist=["/p"], child=["/p"])
+
+    assert raw == (
+        missed(CHANGED, "/q") + missed(CHANGED, "/p") + missed(CREATED, "/p") + missed(CHILDREN, "/p") + silence(last)
+    )
+
+
+def test_watches_that_stay_are_set_again_without_a_word(peer, other):
+    peer.create("/p")
+    body = r.SetWatches2(0, [], [], [], ["/p"], ["/r"])
+
+    raw = peer.feed(request(-8, OpCode.SET_WATCHES2, body))
+    other.create("/p/c")
+    other.create("/p/d")
+    other.create("/r")
+    other.create("/r/c")
+
+    assert raw == silence(3)
+    assert peer.receive() == [(CHILDREN, "/p"), (CHILDREN, "/p"), (CREATED, "/r"), (CREATED, "/r/c")]
+
+
+# --- rights and nulls ---
+
+
+def test_set_watches_needs_no_right(peer):
+    made = create(peer, "/d", acl=only(Perm.WRITE))
+
+    raw = set_watches(peer, 0, data=["/d"])
+
+    assert raw == missed(CHANGED, "/d") + silence(made.zxid)
+
+
+def test_a_null_list_is_a_marshalling_error_after_the_lists_before_it(peer):
+    body = r.SetWatches(0, ["/missing"], None, [])
+
+    replies = peer.send(OpCode.SET_WATCHES, body.encode(), xid=-8)
+
+    assert [(reply.xid, reply.err) for reply in replies] == [(-1, OK), (-8, MARSHALLING_ERROR)]
+    assert peer.receive() == [(DELETED, "/missing")]
+
+
+@pytest.mark.parametrize("release", ["old", "new"])
+def test_a_null_path_in_set_watches_fails_it_when_its_turn_comes(release: str, request: pytest.FixtureRequest) -> None:
+    peer: Peer = request.getfixturevalue(release)
+    peer.create("/a")
+    paths = struct.pack(">i", 3) + put_str("/a") + NULL + put_str("/a")
+
+    event, reply = peer.send(OpCode.SET_WATCHES, bytes(8) + paths + bytes(8), xid=-8)
+
+    assert event.body == bytes.fromhex("00000003 00000003 00000002 2f61")
+    assert (event.xid, event.zxid, reply.xid, reply.err) == (-1, -1, -8, -5)
+
+
+@pytest.mark.parametrize("release", ["old", "new"])
+def test_a_null_path_among_watches_that_stay_is_taken(release: str, request: pytest.FixtureRequest) -> None:
+    peer: Peer = request.getfixturevalue(release)
+
+    (reply,) = peer.send(OpCode.SET_WATCHES2, bytes(20) + (struct.pack(">i", 1) + NULL) * 2, xid=-8)
+
+    assert (reply.xid, reply.err) == (-8, 0)
+
+
+# --- how many ---
+
+
+def test_a_set_watches_as_long_as_it_may_be_sets_them_all() -> None:
+    engine = engine_with(max_set_watches=4)
+    peer = connected(engine)
+
+    code = error(peer, OpCode.SET_WATCHES2, r.SetWatches2(0, [], ["/a"], ["/"], ["/b"], ["/c"]))
+
+    assert (code, peer.closed) == (0, False)
+    assert engine.watches.active == 5  # a persistent one is in both stores
+
+
+def test_a_set_watches_that_is_too_long_closes_the_connection_and_sets_none(log: Log) -> None:
+    engine = engine_with(log, max_set_watches=4)
+    peer = connected(engine)
+
+    code = error(peer, OpCode.SET_WATCHES2, r.SetWatches2(0, ["/"], ["/a"], ["/"], ["/b"], ["/c"]))
+
+    assert (code, peer.closed) == (THROTTLED_OP, True)
+    assert engine.metrics.refused["set_watches"] == 1
+    assert left(engine) == NOTHING
+    assert len(log.with_word("closing 127.0.0.1:40000")) == 1
+
+
+def test_a_set_watches_for_which_there_is_no_room_closes_the_connection_and_leaves_none() -> None:
+    engine = engine_with(max_watches_per_connection=3)
+    peer = connected(engine)
+
+    code = error(peer, OpCode.SET_WATCHES, r.SetWatches(0, [], [f"/{number}" for number in range(5)], []))
+
+    assert (code, peer.closed) == (THROTTLED_OP, True)
+    assert left(engine) == NOTHING
+
+
+def test_what_stands_behind_a_set_watches_that_closes_the_connection_is_not_done() -> None:
+    engine = engine_with(max_set_watches=1)
+    peer = connected(engine)
+    refused = r.RequestHeader(1, OpCode.SET_WATCHES).encode() + r.SetWatches(0, [], ["/a", "/b"], []).encode()
+    behind = r.RequestHeader(2, OpCode.CREATE).encode() + r.CreateRequest("/late", b"", OPEN_ACL_UNSAFE, 0).encode()
+    more = r.RequestHeader(3, OpCode.EXISTS).encode() + r.ExistsRequest("/w", True).encode()
+
+    peer.feed(frame(refused) + frame(behind) + frame(more))
+
+    assert engine.tree.get("/late") is None
+    assert left(engine) == NOTHING
+
+
+def test_the_session_of_a_connection_that_was_closed_for_its_watches_lives_on() -> None:
+    engine = engine_with(max_set_watches=1)
+    peer = connected(engine)
+
+    error(peer, OpCode.SET_WATCHES, r.SetWatches(0, [], ["/a", "/b"], []))
+
+    assert len(engine.sessions.alive) == 1

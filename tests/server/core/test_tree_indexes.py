@@ -1,0 +1,262 @@
+"""What the tree keeps for getAllChildrenNumber and getEphemerals is what a walk over it would find."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.calls import connected
+from support.numbers import CONTAINER, EPHEMERAL, SEQUENTIAL
+from support.peer import Peer
+
+from zoolet.protocol import multi as wire
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.codec import Record
+from zoolet.protocol.operations import OpCode
+from zoolet.server import Server
+from zoolet.server.core.engine import Engine
+from zoolet.server.testing.history import History
+
+moderate = settings(max_examples=30, deadline=None)
+Operation = tuple[OpCode, Record]
+
+
+def below(peer: Peer, path: str) -> int:
+    """What the server says is below a node."""
+    return peer.call(OpCode.GET_ALL_CHILDREN_NUMBER, r.GetAllChildrenNumberRequest(path)).totalNumber
+
+
+def counted(engine: Engine) -> dict[str, int]:
+    """What the server says is below each node."""
+    return {path: engine.tree.count_below(node) for path, node in engine.tree.walk()}
+
+
+def walked(engine: Engine) -> dict[str, int]:
+    """The same, found by a walk for each node."""
+    return {path: sum(1 for _ in engine.tree.walk(path)) - 1 for path, _ in engine.tree.walk()}
+
+
+def ephemerals(peer: Peer, prefix: str | None) -> list[str]:
+    return sorted(peer.call(OpCode.GET_EPHEMERALS, r.GetEphemeralsRequest(prefix)).ephemerals)
+
+
+def do(peer: Peer, operation: Operation) -> None:
+    """Do an operation, whether it succeeds or not."""
+    peer.send(operation[0], operation[1].encode())
+
+
+names = st.sampled_from(["a", "b", "c"])
+paths = st.lists(names, min_size=1, max_size=4).map(lambda parts: "/" + "/".join(parts))
+creates = st.builds(
+    lambda path, flags: (OpCode.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, flags)),
+    paths,
+    st.sampled_from([0, 0, 0, EPHEMERAL, SEQUENTIAL, CONTAINER]),
+)
+deletes = st.builds(lambda path: (OpCode.DELETE, r.DeleteRequest(path, -1)), paths)
+sets = st.builds(lambda path: (OpCode.SET_DATA, r.SetDataRequest(path, b"x", -1)), paths)
+single = st.one_of(creates, creates, creates, deletes, sets)
+multis = st.lists(single, min_size=1, max_size=5).map(lambda operations: (OpCode.MULTI, Multi(operations)))
+anything = st.lists(st.one_of(single, single, multis), max_size=25)
+
+
+class Multi:
+    """A transaction, encoded as a record is."""
+
+    def __init__(self, operations: list[Operation]) -> None:
+        self.operations = operations
+
+    def __repr__(self) -> str:
+        return f"Multi({self.operations})"
+
+    def encode(self) -> bytes:
+        return wire.encode_operations(self.operations)
+
+
+def filled(operations: list[Operation]) -> Peer:
+    """A client of a server at which these were tried; it has a few nodes in any case."""
+    peer = connected(Engine())
+    for path in ("/a", "/a/b", "/a/b/c", "/b"):
+        peer.create(path)
+    for operation in operations:
+        do(peer, operation)
+    return peer
+
+
+# --- counts ---
+
+
+@pytest.mark.slow
+@moderate
+@given(anything, anything)
+@example([], [(OpCode.DELETE, r.DeleteRequest("/a/b/c", -1)), (OpCode.DELETE, r.DeleteRequest("/a/b", -1))])
+def test_counts_that_are_kept_are_those_of_a_walk(before: list[Operation], after: list[Operation]) -> None:
+    peer = filled(before)
+    below(peer, "/")
+
+    for operation in after:
+        do(peer, operation)
+
+    assert counted(peer.engine) == walked(peer.engine)
+
+
+@moderate
+@given(anything)
+def test_the_first_count_is_that_of_a_walk(before: list[Operation]) -> None:
+    peer = filled(before)
+
+    assert counted(peer.engine) == walked(peer.engine)
+
+
+@pytest.mark.slow
+@moderate
+@given(anything, anything, anything)
+def test_counts_go_back_and_forth_with_snapshots(
+    before: list[Operation], between: list[Operation], after: list[Operation]
+) -> None:
+    peer = connected(Engine())
+    journal = History(peer.engine)
+    for operation in before:
+        do(peer, operation)
+    first = journal.take()
+    below(peer, "/")
+    for operation in between:
+        do(peer, operation)
+    second = journal.take()
+    for operation in after:
+        do(peer, operation)
+
+    journal.restore_to(first)
+    at_first = counted(peer.engine), walked(peer.engine)
+    journal.restore_to(second)
+    at_second = counted(peer.engine), walked(peer.engine)
+
+    assert at_first[0] == at_first[1]
+    assert at_second[0] == at_second[1]
+
+
+@moderate
+@given(st.lists(creates, max_size=20))
+def test_counts_go_down_with_the_ephemeral_nodes_of_a_session(operations: list[Operation]) -> None:
+    peer = filled([])
+    leaver = connected(peer.engine)
+    below(peer, "/")
+    for operation in operations:
+        do(leaver, operation)
+
+    leaver.close()
+
+    assert counted(peer.engine) == walked(peer.engine)
+
+
+def test_a_transaction_that_fails_leaves_the_counts_as_they_were() -> None:
+    peer = filled([])
+    before = below(peer, "/a")
+    create = OpCode.CREATE, r.CreateRequest("/a/new", b"", OPEN_ACL_UNSAFE, 0)
+    fail = OpCode.DELETE, r.DeleteRequest("/nowhere", -1)
+
+    peer.multi(create, (OpCode.CREATE, r.CreateRequest("/a/new/x", b"", OPEN_ACL_UNSAFE, 0)), fail)
+
+    assert below(peer, "/a") == before == 2
+
+
+def test_the_empty_path_counts_the_root_too() -> None:
+    peer = filled([])
+
+    assert below(peer, "") == below(peer, "/") + 1
+
+
+def test_a_count_in_a_large_tree_costs_nothing_once_it_was_counted() -> None:
+    peer = connected(Engine())
+    for number in range(20_000):
+        peer.engine.tree.create(f"/{number}", b"", 0, 0, 1, 0)
+    below(peer, "/")
+
+    started = time.process_time()
+    found = [below(peer, "/") for _ in range(200)]
+    took = time.process_time() - started
+
+    assert set(found) == {20_000 + 3}
+    assert took < 0.5  # 5 ms; counted anew each time, it would take a second
+
+
+def test_populate_and_restore_of_the_test_server_keep_the_counts() -> None:
+    with Server() as server:
+        engine = server._engine
+        engine.tree.count_below(engine.tree.root)
+        empty = server.snapshot()
+        server.populate({"/a": {"b": {"c": b"1"}, "d": b"2"}, "/e": b""})
+        populated = server.snapshot()
+        server.restore(empty)
+        at_empty = counted(engine)
+        server.restore(populated)
+
+        assert at_empty == {"/": 3, "/zookeeper": 2, "/zookeeper/quota": 0, "/zookeeper/config": 0}
+        assert counted(engine) == walked(engine)
+
+
+# --- ephemeral nodes ---
+
+
+odd_names = st.text(st.sampled_from("ab/é\U0001f600 \uffff"), min_size=1, max_size=4)
+owned = st.lists(odd_names.map(lambda name: "/" + name.strip("/ ").replace("//", "/")), max_size=12)
+prefixes = st.one_of(st.none(), st.sampled_from(["", " ", "/", "//", "/a", "a"]), odd_names.map("/".__add__))
+
+
+@moderate
+@given(owned, owned, prefixes)
+@example(["/a", "/ab", "/b"], [], "/a")
+@example(["/a\uffff", "/a\U0001f600", "/a"], [], "/a\uffff")
+def test_ephemerals_below_a_prefix_are_those_of_a_filter(
+    mine: list[str], removed: list[str], prefix: str | None
+) -> None:
+    peer = connected(Engine())
+    for path in [*mine, *removed]:
+        do(peer, (OpCode.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, EPHEMERAL)))
+    ephemerals(peer, "/x")
+    for path in removed:
+        do(peer, (OpCode.DELETE, r.DeleteRequest(path, -1)))
+    assert peer.welcome is not None
+    held = list(peer.engine.tree.ephemerals.get(peer.welcome.session_id, ()))
+
+    found = ephemerals(peer, prefix)
+
+    assert found == sorted(path for path in held if not (prefix or "").strip() or path.startswith(prefix or ""))
+
+
+def test_ephemerals_are_those_of_the_session_alone() -> None:
+    engine = Engine()
+    first, second = connected(engine), connected(engine)
+    first.create("/a1", flags=EPHEMERAL)
+    second.create("/a2", flags=EPHEMERAL)
+
+    assert (ephemerals(first, "/a"), ephemerals(second, "/a")) == (["/a1"], ["/a2"])
+
+
+def fail_a_transaction(peer: Peer) -> None:
+    create = OpCode.CREATE, r.CreateRequest("/a2", b"", OPEN_ACL_UNSAFE, EPHEMERAL)
+    peer.multi(create, (OpCode.DELETE, r.DeleteRequest("/a1", -1)), (OpCode.DELETE, r.DeleteRequest("/nowhere", -1)))
+
+
+def go_back(peer: Peer) -> None:
+    journal = History(peer.engine)
+    before = journal.take()
+    peer.create("/a2", flags=EPHEMERAL)
+    peer.delete("/a1")
+    journal.restore_to(before)
+
+
+UNDOES = {"a transaction": fail_a_transaction, "a snapshot": go_back}
+
+
+@pytest.mark.parametrize("undo", ["a transaction", "a snapshot"])
+def test_ephemerals_that_were_undone_are_not_found(undo: str) -> None:
+    peer = connected(Engine())
+    peer.create("/a1", flags=EPHEMERAL)
+    ephemerals(peer, "/a")
+
+    UNDOES[undo](peer)
+
+    assert ephemerals(peer, "/a") == ["/a1"]

@@ -1,0 +1,250 @@
+"""What an engine tells the operator: each kind of line once in ten seconds, and nothing that a client could forge."""
+
+from __future__ import annotations
+
+import pytest
+from support.calls import connected
+from support.log import Log
+from support.logins import SUPER, USERS, begin_sasl, sasl
+
+from zoolet.protocol import records as r
+from zoolet.protocol.codec import put_bytes
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.settings import Settings
+from zoolet.server.core.warnings import PAUSE_MS, Warnings
+
+# --- lines of one kind ---
+
+
+def test_a_line_of_each_kind_is_passed_on_once_in_ten_seconds(log: Log) -> None:
+    warnings = Warnings(log)
+
+    for kind in ("a", "b", "a", "b", "a"):
+        warnings.warn(kind, "%s happened", kind)
+
+    assert log == ["a happened", "b happened"]
+
+
+def test_a_line_says_how_many_were_passed_over(log: Log) -> None:
+    warnings = Warnings(log)
+    for _ in range(4):
+        warnings.warn("a", "%s", "it")
+    warnings.monotonic_ms += PAUSE_MS
+
+    warnings.warn("a", "%s", "it")
+
+    assert log == ["it", "it (3 more like this were not logged)"]
+
+
+def test_a_line_is_not_passed_on_a_moment_too_early(log: Log) -> None:
+    warnings = Warnings(log)
+    warnings.warn("a", "it")
+    warnings.monotonic_ms += PAUSE_MS - 1
+
+    warnings.warn("a", "it")
+
+    assert log == ["it"]
+
+
+def test_a_line_from_before_the_first_tick_is_one_within_the_last_ten_seconds(log: Log) -> None:
+    engine = Engine(monotonic_ms=5_000_000, log=log)
+    engine.warnings.warn("a", "it")
+
+    engine.set_time(500, 5_000_500)
+    engine.warnings.warn("a", "it")
+
+    assert log == ["it"]
+
+
+def test_kinds_beyond_a_thousand_take_no_memory(log: Log) -> None:
+    warnings = Warnings(log)
+
+    for number in range(5_000):
+        warnings.warn(f"kind {number}", "it")
+
+    assert len(warnings._last) <= 1_000
+
+
+def test_kinds_beyond_a_thousand_do_not_fill_the_log(log: Log) -> None:
+    warnings = Warnings(log)
+
+    for number in range(6_000):
+        warnings.warn(f"kind {number % 2_000}", "it")
+
+    assert len(log) <= 2_000
+
+
+def test_nobody_who_listens_costs_nothing() -> None:
+    warnings = Warnings()
+
+    warnings.warn("a", "%s", "it")
+
+    assert warnings._last == {}
+
+
+# --- logins ---
+
+
+def test_a_super_login_is_logged_with_host_and_scheme() -> None:
+    log = Log()
+    engine = Engine(Settings(super_digest=SUPER), log=log)
+
+    connected(engine, host="127.0.0.9").auth("digest", b"super:pw")
+
+    assert log == ["127.0.0.9:40000 has logged in as the super user, by digest"]
+
+
+def test_the_password_of_a_super_user_is_not_logged() -> None:
+    log = Log()
+    engine = Engine(Settings(super_digest=SUPER), log=log)
+
+    connected(engine).auth("digest", b"super:pw")
+
+    assert not [line for line in log if "pw" in line or SUPER.split(":")[1] in line]
+
+
+def test_failed_logins_of_one_host_are_one_line_in_ten_seconds() -> None:
+    log = Log()
+    engine = Engine(log=log)
+    engine.set_time(0, 1)
+    connected(engine).auth("nonsense", b"x")
+    engine.set_time(0, 10_000)
+    connected(engine).auth("nonsense", b"x")
+    connected(engine).auth("nonsense", b"x")
+
+    engine.set_time(0, 10_001)
+    connected(engine).auth("nonsense", b"x")
+
+    assert len(log) == 2
+    assert log[1].endswith("(2 more like this were not logged)")
+
+
+def test_failed_logins_of_two_hosts_are_a_line_each() -> None:
+    log = Log()
+    engine = Engine(log=log)
+
+    connected(engine, host="127.0.0.1").auth("nonsense", b"x")
+    connected(engine, host="127.0.0.2").auth("nonsense", b"x")
+
+    assert [line.split(":")[0] for line in log] == ["failed login of 127.0.0.1", "failed login of 127.0.0.2"]
+
+
+def test_kinds_of_failed_logins_are_a_line_each() -> None:
+    log = Log()
+    engine = Engine(Settings(sasl_users=USERS), log=log)
+
+    connected(engine).auth("nonsense", b"x")
+    sasl(connected(engine), "bob", "wrong")
+
+    assert len(log) == 2
+
+
+def test_failed_logins_of_a_thousand_hosts_are_a_line_each_all_the_same() -> None:
+    log = Log()
+    engine = Engine(log=log)
+    hosts = [f"2001:db8::{number:x}" for number in range(1_100)] * 2
+
+    replies = [connected(engine, host=host).auth("nonsense", b"x") for host in hosts]
+
+    assert len(replies) == 2_200
+    assert len(log) <= 1_100
+
+
+# --- text that a client chose ---
+
+
+HOSTILE = ["eve\n2026-01-01 INFO all is well", "eve\r\x1b[2Jx", "\u202egnp", "\x00", "\u2028x", "\x85x"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_user_name_does_not_write_lines_into_the_log(name: str) -> None:
+    log = Log()
+    engine = Engine(Settings(sasl_users=USERS), log=log)
+
+    sasl(connected(engine), name, "x")
+
+    assert len(log) == 1
+    assert log[0].isprintable()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_scheme_does_not_write_lines_into_the_log(name: str) -> None:
+    log = Log()
+
+    connected(Engine(log=log)).auth(name, b"x")
+
+    assert len(log) == 1
+    assert log[0].isprintable()
+
+
+def test_a_long_scheme_is_cut_in_the_log() -> None:
+    log = Log()
+
+    connected(Engine(log=log)).auth("s" * 10_000, b"x")
+
+    assert "s" * 60 in log[0]
+    assert "s" * 65 not in log[0]
+
+
+def test_a_long_user_name_is_cut_in_the_log() -> None:
+    log = Log()
+
+    sasl(connected(Engine(Settings(sasl_users=USERS), log=log)), "u" * 3_000, "x")
+
+    assert "u" * 64 in log[0]
+    assert "u" * 65 not in log[0]
+
+
+@pytest.mark.parametrize("token", [b"n" * 2_000 + b"=1," + b"n" * 2_000 + b"=1"])
+def test_a_long_directive_is_cut_in_the_log(token: bytes) -> None:
+    log = Log()
+    peer = connected(Engine(Settings(sasl_users=USERS), log=log))
+    begin_sasl(peer)
+
+    peer.send(OpCode.SASL, put_bytes(token))
+
+    assert len(log) == 1
+    assert len(log[0]) < 300
+
+
+def test_the_path_of_a_watch_does_not_write_lines_into_the_log() -> None:
+    log = Log()
+    peer = connected(Engine(Settings(max_watches_per_connection=1), log=log))
+    paths: list[str | None] = ["/a\n2026-01-01 00:00:00 INFO zoolet.server: all is well", "/b"]
+
+    peer.send(OpCode.SET_WATCHES2, r.SetWatches2(0, [], [], [], paths, []).encode(), xid=-8)
+
+    assert len(log) == 1
+    assert log[0].isprintable()
+
+
+def test_the_path_of_a_watch_is_cut_in_the_log() -> None:
+    log = Log()
+    peer = connected(Engine(Settings(max_watches_per_connection=1), log=log))
+
+    peer.send(OpCode.SET_WATCHES2, r.SetWatches2(0, [], [], [], ["/" + "a" * 100_000], []).encode(), xid=-8)
+
+    assert len(log) == 1
+    assert len(log[0]) < 300
+
+
+def quota_line(name: str) -> str:
+    """Exceed the soft limit of a node; return what is logged of it."""
+    log = Log()
+    peer = connected(Engine(Settings(enforce_quota=True), log=log))
+    peer.create(f"/{name}")
+    peer.create(f"/zookeeper/quota/{name}")
+    peer.create(f"/zookeeper/quota/{name}/zookeeper_stats")
+    peer.create(f"/zookeeper/quota/{name}/zookeeper_limits", b"count=100,bytes=1")
+    peer.set(f"/{name}", b"12")
+    (line,) = log
+    return line
+
+
+def test_a_path_does_not_write_lines_into_the_log() -> None:
+    assert quota_line("a\u2028b\u202ec").isprintable()
+
+
+def test_a_long_path_is_cut_in_the_log() -> None:
+    assert len(quota_line("a" * 100_000)) < 500

@@ -1,0 +1,219 @@
+"""addWatch, checkWatches and removeWatches.
+
+Source: AddWatchRequest, CheckWatchesRequest, RemoveWatchesRequest; DataTree.containsWatcher, removeWatch.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from support.calls import add_watch, check_watches, connected, error, remove_watches
+from support.frames import NULL, unhex
+from support.numbers import CHANGED, MARSHALLING_ERROR, NO_WATCHER, OK, PERSISTENT_WATCH, RECURSIVE_WATCH
+from support.peer import Peer
+
+from zoolet.protocol import records as r
+from zoolet.protocol.operations import OpCode
+
+# --- addWatch ---
+
+
+@pytest.mark.parametrize("mode", [PERSISTENT_WATCH, RECURSIVE_WATCH])
+def test_the_reply_to_add_watch_has_a_body_of_four_zeroes(peer, mode):
+    reply = add_watch(peer, "/missing", mode)
+
+    assert (reply.err, reply.body) == (OK, unhex("00000000"))
+
+
+@pytest.mark.parametrize("mode", [2, -1, 7])
+def test_another_mode_is_a_marshalling_error(peer, mode):
+    reply = add_watch(peer, "/", mode)
+
+    assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
+
+
+def test_a_watch_on_a_null_path_is_accepted_and_the_connection_goes_on(peer):
+    reply = add_watch(peer, None, PERSISTENT_WATCH)
+
+    assert (reply.err, reply.body) == (OK, unhex("00000000"))
+    assert peer.create("/a") == "/a"
+    assert peer.receive() == []
+
+
+# --- checkWatches ---
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, 4, 5])
+def test_checking_or_removing_a_watch_that_is_not_there_finds_none(peer, kind):
+    assert check_watches(peer, "/", kind) == NO_WATCHER
+    assert remove_watches(peer, "/", kind) == NO_WATCHER
+
+
+@pytest.mark.parametrize("kind", [0, 6, 7, -1])
+def test_an_unknown_type_of_watch_is_a_marshalling_error(peer, kind):
+    peer.get("/", watch=True)
+
+    assert check_watches(peer, "/", kind) == MARSHALLING_ERROR
+    assert remove_watches(peer, "/", kind) == MARSHALLING_ERROR
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, 4, 5])
+def test_the_watches_of_other_connections_do_not_count(peer, other, kind):
+    other.get("/", watch=True)
+    other.children("/", watch=True)
+    add_watch(other, "/", PERSISTENT_WATCH)
+    add_watch(other, "/", RECURSIVE_WATCH)
+
+    assert check_watches(peer, "/", kind) == NO_WATCHER
+    assert remove_watches(peer, "/", kind) == NO_WATCHER
+    assert check_watches(other, "/", kind) == OK
+
+
+def test_a_data_watch_is_data_or_any_and_nothing_else(peer):
+    peer.get("/", watch=True)
+
+    assert [check_watches(peer, "/", kind) for kind in (1, 2, 3, 4, 5)] == [NO_WATCHER, OK, OK, NO_WATCHER, NO_WATCHER]
+
+
+def test_a_child_watch_is_children_or_any_and_nothing_else(peer):
+    peer.children("/", watch=True)
+
+    assert [check_watches(peer, "/", kind) for kind in (1, 2, 3, 4, 5)] == [OK, NO_WATCHER, OK, NO_WATCHER, NO_WATCHER]
+
+
+def test_a_persistent_watch_is_persistent_or_any_and_nothing_else(peer):
+    add_watch(peer, "/", PERSISTENT_WATCH)
+
+    assert [check_watches(peer, "/", kind) for kind in (1, 2, 3, 4, 5)] == [NO_WATCHER, NO_WATCHER, OK, OK, NO_WATCHER]
+
+
+def test_a_recursive_watch_is_recursive_or_any_and_nothing_else_and_only_on_its_own_path(peer):
+    add_watch(peer, "/", RECURSIVE_WATCH)
+
+    assert [check_watches(peer, "/", kind) for kind in (1, 2, 3, 4, 5)] == [NO_WATCHER, NO_WATCHER, OK, NO_WATCHER, OK]
+    assert check_watches(peer, "/zookeeper", 3) == NO_WATCHER
+
+
+def test_a_watch_on_a_missing_node_is_a_data_watch(peer):
+    error(peer, OpCode.EXISTS, r.ExistsRequest("/missing", True))
+
+    assert check_watches(peer, "/missing", 2) == OK
+
+
+def test_a_watch_that_has_fired_is_no_longer_found(peer, other):
+    peer.get("/", watch=True)
+
+    other.set("/", b"new")
+
+    assert check_watches(peer, "/", 2) == NO_WATCHER
+
+
+@pytest.mark.parametrize("kind", [4, 5])
+def test_in_3_8_the_types_of_watches_that_stay_are_unknown(old, kind):
+    assert check_watches(old, "/", kind) == MARSHALLING_ERROR
+    assert remove_watches(old, "/", kind) == MARSHALLING_ERROR
+
+
+def test_in_3_8_the_watches_of_other_connections_are_found_but_not_removed(old):
+    second = connected(old.engine)
+    second.get("/", watch=True)
+
+    assert check_watches(old, "/", 2) == OK
+    assert remove_watches(old, "/", 2) == NO_WATCHER
+
+
+# --- removeWatches ---
+
+
+def test_a_watch_can_be_removed_once(peer, other):
+    peer.get("/", watch=True)
+
+    assert remove_watches(peer, "/", 2) == OK
+    assert remove_watches(peer, "/", 2) == NO_WATCHER
+    other.set("/", b"new")
+    assert peer.receive() == []
+
+
+def test_removing_any_removes_all(peer, other):
+    peer.get("/", watch=True)
+    peer.children("/", watch=True)
+    add_watch(peer, "/", PERSISTENT_WATCH)
+    add_watch(peer, "/", RECURSIVE_WATCH)
+
+    removed = remove_watches(peer, "/", 3)
+    other.create("/x")
+    other.set("/", b"new")
+
+    assert removed == OK
+    assert peer.receive() == []
+    assert check_watches(peer, "/", 3) == NO_WATCHER
+
+
+def test_removing_a_persistent_watch_leaves_the_others(peer, other):
+    peer.create("/p")
+    peer.get("/p", watch=True)
+    add_watch(peer, "/p", PERSISTENT_WATCH)
+
+    removed = remove_watches(peer, "/p", 4)
+    other.create("/p/c")
+    other.set("/p", b"1")
+    other.set("/p", b"2")
+
+    assert removed == OK
+    assert peer.receive() == [(CHANGED, "/p")]
+
+
+# --- odd paths ---
+
+
+def test_in_3_8_a_check_of_a_relative_path_stumbles_where_there_are_recursive_watches(old: Peer) -> None:
+    before = old.send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("a/b", 1).encode())
+    old.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
+
+    after = old.send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("a/b", 1).encode())
+
+    assert [reply.err for reply in before + after] == [-121, -5]
+
+
+def test_in_3_8_a_check_of_a_path_without_any_slash_always_stumbles(old: Peer) -> None:
+    (reply,) = old.send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("rel", 3).encode())
+
+    assert reply.err == -5
+
+
+def watch_request(kind: int) -> bytes:
+    """The body of a checkWatches or removeWatches request on a null path."""
+    return NULL + struct.pack(">i", kind)
+
+
+@pytest.mark.parametrize("release", ["old", "new"])
+def test_a_watch_on_a_null_path_that_is_to_be_removed_is_looked_for(
+    release: str, request: pytest.FixtureRequest
+) -> None:
+    peer: Peer = request.getfixturevalue(release)
+
+    (reply,) = peer.send(OpCode.REMOVE_WATCHES, watch_request(3))
+
+    assert (reply.err, reply.body) == (-121, b"")
+
+
+def test_in_3_8_a_check_of_a_null_path_stumbles(old: Peer) -> None:
+    (reply,) = old.send(OpCode.CHECK_WATCHES, watch_request(3))
+
+    assert reply.err == -5
+
+
+def test_in_3_9_a_check_of_a_null_path_finds_no_watch(new: Peer) -> None:
+    (reply,) = new.send(OpCode.CHECK_WATCHES, watch_request(3))
+
+    assert reply.err == -121
+
+
+def test_in_3_9_a_watch_on_a_null_path_is_found_and_removed(new: Peer) -> None:
+    added = new.send(OpCode.ADD_WATCH, watch_request(0))
+    found = new.send(OpCode.CHECK_WATCHES, watch_request(4))
+    removed = new.send(OpCode.REMOVE_WATCHES, watch_request(4))
+    again = new.send(OpCode.REMOVE_WATCHES, watch_request(4))
+
+    assert [reply.err for reply in added + found + removed + again] == [0, 0, 0, -121]

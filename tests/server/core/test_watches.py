@@ -1,0 +1,281 @@
+"""Watches that fire once: what sets them, what fires them, in which order events come, and who may not receive them.
+
+Source: WatchManager, DataTree, FinalRequestProcessor.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.calls import add_watch, connected, creating, deleting, error, only, set_acl, set_data, setting
+from support.frames import long, request, string, unhex
+from support.numbers import CHANGED, CHILDREN, CREATED, DELETED, NO_NODE, PERSISTENT_WATCH, RECURSIVE_WATCH
+from support.peer import Peer
+from support.private_nodes import PRIVATE, owner_of
+
+from zoolet.protocol import multi as wire
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.enums import AddWatchMode, Perm
+from zoolet.protocol.errors import ErrorCode
+from zoolet.protocol.operations import OpCode
+
+# --- what leaves a watch ---
+
+
+def test_get_data_of_a_missing_node_leaves_no_watch(peer, other):
+    missing = error(peer, OpCode.GET_DATA, r.GetDataRequest("/m", True))
+
+    other.create("/m")
+
+    assert missing == NO_NODE
+    assert peer.receive() == []
+
+
+def test_exists_of_a_missing_node_leaves_a_watch(peer, other):
+    missing = error(peer, OpCode.EXISTS, r.ExistsRequest("/m", True))
+
+    other.create("/m")
+
+    assert missing == NO_NODE
+    assert peer.receive() == [(CREATED, "/m")]
+
+
+def test_both_together_leave_one_watch_that_fires_once(peer, other):
+    error(peer, OpCode.GET_DATA, r.GetDataRequest("/m", True))
+    error(peer, OpCode.EXISTS, r.ExistsRequest("/m", True))
+
+    other.create("/m")
+    other.set("/m", b"new")
+
+    assert peer.receive() == [(CREATED, "/m")]
+
+
+def test_get_children_of_a_missing_node_leaves_no_watch(peer, other):
+    error(peer, OpCode.GET_CHILDREN, r.GetChildrenRequest("/m", True))
+    error(peer, OpCode.GET_CHILDREN2, r.GetChildrenRequest("/m", True))
+
+    other.create("/m")
+    other.create("/m/c")
+    other.delete("/m/c")
+    other.delete("/m")
+
+    assert peer.receive() == []
+
+
+def test_exists_and_get_data_on_one_path_are_one_watch(peer, other):
+    peer.create("/m")
+    peer.get("/m", watch=True)
+    peer.exists("/m", watch=True)
+
+    other.set("/m", b"1")
+    other.set("/m", b"2")
+
+    assert peer.receive() == [(CHANGED, "/m")]
+
+
+# --- what fires it ---
+
+
+def test_a_deletion_is_told_once_per_connection(peer, other):
+    peer.create("/m")
+    peer.get("/m", watch=True)
+    peer.children("/m", watch=True)
+    peer.children("/", watch=True)
+
+    other.delete("/m")
+
+    assert peer.receive() == [(DELETED, "/m"), (CHILDREN, "/")]
+
+
+def test_both_watches_of_a_deleted_node_are_used_up(peer, other):
+    peer.create("/m")
+    peer.get("/m", watch=True)
+    peer.children("/m", watch=True)
+    other.delete("/m")
+    peer.receive()
+
+    other.create("/m")
+    other.create("/m/c")
+    other.set("/m", b"new")
+
+    assert peer.receive() == []
+
+
+def test_a_child_watch_alone_tells_of_the_deletion(peer, other):
+    peer.create("/m")
+    peer.children("/m", watch=True)
+
+    other.delete("/m")
+
+    assert peer.receive() == [(DELETED, "/m")]
+
+
+def test_each_connection_is_told(engine, peer, other):
+    third = connected(engine)
+    peer.create("/m")
+    peer.get("/m", watch=True)
+    third.children("/m", watch=True)
+
+    other.delete("/m")
+
+    assert peer.receive() == [(DELETED, "/m")]
+    assert third.receive() == [(DELETED, "/m")]
+
+
+def test_a_recursive_watch_above_and_a_child_watch_tell_of_a_deletion_once(peer, other):
+    peer.create("/m")
+    peer.children("/m", watch=True)
+    add_watch(peer, "/", RECURSIVE_WATCH)
+
+    other.delete("/m")
+
+    assert peer.receive() == [(DELETED, "/m")]
+
+
+def test_setting_the_acl_fires_no_watch(peer, other):
+    peer.create("/n")
+    other.get("/n", watch=True)
+    other.children("/n", watch=True)
+    other.children("/", watch=True)
+    add_watch(other, "/n", PERSISTENT_WATCH)
+    add_watch(other, "/", RECURSIVE_WATCH)
+
+    set_acl(peer, "/n", OPEN_ACL_UNSAFE)
+
+    assert other.receive() == []
+
+
+# --- events ---
+
+
+def test_the_bytes_of_a_notification_are_those_of_zookeeper(peer, other):
+    peer.create("/h")
+    peer.get("/h", watch=True)
+
+    changed = set_data(other, "/h")
+
+    assert peer.take() == unhex("0000001e ffffffff") + long(changed.zxid) + unhex(
+        "00000000 00000003 00000003 00000002 2f68"
+    )
+
+
+def test_an_event_comes_before_the_reply_of_the_write_that_caused_it(peer):
+    peer.create("/p")
+    peer.children("/p", watch=True)
+
+    replies = peer.send(OpCode.CREATE, r.CreateRequest("/p/x", b"", OPEN_ACL_UNSAFE, 0).encode(), xid=9)
+
+    assert [(reply.xid, reply.body) for reply in replies] == [
+        (-1, unhex("00000004 00000003") + string("/p")),
+        (9, string("/p/x")),
+    ]
+
+
+def test_all_events_of_a_multi_come_in_its_order_before_its_reply(peer):
+    peer.create("/own")
+    error(peer, OpCode.EXISTS, r.ExistsRequest("/n1", True))
+    peer.get("/own", watch=True)
+    peer.children("/", watch=True)
+
+    operations = wire.encode_operations([creating("/n1"), setting("/own"), deleting("/n1")])
+    replies = peer.send(OpCode.MULTI, operations, xid=9)
+
+    assert [reply.xid for reply in replies] == [-1, -1, -1, 9]
+    assert peer.receive() == [(CREATED, "/n1"), (CHILDREN, "/"), (CHANGED, "/own")]
+
+
+def test_an_event_comes_before_a_read_that_shows_the_change(peer, other):
+    peer.create("/p")
+    peer.get("/p", watch=True)
+    other.set("/p", b"new")
+
+    replies = peer.send(OpCode.GET_DATA, r.GetDataRequest("/p", False).encode(), xid=9)
+
+    assert [reply.xid for reply in replies] == [-1, 9]
+
+
+def test_in_3_8_the_zxid_of_a_notification_is_minus_one(old):
+    old.create("/h")
+    old.get("/h", watch=True)
+
+    raw = old.feed(request(9, OpCode.SET_DATA, r.SetDataRequest("/h", b"", -1)))
+
+    assert raw[:34] == unhex("0000001e ffffffff ffffffffffffffff 00000000 00000003 00000003 00000002 2f68")
+
+
+# --- nodes that may not be read ---
+
+
+def test_an_event_of_a_node_that_the_connection_may_not_read_is_dropped_and_uses_up_the_watch(peer, other):
+    peer.create("/p")
+    other.get("/p", watch=True)
+    set_acl(peer, "/p", only(Perm.ALL & ~Perm.READ))
+
+    peer.set("/p", b"1")
+    set_acl(peer, "/p", OPEN_ACL_UNSAFE)
+    peer.set("/p", b"2")
+
+    assert other.receive() == []
+
+
+def test_children_changed_is_filtered_by_the_right_to_read_the_parent(peer, other):
+    peer.create("/p")
+    other.children("/p", watch=True)
+    set_acl(peer, "/p", only(Perm.ALL & ~Perm.READ))
+
+    peer.create("/p/c")
+
+    assert other.receive() == []
+
+
+@pytest.mark.parametrize("mode", [AddWatchMode.PERSISTENT, AddWatchMode.PERSISTENT_RECURSIVE])
+def test_a_watch_that_stays_tells_nothing_of_private_nodes(private: Peer, mode: AddWatchMode) -> None:
+    private.call(OpCode.ADD_WATCH, r.AddWatchRequest("/private", mode))
+    owner = owner_of(private.engine)
+
+    owner.set("/private", b"1")
+    owner.create("/private/x", acl=PRIVATE)
+    owner.delete("/private/x")
+    owner.multi((OpCode.SET_DATA, r.SetDataRequest("/private/child", b"2", -1)))
+
+    assert private.receive() == []
+
+
+def test_a_recursive_watch_above_tells_nothing_of_private_nodes(private: Peer) -> None:
+    private.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", AddWatchMode.PERSISTENT_RECURSIVE))
+    owner = owner_of(private.engine)
+
+    owner.create("/private/x", acl=PRIVATE)
+    owner.delete("/private/x")
+
+    assert private.receive() == []
+
+
+def test_a_watch_on_a_node_to_come_tells_nothing_if_it_comes_private(private: Peer) -> None:
+    (reply,) = private.send(OpCode.EXISTS, r.ExistsRequest("/later", True).encode())
+    assert reply.err == ErrorCode.NO_NODE
+
+    owner_of(private.engine).create("/later", acl=PRIVATE)
+
+    assert private.receive() == []
+
+
+def test_a_watch_set_while_the_node_was_open_tells_nothing_once_it_is_private(private: Peer) -> None:
+    owner = owner_of(private.engine)
+    owner.create("/a")
+    private.get("/a", watch=True)
+    owner.call(OpCode.SET_ACL, r.SetACLRequest("/a", PRIVATE, -1))
+
+    owner.set("/a", b"x")
+
+    assert private.receive() == []
+
+
+def test_private_children_are_removed_with_their_session_and_nobody_hears(private: Peer) -> None:
+    private.call(OpCode.ADD_WATCH, r.AddWatchRequest("/private", AddWatchMode.PERSISTENT_RECURSIVE))
+    owner = owner_of(private.engine)
+    owner.create("/private/e", flags=1, acl=PRIVATE)
+
+    owner.close()
+
+    assert private.receive() == []

@@ -1,0 +1,178 @@
+"""How many watches a connection may set, and all of them together."""
+
+from __future__ import annotations
+
+import pytest
+from support.calls import connected, engine_with, error
+from support.log import Log
+from support.numbers import PERSISTENT_WATCH, RECURSIVE_WATCH, THROTTLED_OP
+from support.peer import Peer
+from support.watch_tables import NOTHING, left
+
+from zoolet.protocol import records as r
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.watches import DATA, weight
+
+ANY = 3
+
+
+def watch(peer: Peer, path: str) -> int:
+    """Set a watch that fires once, there or not; return whether there is room, 0 or the error of the refusal."""
+    code = error(peer, OpCode.EXISTS, r.ExistsRequest(path, True))
+    return 0 if code == -101 else code
+
+
+def test_a_connection_sets_as_many_watches_as_it_may(log: Log) -> None:
+    engine = engine_with(log, max_watches_per_connection=3)
+    peer = connected(engine)
+
+    codes = [watch(peer, f"/{number}") for number in range(4)]
+
+    assert codes == [0, 0, 0, THROTTLED_OP]
+    assert (engine.watches.active, peer.client.watch_weight) == (3, 3)
+    assert engine.metrics.refused["watches_per_connection"] == 1
+    assert not peer.closed
+
+
+def test_all_connections_together_set_as_many_watches_as_they_may(log: Log) -> None:
+    engine = engine_with(log, max_watches=3)
+    first, second = connected(engine), connected(engine)
+
+    codes = [watch(first, "/1"), watch(first, "/2"), watch(second, "/1"), watch(second, "/2")]
+
+    assert codes == [0, 0, 0, THROTTLED_OP]
+    assert engine.metrics.refused["watches"] == 1
+    assert engine.watches.active == 3
+
+
+@pytest.mark.parametrize(
+    ("setting", "key"),
+    [("max_watches_per_connection", "zoolet.maxWatchesPerConnection"), ("max_watches", "zoolet.maxWatches")],
+)
+def test_watches_that_are_refused_are_logged_once(log: Log, setting: str, key: str) -> None:
+    engine = engine_with(log, **{setting: 1})
+    peer = connected(engine)
+
+    for number in range(100):
+        watch(peer, f"/{number}")
+
+    assert len(log.with_word(key)) == 1
+
+
+def test_a_watch_that_is_set_already_takes_no_room() -> None:
+    peer = connected(engine_with(max_watches_per_connection=1))
+
+    codes = [watch(peer, "/a") for _ in range(5)]
+
+    assert codes == [0] * 5
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"), [(1, 1), (127, 1), (128, 2), (129, 2), (255, 2), (256, 3), (128_000, 1001)]
+)
+def test_a_watch_on_a_long_path_counts_as_several(length: int, expected: int) -> None:
+    assert weight("/" * length) == expected
+
+
+def test_a_long_path_takes_the_room_of_several_watches() -> None:
+    engine = engine_with(max_watches_per_connection=10)
+    peer = connected(engine)
+
+    codes = [watch(peer, "/" + "a" * 1151), watch(peer, "/b"), watch(peer, "/c")]
+
+    assert codes == [0, THROTTLED_OP, THROTTLED_OP]
+    assert (engine.watches.active, engine.watches._weight) == (1, 10)
+
+
+def test_a_watch_that_has_fired_makes_room() -> None:
+    engine = engine_with(max_watches_per_connection=1)
+    peer = connected(engine)
+    watch(peer, "/a")
+    peer.create("/a")
+
+    assert watch(peer, "/b") == 0
+    assert engine.watches._weight == 1
+
+
+def test_a_watch_that_was_removed_makes_room() -> None:
+    engine = engine_with(max_watches_per_connection=2)
+    peer = connected(engine)
+    peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/a", PERSISTENT_WATCH))
+
+    peer.send(OpCode.REMOVE_WATCHES, r.RemoveWatchesRequest("/a", ANY).encode())
+
+    assert left(engine) == NOTHING
+    assert [watch(peer, "/b"), watch(peer, "/c")] == [0, 0]
+
+
+def test_a_read_whose_watch_is_refused_is_refused_itself() -> None:
+    peer = connected(engine_with(max_watches_per_connection=1))
+    peer.create("/a", b"x")
+    watch(peer, "/b")
+
+    (reply,) = peer.send(OpCode.GET_DATA, r.GetDataRequest("/a", True).encode())
+
+    assert (reply.err, reply.body) == (THROTTLED_OP, b"")
+
+
+def test_a_persistent_watch_for_half_of_which_there_is_room_is_not_set_at_all() -> None:
+    engine = engine_with(max_watches_per_connection=1)
+    peer = connected(engine)
+
+    code = error(peer, OpCode.ADD_WATCH, r.AddWatchRequest("/a", PERSISTENT_WATCH))
+
+    assert code == THROTTLED_OP
+    assert left(engine) == NOTHING
+    assert peer.client.modes == ({}, {})
+
+
+def test_a_persistent_watch_for_half_of_which_all_together_have_room_is_not_set_at_all() -> None:
+    engine = engine_with(max_watches=1)
+    peer = connected(engine)
+
+    error(peer, OpCode.ADD_WATCH, r.AddWatchRequest("/a", PERSISTENT_WATCH))
+    peer.create("/a")
+
+    assert peer.receive() == []
+    assert left(engine) == NOTHING
+
+
+def test_a_recursive_watch_that_is_refused_hears_of_nothing() -> None:
+    engine = engine_with(max_watches_per_connection=1)
+    peer = connected(engine)
+    watch(peer, "/other")
+
+    error(peer, OpCode.ADD_WATCH, r.AddWatchRequest("/", RECURSIVE_WATCH))
+    peer.create("/a")
+
+    assert peer.receive() == []
+    assert len(engine.watches._recursive[DATA]) == 0
+
+
+def test_nothing_is_left_of_the_watches_of_connections_that_are_gone() -> None:
+    engine = engine_with()
+    peers = [connected(engine) for _ in range(3)]
+    for peer in peers:
+        for path in ("/a", "/" + "b" * 1000, "/c/d"):
+            watch(peer, path)
+            peer.call(OpCode.ADD_WATCH, r.AddWatchRequest(path, PERSISTENT_WATCH))
+            peer.call(OpCode.ADD_WATCH, r.AddWatchRequest(path, RECURSIVE_WATCH))
+
+    for peer in peers:
+        peer.connection.connection_lost()
+
+    assert left(engine) == NOTHING
+    assert [peer.client.watch_weight for peer in peers] == [0, 0, 0]
+    assert [len(index) for index in engine.watches._recursive] == [0, 0]
+
+
+def test_room_that_a_connection_took_is_free_once_it_is_gone() -> None:
+    engine = engine_with(max_watches=2)
+    first = connected(engine)
+    watch(first, "/a")
+    watch(first, "/b")
+
+    first.connection.connection_lost()
+    second = connected(engine)
+
+    assert [watch(second, "/a"), watch(second, "/b")] == [0, 0]

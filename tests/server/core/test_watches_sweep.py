@@ -1,0 +1,278 @@
+"""Watches of connections that are gone: however many there were, they are passed over at once and removed little by
+little.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.calls import connected, word
+from support.numbers import CREATED, NO_WATCHER, PERSISTENT_WATCH, RECURSIVE_WATCH
+from support.peer import Peer
+from support.watch_tables import kept
+
+from zoolet.protocol import records as r
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.compat import V3_8
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.settings import Settings
+from zoolet.server.core.watches import CHILD, DATA
+from zoolet.server.testing import views
+
+MANY = 1_001
+"""So many that they are not removed at once."""
+
+
+@pytest.fixture
+def writer(engine: Engine) -> Peer:
+    return connected(engine)
+
+
+def watching(engine: Engine, count: int, prefix: str = "/w") -> Peer:
+    """A client that waits for so many nodes which are not there."""
+    peer = connected(engine)
+    peer.send(OpCode.SET_WATCHES, r.SetWatches(0, [], [f"{prefix}{number}" for number in range(count)], []).encode())
+    assert not peer.closed
+    return peer
+
+
+def lost(peer: Peer) -> Peer:
+    """Lose the connection of a client."""
+    peer.connection.connection_lost()
+    peer.take()
+    return peer
+
+
+def gone(engine: Engine, count: int = MANY) -> Peer:
+    """A client that had so many watches and has lost its connection."""
+    return lost(watching(engine, count))
+
+
+def sweep_once(engine: Engine, limit: int) -> int:
+    """Sweep; return how many watches that removed."""
+    before = kept(engine)
+    engine.watches.sweep(limit)
+    return before - kept(engine)
+
+
+# --- removed at once, or in slices ---
+
+
+def test_a_thousand_watches_go_with_their_connection_at_once(engine: Engine) -> None:
+    gone(engine, 1_000)
+
+    assert (engine.watches.unswept, kept(engine), engine.watches._weight) == (False, 0, 0)
+
+
+def test_more_than_a_thousand_watches_wait_to_be_swept(engine: Engine) -> None:
+    gone(engine, MANY)
+
+    assert (engine.watches.unswept, kept(engine)) == (True, MANY)
+
+
+def test_a_sweep_removes_as_many_as_it_may_and_no_more(engine: Engine) -> None:
+    gone(engine, 2_500)
+
+    slices = [sweep_once(engine, 1_000) for _ in range(4)]
+
+    assert slices == [1_000, 1_000, 500, 0]
+    assert (engine.watches.unswept, engine.watches._weight) == (False, 0)
+
+
+def test_a_sweep_by_itself_removes_two_thousand(engine: Engine) -> None:
+    gone(engine, 5_000)
+
+    engine.watches.sweep()
+
+    assert kept(engine) == 3_000
+
+
+def test_one_sweep_goes_through_the_watches_of_several_connections(engine: Engine) -> None:
+    first, second = watching(engine, 1_500, "/a"), watching(engine, 1_500, "/b")
+    lost(first)
+    lost(second)
+
+    slices = [sweep_once(engine, 2_000), sweep_once(engine, 2_000)]
+
+    assert slices == [2_000, 1_000]
+    assert [first.client.watch_weight, second.client.watch_weight] == [0, 0]
+
+
+def test_watches_of_every_kind_are_swept(engine: Engine, writer: Peer) -> None:
+    peer = connected(engine)
+    once, stay, below = ([f"/{kind}{number}" for number in range(300)] for kind in ("once", "stay", "below"))
+    peer.send(OpCode.SET_WATCHES2, r.SetWatches2(0, [], once, ["/"], stay, below).encode())
+    peer.send(OpCode.GET_CHILDREN, r.GetChildrenRequest("/", True).encode())
+    lost(peer)
+    assert engine.watches.unswept
+
+    engine.watches.sweep()
+
+    assert engine.watches._stores == ({}, {})
+    assert [len(index) for index in engine.watches._recursive] == [0, 0]
+    assert peer.client.modes == ({}, {})
+
+
+def test_a_tick_sweeps(engine: Engine) -> None:
+    gone(engine)
+
+    engine.tick()
+
+    assert not engine.watches.unswept
+
+
+def test_a_connection_that_the_server_closes_leaves_its_watches_to_be_swept_too(engine: Engine) -> None:
+    peer = watching(engine, MANY)
+
+    engine.close_connection(peer.client)
+    peer.connection.connection_lost()
+
+    assert (engine.watches.unswept, engine.watches.active) == (True, 0)
+    assert sweep_once(engine, 10_000) == MANY
+
+
+@pytest.mark.slow
+def test_fifty_thousand_watches_delay_the_loss_of_a_connection_by_nothing() -> None:
+    engine = Engine(Settings(max_set_watches=100_000))
+    peer = watching(engine, 50_000)
+
+    started = time.process_time()
+    peer.connection.connection_lost()
+    took = time.process_time() - started
+
+    assert took < 0.02  # 10 microseconds; to remove them takes 50 ms
+
+
+# --- meanwhile ---
+
+
+def test_watches_that_wait_to_be_swept_do_not_count_as_watches(engine: Engine) -> None:
+    stayer = connected(engine)
+    stayer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/w0", RECURSIVE_WATCH))
+
+    gone(engine)
+
+    assert engine.watches.active == 1
+
+
+def test_watches_that_wait_to_be_swept_take_room_until_they_are() -> None:
+    engine = Engine(Settings(max_watches=MANY))
+    gone(engine)
+    peer = connected(engine)
+
+    before = peer.send(OpCode.EXISTS, r.ExistsRequest("/a", True).encode())[0].err
+    engine.watches.sweep()
+    after = peer.send(OpCode.EXISTS, r.ExistsRequest("/a", True).encode())[0].err
+
+    assert (before, after) == (-127, -101)
+
+
+def test_one_who_is_gone_hears_of_nothing(engine: Engine, writer: Peer) -> None:
+    peer = gone(engine)
+
+    writer.create("/w0")
+    writer.set("/w0", b"x")
+    writer.delete("/w0")
+
+    assert peer.take() == b""
+    assert peer.client not in engine.watches.pending_output
+
+
+def test_one_who_was_disconnected_hears_of_nothing_that_it_watched_recursively(engine: Engine, writer: Peer) -> None:
+    peer = watching(engine, MANY)
+    peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", RECURSIVE_WATCH))
+    peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", PERSISTENT_WATCH))
+    lost(peer)
+
+    writer.create("/new")
+
+    assert peer.take() == b""
+    assert peer.client not in engine.watches.pending_output
+
+
+def test_others_hear_of_what_one_who_is_gone_watched_too(engine: Engine, writer: Peer) -> None:
+    first, stayer = watching(engine, MANY), watching(engine, 3)
+    lost(first)
+
+    writer.create("/w0")
+
+    assert stayer.receive() == [(CREATED, "/w0")]
+
+
+def test_a_client_that_comes_back_hears_of_each_change_once(engine: Engine, writer: Peer) -> None:
+    gone(engine)
+    back = watching(engine, MANY)
+
+    writer.create("/w0")
+    engine.watches.sweep()
+    writer.create("/w1")
+
+    assert back.receive() == [(CREATED, "/w0"), (CREATED, "/w1")]
+    assert (engine.watches.active, back.client.watch_weight) == (MANY - 2, MANY - 2)
+
+
+def test_a_watch_that_would_have_fired_meanwhile_is_swept_all_the_same(engine: Engine, writer: Peer) -> None:
+    peer = gone(engine)
+    writer.create("/w0")
+    writer.create("/w1")
+
+    engine.watches.sweep()
+
+    assert (kept(engine), engine.watches.active, peer.client.watch_weight) == (0, 0, 0)
+
+
+def test_events_of_a_transaction_reach_nobody_who_was_lost_within_it(engine: Engine, writer: Peer) -> None:
+    peer = watching(engine, MANY)
+
+    engine.begin()
+    writer.create("/w0")
+    peer.connection.connection_lost()
+    engine.commit()
+
+    assert peer.take() == b""
+
+
+# --- reports ---
+
+
+def test_one_who_is_gone_is_in_no_report(engine: Engine) -> None:
+    stayer = watching(engine, 1, "/stays")
+    gone(engine)
+
+    assert stayer.welcome is not None
+    mine = f"0x{stayer.welcome.session_id:x}"
+    assert word(engine, "wchp") == f"/stays0\n\t{mine}\n\n"
+    assert word(engine, "wchc") == f"{mine}\n\t/stays0\n\n"
+    assert word(engine, "wchs") == "1 connections watching 1 paths\nTotal watches:1\n"
+
+
+def test_monitoring_counts_no_watches_of_one_who_is_gone(engine: Engine) -> None:
+    gone(engine)
+
+    assert "zk_watch_count\t0\n" in word(engine, "mntr")
+
+
+def test_paths_that_only_one_who_is_gone_watched_are_in_no_table(engine: Engine) -> None:
+    peer = watching(engine, MANY)
+    peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", PERSISTENT_WATCH))
+    lost(peer)
+
+    assert (engine.watches.by_path(DATA), engine.watches.by_path(CHILD)) == ({}, {})
+
+
+def test_the_test_servers_view_shows_no_watch_of_one_who_is_gone(engine: Engine) -> None:
+    watching(engine, 1, "/stays")
+    gone(engine)
+
+    assert [one.path for one in views.watches(engine)] == ["/stays0"]
+
+
+def test_in_3_8_a_watch_of_one_who_is_gone_is_not_seen_by_others() -> None:
+    engine = Engine(Settings(compat=V3_8))
+    gone(engine)
+    asker = connected(engine)
+
+    (reply,) = asker.send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("/w0", 2).encode())
+
+    assert reply.err == NO_WATCHER

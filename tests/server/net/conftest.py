@@ -1,0 +1,57 @@
+"""Servers in the running loop; every asynchronous test here runs on both event loops."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from support.event_loops import pytest_asyncio_loop_factories as pytest_asyncio_loop_factories
+from support.key_stores import Stores
+from support.live_server import Dial, LiveServer
+from support.live_server import serve as serve
+from support.logged_errors import no_error_is_logged as no_error_is_logged
+from support.raw_client import RawClient
+
+from zoolet.server.app import assemble
+from zoolet.server.config import Config
+from zoolet.server.core.settings import Settings
+from zoolet.server.testing.clock import ManualClock
+
+if TYPE_CHECKING:
+    from support.certificates import Authority
+
+
+@pytest.fixture
+async def live(request: pytest.FixtureRequest) -> AsyncIterator[LiveServer]:
+    """A server with a manual clock; indirect parameters are its settings."""
+    settings = Settings(**getattr(request, "param", {}))
+    server = LiveServer(assemble(Config(max_client_cnxns=0, settings=settings), clock=ManualClock()))
+    await server.listener.start(server.host, 0)
+    yield server
+    await server.close()
+
+
+@pytest.fixture
+def dial(live: LiveServer) -> Dial:
+    """A function that connects; with ``shake=False`` the client has said nothing yet."""
+
+    async def connect(*, shake: bool = True) -> RawClient:
+        return await live.session() if shake else await live.dial()
+
+    return connect
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """An authority that nobody else knows."""
+    from support.certificates import Authority  # needs the extra "tls", which other tests here do without
+
+    return Authority(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
+    """Java key stores."""
+    return Stores(tmp_path_factory.mktemp("stores"))

@@ -1,0 +1,239 @@
+"""Clients that send more than they read, or send in crumbs: they cost the server little, and the others nothing.
+
+What a client asks for waits in its own socket until it reads its replies. What it is told unasked, events, cannot wait
+there, so a client that leaves too many unread is disconnected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import pytest
+from support.frames import add_watch, create, exists, get, request, set_data
+from support.socket_client import SocketClient
+from support.waiting import until
+
+from zoolet.protocol import records as r
+from zoolet.protocol.codec import int_at
+from zoolet.protocol.operations import OpCode
+from zoolet.server.app import assemble
+from zoolet.server.config import Config
+from zoolet.server.core.settings import Settings
+from zoolet.server.net.daemon import Daemon
+
+MIB: Final = 1 << 20
+DATA: Final = b"x" * 1_000_000
+REPLY_SIZE: Final = 4 + 16 + 4 + len(DATA) + 68  # of a getData that returns DATA, frame and all
+Dial = Callable[..., Awaitable[SocketClient]]
+
+
+@pytest.fixture
+async def listener(request: pytest.FixtureRequest) -> AsyncIterator[Daemon]:
+    """A server in this loop; indirect parameters are its settings."""
+    settings = Settings(**getattr(request, "param", {}))
+    listener = assemble(Config(host="127.0.0.1", settings=settings))
+    await listener.start("127.0.0.1", 0)
+    yield listener
+    await listener.stop()
+
+
+@pytest.fixture
+async def dial(listener: Daemon) -> AsyncIterator[Dial]:
+    """A function that gives a client with a session; ``room`` is what its kernel keeps for it, in bytes."""
+    links: list[socket.socket] = []
+    loop = asyncio.get_running_loop()
+
+    async def connect(*, room: int = 64 << 10) -> SocketClient:
+        link = socket.socket()
+        links.append(link)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+        link.setblocking(False)
+        await loop.sock_connect(link, ("127.0.0.1", listener.port))
+        client = SocketClient(link)
+        await client.shake_hands()
+        return client
+
+    yield connect
+    for link in links:
+        link.close()
+    with suppress(TimeoutError):
+        await until(lambda: not listener.open)
+
+
+def waiting(listener: Daemon) -> int:
+    """Count the bytes that wait in this process to be read by clients."""
+    return sum(
+        transport._transport.get_write_buffer_size() for transport in listener.open if transport._transport is not None
+    )
+
+
+def choked(listener: Daemon) -> list[bool]:
+    """Say of each connection whether the server has stopped reading from it."""
+    return [transport._write_paused for transport in listener.open]
+
+
+@contextmanager
+def memory() -> Iterator[Callable[[], int]]:
+    """Return a function that tells by how many bytes the process grew at the most."""
+    gc.collect()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+async def read_in_order(client: SocketClient, count: int) -> list[int]:
+    """Read so many replies to getData of DATA; return their xids."""
+    order: list[int] = []
+    for _ in range(count):
+        reply = await client.read(REPLY_SIZE)
+        assert int_at(reply, 0) == (REPLY_SIZE - 4,)
+        order += int_at(reply, 4)
+    return order
+
+
+# --- a client that does not read its replies ---
+
+
+async def test_replies_that_nobody_reads_do_not_pile_up(listener: Daemon, dial: Dial) -> None:
+    greedy, other = await dial(), await dial()
+    await other.call(create(1, "/big", DATA))
+
+    with memory() as growth:
+        await greedy.send(b"".join(get(xid, "/big") for xid in range(5000)))
+        await until(lambda: any(choked(listener)))
+        for xid in range(200):
+            await other.call(exists(xid, "/big"))
+
+        assert waiting(listener) <= 4 * MIB
+        assert growth() <= 12 * MIB  # once more for the joined batch, and for the reply's own copies
+
+
+async def test_other_clients_get_their_turn_between_large_replies(listener: Daemon, dial: Dial) -> None:
+    greedy, other = await dial(room=4 * MIB), await dial()
+    await other.call(create(1, "/big", DATA))
+
+    await greedy.send(b"".join(get(xid, "/big") for xid in range(1000)))
+    reading = asyncio.create_task(read_in_order(greedy, 1000))
+    served = [await other.call(exists(xid, "/")) for xid in range(20)]
+
+    assert served == [0] * 20
+    assert not reading.done()
+    reading.cancel()
+    await asyncio.wait([reading])
+
+
+@pytest.mark.slow
+async def test_a_client_that_reads_again_gets_all_its_replies_in_order(listener: Daemon, dial: Dial) -> None:
+    greedy, other = await dial(room=2 * MIB), await dial()
+    await other.call(create(1, "/big", DATA))
+    await greedy.send(b"".join(get(xid, "/big") for xid in range(2000)))
+    await until(lambda: any(choked(listener)))
+
+    order = await read_in_order(greedy, 2000)
+
+    assert order == list(range(2000))
+    assert await greedy.call(exists(-7, "/")) == 0
+
+
+async def test_a_connection_that_the_server_closes_is_not_cut_before_its_reader_has_caught_up(
+    listener: Daemon, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zoolet.server.net.protocol.LINGER", 0.1)
+    slow, other = await dial(), await dial()
+    await other.call(create(1, "/big", DATA))
+
+    await slow.send(b"".join(get(xid, "/big") for xid in range(4)) + request(9, OpCode.CLOSE_SESSION))
+    for _ in range(40):  # steadily, and no faster than 4 MB in 0.4 s
+        await slow.read(REPLY_SIZE // 10)
+        await asyncio.sleep(0.01)
+    left = await slow.read(4 * REPLY_SIZE - 40 * (REPLY_SIZE // 10) + 20)
+
+    assert int_at(left, len(left) - 16) == (9,)
+
+
+# --- a client that does not read its events ---
+
+
+@pytest.mark.parametrize("listener", [{"max_write_buffer": 2 * MIB}], indirect=True)
+async def test_a_client_that_leaves_too_many_events_unread_is_cut_off(
+    listener: Daemon, dial: Dial, caplog: pytest.LogCaptureFixture
+) -> None:
+    watcher, writer = await dial(), await dial()
+    path = "/" + "n" * 20_000  # long, so that few events make many bytes
+    await writer.call(create(1, path))
+    await watcher.call(add_watch(1, path, 0))
+
+    with memory() as growth:
+        written = 0
+        while len(listener.open) == 2 and written < 2000:
+            assert await writer.call(set_data(1, path)) == 0
+            written += 1
+
+        assert len(listener.open) == 1
+        assert growth() <= 12 * MIB
+    assert [record.levelname for record in caplog.records if "disconnecting" in record.getMessage()] == ["WARNING"]
+
+
+@pytest.mark.parametrize("listener", [{"max_write_buffer": 2 * MIB}], indirect=True)
+async def test_the_session_of_a_client_that_is_cut_off_lives_on_without_its_watches(
+    listener: Daemon, dial: Dial
+) -> None:
+    watcher, writer = await dial(), await dial()
+    path = "/" + "n" * 20_000
+    await writer.call(create(1, path))
+    await watcher.call(add_watch(1, path, 1))
+
+    await writer.send(b"".join(set_data(xid, path) for xid in range(500)))
+    replies = [await writer.payload() for _ in range(500)]
+    await until(lambda: len(listener.open) == 1)
+
+    assert [int_at(reply) for reply in replies] == [(xid,) for xid in range(500)]
+    assert len(listener.engine.sessions.alive) == 2
+    assert listener.engine.watches.active == 0
+
+
+@pytest.mark.parametrize("listener", [{"max_write_buffer": 64 * MIB}], indirect=True)
+async def test_a_client_that_reads_its_events_late_gets_them_all(listener: Daemon, dial: Dial) -> None:
+    watcher, writer = await dial(), await dial()
+    path = "/" + "n" * 20_000
+    await writer.call(create(1, path))
+    await watcher.call(add_watch(1, path, 0))
+
+    for xid in range(400):  # 8 MB
+        await writer.call(set_data(xid, path))
+    events = [r.WatcherEvent.decode(bytes(await watcher.payload())[16:]) for _ in range(400)]
+
+    assert {event.path for event in events} == {path}
+    assert await watcher.call(exists(1, "/")) == 0
+
+
+# --- crumbs ---
+
+
+async def test_a_large_frame_in_small_pieces_is_answered(dial: Dial) -> None:
+    client = await dial()
+    await client.call(create(1, "/big"))
+    whole = set_data(2, "/big", DATA)
+
+    for at in range(0, len(whole), 1000):
+        await client.send(whole[at : at + 1000])
+
+    assert r.ReplyHeader.decode(bytes(await client.payload())).err == 0
+
+
+async def test_small_frames_byte_by_byte_are_answered(dial: Dial) -> None:
+    client = await dial()
+
+    for byte in b"".join(get(xid, "/") for xid in range(10)):
+        await client.send(bytes([byte]))
+
+    assert [int_at(await client.payload()) for _ in range(10)] == [(xid,) for xid in range(10)]

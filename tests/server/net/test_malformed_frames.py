@@ -1,0 +1,257 @@
+"""Frames that are invalid, on a live port: lengths, handshakes, requests that are cut short, and silence.
+
+Source: the framing and handshake tables of the wire specification (NIOServerCnxn.readLength, readPayload;
+ZooKeeperServer.processConnectRequest).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from support.frames import HELLO, NULL, create, exists, ping, request, set_data
+from support.live_server import Dial, LiveServer
+from support.numbers import UNIMPLEMENTED
+from support.peer import Reply
+from support.waiting import until
+
+from zoolet.protocol import records as r
+from zoolet.protocol.codec import pack_int
+from zoolet.protocol.enums import MAX_FRAME
+from zoolet.protocol.framing import frame
+from zoolet.protocol.handshake import ConnectResponse
+from zoolet.protocol.operations import OpCode
+
+pytestmark = pytest.mark.usefixtures("no_error_is_logged")
+
+BAD_LENGTHS: Final = [MAX_FRAME + 1, 2**31 - 1, -1, -(2**31)]
+
+
+# --- lengths ---
+
+
+@pytest.mark.parametrize("length", BAD_LENGTHS)
+async def test_a_bad_length_closes_the_connection_before_its_payload_arrives(dial: Dial, length: int) -> None:
+    client = await dial()
+
+    client.send(pack_int(length))
+
+    assert await client.rest() == b""
+
+
+@pytest.mark.parametrize("length", BAD_LENGTHS)
+async def test_a_bad_length_instead_of_a_handshake_closes_the_connection(dial: Dial, length: int) -> None:
+    client = await dial(shake=False)
+
+    client.send(pack_int(length))
+
+    assert await client.rest() == b""
+
+
+async def test_requests_before_a_bad_length_are_answered(dial: Dial) -> None:
+    client = await dial()
+
+    client.send(exists(1) + exists(2) + pack_int(-1))
+
+    assert await client.xids(2) == [1, 2]
+    assert await client.rest() == b""
+
+
+async def test_a_frame_of_exactly_the_limit_is_answered(dial: Dial) -> None:
+    client = await dial()
+    client.send(create(1, "/big"))
+    await client.answer()
+    data = b"x" * (MAX_FRAME - len(set_data(2, "/big", b"")) + 4)
+    longest = set_data(2, "/big", data)
+    assert len(longest) == 4 + MAX_FRAME
+
+    client.send(longest + request(3, OpCode.GET_DATA, r.GetDataRequest("/big", False).encode()))
+
+    assert (await client.answer()).err == 0
+    assert r.GetDataResponse.decode((await client.answer()).body).data == data
+
+
+@pytest.mark.parametrize("live", [{"max_frame": 100}], indirect=True)
+@pytest.mark.parametrize(("size", "answered"), [(100, True), (101, False)])
+async def test_the_limit_is_the_one_that_was_configured(dial: Dial, size: int, answered: bool) -> None:
+    client = await dial()
+    body = b"".join([pack_int(1), b"/", b"\0", bytes(size - 8 - 6)])
+
+    client.send(request(7, OpCode.EXISTS, body))
+    client.end()
+
+    assert (pack_int(7) in await client.rest()) is answered
+
+
+@pytest.mark.parametrize("length", range(8))
+async def test_a_request_too_short_for_its_header_closes_the_connection(dial: Dial, length: int) -> None:
+    client = await dial()
+
+    client.send(frame(bytes(length)))
+
+    assert await client.rest() == b""
+
+
+@pytest.mark.parametrize("length", range(8))
+async def test_what_follows_a_request_too_short_for_its_header_is_not_answered(dial: Dial, length: int) -> None:
+    client = await dial()
+
+    client.send(exists(1) + frame(bytes(length)) + exists(2))
+
+    assert (await client.answer()).xid == 1
+    assert await client.rest() == b""
+
+
+# --- the first frame ---
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        bytes(4),
+        bytes(27),
+        bytes(24) + pack_int(16) + bytes(15),
+        bytes(24) + pack_int(-2),
+        bytes(24) + pack_int(2**31 - 1),
+    ],
+    ids=["empty", "version only", "no password", "password cut short", "password of -2", "password of 2 GiB"],
+)
+async def test_a_connect_request_that_does_not_decode_closes_the_connection(dial: Dial, payload: bytes) -> None:
+    client = await dial(shake=False)
+
+    client.send(frame(payload))
+
+    assert await client.rest() == b""
+
+
+async def test_a_connect_request_without_a_password_is_enough(dial: Dial) -> None:
+    client = await dial(shake=False)
+
+    client.send(frame(bytes(24) + NULL))
+
+    assert ConnectResponse.decode(await client.payload()).session_id != 0
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        bytes.fromhex("16030100c8010000c40303") + bytes(200),
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"\xff" * 64,
+        exists(1),
+        create(1, "/a", b"x" * 100),
+        ping(),
+    ],
+    ids=["HTTP", "TLS", "SSH", "all ones", "a read", "a write", "a ping"],
+)
+async def test_garbage_instead_of_a_handshake_closes_the_connection(dial: Dial, garbage: bytes) -> None:
+    client = await dial(shake=False)
+
+    client.send(garbage)
+
+    assert await client.rest() == b""
+
+
+async def test_a_second_handshake_is_an_unknown_operation(dial: Dial) -> None:
+    client = await dial()
+
+    client.send(HELLO)
+
+    assert await client.answer() == Reply(0, -1, UNIMPLEMENTED, b"")
+    assert await client.rest() == b""
+
+
+async def test_requests_behind_the_handshake_in_one_segment_are_answered(dial: Dial) -> None:
+    client = await dial(shake=False)
+
+    client.send(HELLO + exists(1) + exists(2))
+    await client.payload()
+
+    assert await client.xids(2) == [1, 2]
+
+
+# --- ends ---
+
+
+async def test_a_truncated_request_before_the_end_is_not_carried_out(live: LiveServer, dial: Dial) -> None:
+    client = await dial()
+
+    client.send(create(1, "/whole") + create(2, "/truncated")[:-1])
+    client.end()
+
+    assert (await client.answer()).xid == 1
+    assert await client.rest() == b""
+    assert list(live.engine.tree.find("/").children or ()) == ["zookeeper", "whole"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 20, len(HELLO) - 1])
+async def test_a_truncated_handshake_before_the_end_is_not_answered(live: LiveServer, dial: Dial, count: int) -> None:
+    client = await dial(shake=False)
+
+    client.send(HELLO[:count])
+    client.end()
+
+    assert await client.rest() == b""
+    assert live.engine.sessions.alive == {}
+
+
+async def test_a_client_that_ends_its_side_gets_all_its_replies(dial: Dial) -> None:
+    client = await dial()
+
+    client.send(b"".join(exists(xid) for xid in range(500)))
+    client.end()
+
+    assert await client.xids(500) == list(range(500))
+    assert await client.rest() == b""
+
+
+async def test_the_session_of_a_client_that_ends_its_side_lives_on(live: LiveServer, dial: Dial) -> None:
+    client = await dial()
+
+    client.end()
+    await client.rest()
+    await until(lambda: not live.listener.open)
+
+    assert client.welcome is not None
+    assert list(live.engine.sessions.alive) == [client.welcome.session_id]
+
+
+# --- silence ---
+
+
+@pytest.mark.parametrize("said", [b"", b"ruo", HELLO[:4], HELLO[:-1]], ids=["nothing", "3 bytes", "a length", "most"])
+@pytest.mark.parametrize("live", [{"sessionless_timeout": 200}], indirect=True)
+async def test_a_client_that_never_finishes_its_handshake_is_closed(live: LiveServer, dial: Dial, said: bytes) -> None:
+    client, other = await dial(shake=False), await dial()
+    client.send(said)
+    await until(lambda: len(live.listener.open) == 2)
+
+    live.advance(401)
+
+    assert await client.rest() == b""
+    other.send(exists(1))
+    assert (await other.answer()).xid == 1
+
+
+@pytest.mark.parametrize("live", [{"sessionless_timeout": 200}], indirect=True)
+async def test_a_client_has_its_time_to_shake_hands(live: LiveServer, dial: Dial) -> None:
+    client = await dial(shake=False)
+    await until(lambda: live.listener.open)
+
+    live.advance(199)
+    await client.shake_hands()
+
+    assert client.welcome is not None
+    assert client.welcome.session_id != 0
+
+
+async def test_a_client_in_the_middle_of_a_frame_is_closed_when_its_session_ends(live: LiveServer, dial: Dial) -> None:
+    client = await dial()
+    client.send(pack_int(1000) + bytes(10))
+
+    live.advance(33_000)
+
+    assert await client.rest() == b""
+    assert live.engine.sessions.alive == {}

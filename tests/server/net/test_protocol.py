@@ -1,0 +1,314 @@
+"""The protocol of one connection: nothing is left of it when it is gone, and one that is nobody's is never served."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final
+
+import pytest
+import uvloop
+from support.frames import HELLO, create, exists, request
+from support.live_server import LiveServer, Serve
+from support.raw_client import RawClient, reset_at_once
+from support.waiting import until
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.codec import pack_int
+from zoolet.protocol.operations import OpCode
+from zoolet.server.app import assemble
+from zoolet.server.config import Config
+from zoolet.server.core.client_connection import ClientConnection
+from zoolet.server.core.server_connection import ServerConnection
+from zoolet.server.core.settings import Settings
+from zoolet.server.net.protocol import ServerProtocol
+
+CYCLES: Final = 200
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """No garbage collection: what is freed is freed by its last reference."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def alive() -> list[object]:
+    """Find the objects in memory that belong to one connection."""
+    return [one for one in gc.get_objects() if isinstance(one, ServerProtocol | ServerConnection | ClientConnection)]
+
+
+# --- what is left ---
+
+
+async def _say_nothing(client: RawClient) -> None:
+    await client.close()
+
+
+async def _leave(client: RawClient) -> None:
+    await client.shake_hands()
+    await client.close()
+
+
+async def _crash(client: RawClient) -> None:
+    await client.shake_hands()
+    client.send(exists(1))
+    await client.reset()
+
+
+async def _end_the_session(client: RawClient) -> None:
+    await client.shake_hands()
+    client.send(request(1, OpCode.CLOSE_SESSION))
+    await client.rest()
+    await client.close()
+
+
+async def _watch_and_leave(client: RawClient) -> None:
+    await client.shake_hands()
+    client.send(exists(1, watch=True) + request(2, OpCode.ADD_WATCH, r.AddWatchRequest("/", 1).encode()))
+    assert [await client.xid(), await client.xid()] == [1, 2]
+    await client.close()
+
+
+async def _fail_and_leave(client: RawClient) -> None:
+    await client.shake_hands()
+    client.send(exists(1, "/nowhere") + request(2, OpCode.GET_DATA, pack_int(-2)))
+    assert [await client.xid(), await client.xid()] == [1, 2]
+    await client.close()
+
+
+async def _send_nonsense(client: RawClient) -> None:
+    await client.shake_hands()
+    client.send(pack_int(-1))
+    await client.rest()
+    await client.close()
+
+
+async def _send_half_a_frame(client: RawClient) -> None:
+    await client.shake_hands()
+    client.send(pack_int(100) + bytes(10))
+    await client.close()
+
+
+async def _ask_with_a_word(client: RawClient) -> None:
+    client.send(b"srvr")
+    await client.rest()
+    await client.close()
+
+
+async def _log_in_wrongly(client: RawClient) -> None:
+    await client.shake_hands()
+    client.send(request(-4, OpCode.AUTH, r.AuthPacket(0, "nonsense", b"").encode()))
+    await client.rest()
+    await client.close()
+
+
+@pytest.mark.parametrize(
+    "live",
+    [
+        _say_nothing,
+        _leave,
+        _crash,
+        _end_the_session,
+        _watch_and_leave,
+        _fail_and_leave,
+        _send_nonsense,
+        _send_half_a_frame,
+        _ask_with_a_word,
+        _log_in_wrongly,
+    ],
+    ids=lambda live: live.__name__.strip("_").replace("_", " "),
+)
+@pytest.mark.usefixtures("no_collector")
+async def test_nothing_is_left_of_connections_that_are_gone(
+    serve: Serve, live: Callable[[RawClient], Awaitable[None]]
+) -> None:
+    server = await serve()
+    before = len(alive())
+
+    for _ in range(CYCLES):
+        await live(await server.dial())
+    await _leave(await server.dial())  # connections are accepted in order: all others have been by now
+    server.clients.clear()
+    await server.settle()
+    await asyncio.sleep(0)  # the loop lets go of its last callback
+
+    assert len(alive()) == before
+
+
+@pytest.mark.usefixtures("no_collector")
+async def test_nothing_is_left_of_connections_that_were_refused(serve: Serve) -> None:
+    server = await serve(max_client_cnxns=1)
+    await server.dial()
+    await until(lambda: server.listener.open)
+    before = len(alive())
+
+    for _ in range(CYCLES):
+        refused = await server.dial()
+        await refused.rest()
+        await refused.close()
+    await asyncio.sleep(0)
+
+    assert len(alive()) == before
+
+
+@pytest.mark.usefixtures("no_collector")
+async def test_nothing_is_left_of_connections_whose_session_moved_on(serve: Serve) -> None:
+    server = await serve()
+    first = await server.dial()
+    welcome = await first.shake_hands()
+    before = len(alive())
+
+    for _ in range(CYCLES):
+        second = await server.dial()
+        await second.shake_hands(welcome.session_id, welcome.password or b"")
+        assert await first.rest() == b""
+        await first.close()
+        first = second
+    await until(lambda: len(server.listener.open) == 1)
+    await asyncio.sleep(0)
+
+    assert len(alive()) == before
+    assert len(server.engine.sessions.alive) == 1
+
+
+async def test_watches_go_with_their_connection(serve: Serve) -> None:
+    server = await serve()
+    engine = server.engine
+    leaver, stayer = await server.dial(), await server.dial()
+    for client in (leaver, stayer):
+        await client.shake_hands()
+        client.send(exists(1, watch=True) + request(2, OpCode.ADD_WATCH, r.AddWatchRequest("/", 1).encode()))
+        assert [await client.xid(), await client.xid()] == [1, 2]
+    assert engine.watches.active == 2
+
+    await leaver.reset()
+    await until(lambda: len(server.listener.open) == 1)
+
+    assert engine.watches.active == 1
+    assert len(engine.connections) == 1
+
+
+async def test_an_event_for_a_connection_that_is_gone_harms_nobody(serve: Serve) -> None:
+    server = await serve()
+    leaver, stayer = await server.dial(), await server.dial()
+    for client in (leaver, stayer):
+        await client.shake_hands()
+    leaver.send(exists(1, "/a", watch=True))
+    await leaver.xid()
+
+    await leaver.reset()
+    stayer.send(request(1, OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode()))
+
+    assert await stayer.xid() == 1
+
+
+# --- connections without an address ---
+
+LOGIN: Final = request(-4, OpCode.AUTH, r.AuthPacket(0, "digest", b"a:b"))
+CREATE: Final = create(1, "/in")
+
+
+class Stub(asyncio.Transport):
+    """A transport that knows no address of its peer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.aborted = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Know nothing."""
+        return default
+
+    def abort(self) -> None:
+        """Record it."""
+        self.aborted = True
+
+
+async def test_a_connection_without_a_peer_is_aborted(serve: Serve) -> None:
+    live, stub = await serve(), Stub()
+
+    ServerProtocol(live.listener).connection_made(stub)
+
+    assert stub.aborted
+
+
+async def test_a_connection_without_a_peer_counts_nowhere(serve: Serve) -> None:
+    live = await serve(max_client_cnxns=1, max_cnxns=1)
+    transport = ServerProtocol(live.listener)
+
+    transport.connection_made(Stub())
+
+    assert (dict(live.listener.open), dict(live.engine.connections), transport.was_made) == ({}, {}, False)
+    assert (await live.session()).session_id != 0
+
+
+async def test_no_request_of_a_connection_without_a_peer_is_done(serve: Serve) -> None:
+    live = await serve()
+    transport = ServerProtocol(live.listener)
+    transport.connection_made(Stub())
+
+    transport.data_received(HELLO + CREATE)
+    transport.eof_received()
+    transport.connection_lost(None)
+
+    assert live.engine.sessions.alive == {}
+    assert live.engine.tree.get("/in") is None
+
+
+async def test_connections_that_are_reset_before_they_are_accepted_give_their_places_back(serve: Serve) -> None:
+    live = await serve(max_client_cnxns=20)
+    resets = [reset_at_once(live.port, HELLO + CREATE) for _ in range(20)]
+    await live.session("127.0.0.2")
+    await until(lambda: len(live.listener.open) == 1)
+
+    clients = [await live.session() for _ in range(20)]
+
+    assert len(resets) == 20
+    assert 0 not in [client.session_id for client in clients]
+
+
+def test_on_the_loop_of_the_daemon_a_connection_that_is_reset_before_it_is_accepted_opens_no_session() -> None:
+    # asyncio's own loop keeps the name that accept() gave; uvloop asks for it later, when there is none any more
+    async def reset_and_look() -> list[int]:
+        server = LiveServer(assemble(Config()))
+        await server.listener.start("127.0.0.1", 0)
+        resets = [reset_at_once(server.port, HELLO + CREATE) for _ in range(20)]
+        assert len(resets) == 20
+        await server.session("127.0.0.2")
+        await until(lambda: len(server.listener.open) == 1)
+        await server.close()
+        return list(server.engine.sessions.alive)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        alive = runner.run(reset_and_look())
+
+    assert len(alive) == 1
+
+
+# --- requests in one segment ---
+
+
+async def test_a_request_pipelined_before_the_login_is_not_done(serve: Serve) -> None:
+    live = await serve(settings=Settings(require_auth=frozenset({"digest"})))
+    client = await live.dial()
+
+    client.send(HELLO + CREATE + LOGIN + CREATE)
+    await client.closed()
+
+    assert live.engine.tree.get("/in") is None
+
+
+async def test_a_request_pipelined_behind_the_login_is_done(serve: Serve) -> None:
+    live = await serve(settings=Settings(require_auth=frozenset({"digest"})))
+    client = await live.dial()
+
+    client.send(HELLO + LOGIN + CREATE)
+    replies = [await client.payload() for _ in range(3)]
+
+    assert len(replies) == 3
+    assert live.engine.tree.get("/in") is not None

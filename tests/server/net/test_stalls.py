@@ -1,0 +1,292 @@
+"""Time for which the server stood still does not count against its clients: a tick that comes late says so.
+
+The tests tell it that it is late by moving what it goes by, so that nothing has to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import pytest
+from support.frames import ping
+from support.peer import Peer
+
+from zoolet.server.admin.four_letter import four_letter_commands
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.sessions import Session
+from zoolet.server.core.settings import Settings
+from zoolet.server.net.clock import RealClock
+from zoolet.server.net.daemon import RECOVERY, STALL, Daemon
+from zoolet.server.testing.clock import ManualClock
+
+TICK: Final = 1_000
+TIMEOUT: Final = 4_000
+
+
+class HandClock(RealClock):
+    """The server's own clock, over a monotonic one that is moved by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.milliseconds = 1_000_000
+
+    def read(self, *_: object) -> tuple[int, int]:  # type: ignore[override]
+        return super().read(lambda: 0, lambda: self.milliseconds * 1_000_000)
+
+
+class Stage:
+    """A listener whose ticks come when the test says so.
+
+    Attributes:
+        log: What the operator reads.
+    """
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.log: list[str] = []
+        self.engine = Engine(
+            Settings(tick_time=TICK, min_session_timeout=1),
+            monotonic_ms=self.clock.read()[1],
+            log=lambda message, *arguments: self.log.append(message % arguments),
+        )
+        self.listener = Daemon(self.engine, self.clock, four_letter_commands(["*"]))
+        self.engine.set_time(*self.clock.read())
+
+    def client(self) -> Peer:
+        """A client with a session."""
+        peer = Peer(self.engine)
+        peer.connect(timeout=TIMEOUT)
+        return peer
+
+    def tick(self, late: float = 0.0) -> None:
+        """Let the tick come, so many seconds late; time has passed accordingly."""
+        listener = self.listener
+        listener._tick_due = listener.loop.time() - late
+        if listener._tick is not None:
+            listener._tick.cancel()
+        listener._ticked()
+
+    def ticks(self, count: int) -> None:
+        """Let so many ticks come in time, a second apart."""
+        for _ in range(count):
+            self.clock.milliseconds += TICK
+            self.tick()
+
+    def stand_still(self, milliseconds: int) -> None:
+        """Do not run for so long; the first thing that happens then is the tick that is late."""
+        self.clock.milliseconds += milliseconds
+        self.tick(milliseconds / 1000)
+
+    def ping(self, peer: Peer) -> None:
+        """Read a ping that has arrived."""
+        self.engine.set_time(*self.clock.read())
+        peer.feed(ping())
+
+    @property
+    def alive(self) -> list[Session]:
+        return list(self.engine.sessions.alive.values())
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    made = Stage()
+    yield made
+    if made.listener._tick is not None:
+        made.listener._tick.cancel()
+
+
+# --- a late tick ---
+
+
+async def test_a_tick_that_is_late_ends_no_session(stage: Stage) -> None:
+    stage.client()
+
+    stage.stand_still(60_000)
+
+    assert len(stage.alive) == 1
+
+
+async def test_a_late_tick_takes_the_time_out_of_the_clock(stage: Stage) -> None:
+    _, before = stage.clock.read()
+
+    stage.stand_still(9_000)
+
+    assert stage.clock.read()[1] - before == pytest.approx(0, abs=50)
+
+
+async def test_a_late_tick_leaves_the_wall_clock_as_it_is() -> None:
+    clock = RealClock()
+
+    clock.forgive(60_000)
+
+    assert clock.read(lambda: 5_000_000, lambda: 70_000_000_000) == (5, 10_000)
+
+
+async def test_what_came_meanwhile_has_fifty_milliseconds_to_be_read(stage: Stage) -> None:
+    started = stage.listener.loop.time()
+
+    stage.stand_still(9_000)
+
+    assert RECOVERY == 0.05
+    assert stage.listener._recovering
+    assert stage.listener._tick_due - started == pytest.approx(RECOVERY, abs=0.02)
+
+
+async def test_the_tick_after_a_late_one_ends_sessions_again(stage: Stage) -> None:
+    stage.client()
+    stage.stand_still(9_000)
+
+    stage.ticks(5)
+
+    assert stage.alive == []
+
+
+async def test_a_client_whose_ping_waited_lives_its_full_timeout_from_then_on(stage: Stage) -> None:
+    peer = stage.client()
+    stage.ticks(3)
+    stage.stand_still(9_000)
+
+    stage.ping(peer)
+    stage.ticks(4)
+
+    assert len(stage.alive) == 1
+
+
+async def test_a_dead_client_lives_no_longer_than_its_timeout_a_tick_and_the_stall(stage: Stage) -> None:
+    stage.client()
+    stage.ticks(2)
+
+    stage.stand_still(9_000)
+    stage.ticks(2)
+    before = len(stage.alive)
+    stage.ticks(1)
+
+    assert (before, len(stage.alive)) == (1, 0)  # 4 s and up to a tick, the stall not counted
+
+
+async def test_a_session_does_not_end_before_its_time_however_often_the_server_stands_still(stage: Stage) -> None:
+    stage.client()
+
+    for _ in range(20):
+        stage.stand_still(3_000)
+        stage.tick()  # the recovery is over
+
+    assert len(stage.alive) == 1
+
+
+async def test_a_second_stall_within_the_recovery_is_taken_out_too(stage: Stage) -> None:
+    stage.client()
+    stage.stand_still(9_000)
+
+    stage.stand_still(9_000)
+
+    assert len(stage.alive) == 1
+    assert stage.engine.metrics.stalls == 2
+
+
+async def test_a_tick_that_is_a_little_late_is_no_stall(stage: Stage) -> None:
+    stage.clock.milliseconds += TICK
+
+    stage.tick(late=STALL * 0.5)
+
+    assert (stage.engine.metrics.stalls, stage.listener._recovering) == (0, False)
+
+
+async def test_ticks_in_time_end_a_dead_session_in_time(stage: Stage) -> None:
+    stage.client()
+
+    stage.ticks(4)
+    before = len(stage.alive)
+    stage.ticks(1)
+
+    assert (before, len(stage.alive), stage.engine.metrics.stalls) == (1, 0, 0)
+
+
+async def test_one_who_has_not_said_who_it_is_gets_the_time_too(stage: Stage) -> None:
+    silent = Peer(stage.engine)
+
+    stage.stand_still(60_000)
+    stage.tick()
+
+    assert not silent.closed
+
+
+# --- metrics and log ---
+
+
+async def test_stalls_are_counted_and_added_up(stage: Stage) -> None:
+    stage.stand_still(2_000)
+    stage.tick()
+    stage.stand_still(3_000)
+
+    text = Peer(stage.engine, four_letter_commands=four_letter_commands(["*"])).feed(b"mntr").decode()
+    figures = dict(line.split("\t") for line in text.splitlines())
+
+    assert figures["zk_zoolet_stalls"] == "2"
+    assert int(figures["zk_zoolet_stalled_ms"]) == pytest.approx(5_000, abs=100)
+
+
+async def test_a_stall_of_a_second_is_logged(stage: Stage) -> None:
+    stage.stand_still(2_500)
+
+    assert stage.log == ["the server stood still for 2.5 s; sessions get that much longer"]
+
+
+async def test_a_stall_of_less_is_only_counted(stage: Stage) -> None:
+    stage.stand_still(500)
+
+    assert (stage.log, stage.engine.metrics.stalls) == ([], 1)
+
+
+# --- a tick that fails ---
+
+
+def fail(*_: object) -> None:
+    raise RuntimeError("a defect")
+
+
+async def test_ticking_goes_on_after_a_tick_that_failed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.client()
+    with monkeypatch.context() as broken:
+        broken.setattr(type(stage.engine), "tick", fail)
+        with pytest.raises(RuntimeError, match="a defect"):
+            stage.tick()
+
+    assert stage.listener._tick is not None
+    stage.ticks(5)
+    assert stage.alive == []
+
+
+async def test_a_session_whose_end_failed_keeps_no_other_alive(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = stage.client()
+    others = [stage.client() for _ in range(3)]
+    assert first.welcome is not None
+    close = stage.engine.close_session
+
+    def close_all_but_the_first(session: Session) -> None:
+        assert first.welcome is not None
+        if session.id == first.welcome.session_id:
+            raise RuntimeError("a defect")
+        close(session)
+
+    monkeypatch.setattr(stage.engine, "close_session", close_all_but_the_first)
+    with pytest.raises(RuntimeError, match="a defect"):
+        stage.ticks(5)
+
+    stage.ticks(1)
+
+    assert [session.id for session in stage.alive] == [first.welcome.session_id]
+    assert [peer.closed for peer in others] == [True] * 3
+
+
+# --- other clocks ---
+
+
+def test_a_manual_clock_forgives_nothing() -> None:
+    clock = ManualClock()
+    before = clock.read()
+
+    clock.forgive(5_000)
+
+    assert clock.read() == before

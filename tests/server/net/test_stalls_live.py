@@ -1,0 +1,196 @@
+"""Time for which a live server stood still: its loop is blocked, or its process stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
+
+import pytest
+from support.daemon import DaemonProcess
+from support.frames import ping
+from support.socket_client import SocketClient
+from support.waiting import DEADLINE_S
+
+from zoolet.protocol.codec import int_at
+from zoolet.protocol.framing import frame
+from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
+from zoolet.server import Server
+from zoolet.server.admin.four_letter import four_letter_commands
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.settings import Settings
+from zoolet.server.net.clock import RealClock
+from zoolet.server.net.daemon import Daemon
+
+# --- a manual clock ---
+
+
+async def test_with_a_manual_clock_a_session_ends_at_its_moment_whatever_the_loop_did() -> None:
+    async with Server(clock="manual") as server:
+        client = SocketClient(await asyncio.to_thread(socket.create_connection, ("127.0.0.1", server.port)))
+        await client.shake_hands(10_000)
+        server._listener._tick_due -= 60
+
+        server.advance(9.999)
+        before = len(server.sessions())
+        server.advance(0.001)
+
+        assert (before, len(server.sessions())) == (1, 0)
+        client.link.close()
+
+
+# --- a loop that is blocked ---
+
+
+Serve = Callable[..., Awaitable[tuple[Daemon, SocketClient]]]
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """A function that starts a server with short ticks, and a client with a session of so many milliseconds."""
+    started: list[tuple[Daemon, SocketClient]] = []
+
+    async def start(tick: int, timeout_ms: int) -> tuple[Daemon, SocketClient]:
+        clock = RealClock()
+        now, monotonic_ms = clock.read()
+        settings = Settings(tick_time=tick, min_session_timeout=1)
+        listener = Daemon(Engine(settings, now=now, monotonic_ms=monotonic_ms), clock, four_letter_commands(["*"]))
+        port = await listener.start("127.0.0.1", 0)
+        link = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port))
+        client = SocketClient(link)
+        started.append((listener, client))
+        await client.shake_hands(timeout_ms)
+        return listener, client
+
+    yield start
+    for listener, client in started:
+        client.link.close()
+        await listener.stop(patient=False)
+
+
+async def next_tick(listener: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the next tick."""
+    ticked = asyncio.Event()
+    tick = listener.tick
+
+    def noticed() -> None:
+        tick()
+        ticked.set()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(listener, "tick", noticed)
+        async with asyncio.timeout(DEADLINE_S):
+            await ticked.wait()
+
+
+@pytest.mark.slow
+async def test_a_blocked_loop_ends_no_session_of_a_client_that_pings(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener, client = await serve(100, 200)
+
+    client.ping_for(0.6)
+    await next_tick(listener, monkeypatch)
+
+    assert len(listener.engine.sessions.alive) == 1
+    assert listener.engine.metrics.stalls >= 1
+
+
+async def ping_on(client: SocketClient) -> None:
+    """Ping while the loop runs."""
+    while True:
+        client.ping()
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.slow
+async def test_a_block_between_two_ticks_ends_no_session_of_a_client_that_pings(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener, client = await serve(200, 100)
+    pinging = asyncio.create_task(ping_on(client))
+    await next_tick(listener, monkeypatch)
+    await next_tick(listener, monkeypatch)
+    before = len(listener.engine.sessions.alive)
+    left = listener._tick_due - listener.loop.time()
+
+    client.ping_for(left + 0.03)
+    await next_tick(listener, monkeypatch)
+    after = len(listener.engine.sessions.alive)
+    pinging.cancel()
+
+    assert (before, after) == (1, 1)
+
+
+def stop_the_loop(seconds: float) -> None:
+    """Keep the loop from running, while all clients are silent."""
+    time.sleep(seconds)
+
+
+@pytest.mark.slow
+async def test_a_dead_client_of_a_loop_that_was_blocked_is_gone_soon(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener, _ = await serve(50, 100)
+
+    stop_the_loop(0.4)
+    released = time.monotonic()
+    async with asyncio.timeout(DEADLINE_S):
+        while listener.engine.sessions.alive:
+            await next_tick(listener, monkeypatch)
+
+    assert time.monotonic() - released < 1.0
+
+
+# --- a process that is stopped ---
+
+
+@pytest.fixture
+def daemon() -> Iterator[DaemonProcess]:
+    with DaemonProcess("-Dzookeeper.tickTime=200", "-Dzookeeper.4lw.commands.whitelist=*") as running:
+        yield running
+
+
+def dial(daemon: DaemonProcess) -> tuple[socket.socket, int]:
+    """Open a session of 400 ms; return its socket and id."""
+    link = socket.create_connection((daemon.host, daemon.port), DEADLINE_S)
+    link.sendall(frame(ConnectRequest(timeout_ms=400).encode()))
+    return link, ConnectResponse.decode(link.recv(4096)[4:]).session_id
+
+
+def ask(daemon: DaemonProcess, word: bytes) -> str:
+    with socket.create_connection((daemon.host, daemon.port), DEADLINE_S) as link:
+        link.sendall(word)
+        return b"".join(iter(lambda: link.recv(65536), b"")).decode()
+
+
+def ping_for(link: socket.socket, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        link.sendall(ping())
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_stopped_process_ends_no_session_of_a_client_that_pings_and_those_of_dead_ones(daemon: DaemonProcess) -> None:
+    pinging, living = dial(daemon)
+    silent, dead = dial(daemon)
+
+    daemon.process.send_signal(signal.SIGSTOP)
+    ping_for(pinging, 1.5)
+    daemon.process.send_signal(signal.SIGCONT)
+    ping_for(pinging, 1.0)
+
+    sessions = ask(daemon, b"dump")
+    figures = dict(line.split("\t") for line in ask(daemon, b"mntr").splitlines())
+    assert f"0x{living:x}" in sessions
+    assert f"0x{dead:x}" not in sessions
+    assert int_at(pinging.recv(4096), 0) == (16,)
+    assert int(figures["zk_zoolet_stalls"]) >= 1
+    assert 1_000 <= int(figures["zk_zoolet_stalled_ms"]) <= 3_000
+    with suppress(OSError):
+        pinging.close()
+        silent.close()

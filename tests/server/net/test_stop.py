@@ -1,0 +1,172 @@
+"""A stop: replies that are due are sent, sessions live on, and a client that does not read cannot delay it for long."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+from support.daemon import DaemonProcess
+from support.frames import HELLO, exists, get, request
+from support.live_server import Serve
+from support.waiting import DEADLINE_S, until
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.codec import int_at
+from zoolet.protocol.operations import OpCode
+from zoolet.server.net.daemon import STOP_SECONDS
+
+# --- an orderly stop ---
+
+
+async def test_a_stop_sends_the_replies_that_are_due(serve: Serve) -> None:
+    server = await serve()
+    client = await server.dial()
+    await client.shake_hands()
+    client.send(b"".join(exists(xid) for xid in range(1000)))
+    await until(lambda: server.engine.metrics.packets_received >= 1001)
+
+    stopping = asyncio.create_task(server.listener.stop())
+    xids = [await client.xid() for _ in range(1000)]
+    rest = await client.rest()
+    await client.close()
+    await stopping
+
+    assert (xids, rest) == (list(range(1000)), b"")
+
+
+async def test_a_stop_sends_a_large_reply_whole(serve: Serve) -> None:
+    server = await serve()
+    client = await server.dial()
+    await client.shake_hands()
+    body = r.CreateRequest("/big", b"x" * 1_000_000, OPEN_ACL_UNSAFE, 0).encode()
+    client.send(request(1, OpCode.CREATE, body) + request(2, OpCode.GET_DATA, r.GetDataRequest("/big", False).encode()))
+    await until(lambda: server.engine.metrics.packets_received >= 3)
+
+    stopping = asyncio.create_task(server.listener.stop())
+    created, got = await client.payload(), await client.payload()
+    await client.close()
+    await stopping
+
+    assert (int_at(created), int_at(got)) == ((1,), (2,))
+
+
+async def test_a_stop_does_not_wait_for_a_client_that_keeps_its_side_open(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zoolet.server.net.protocol.LINGER", 0.01)
+    server = await serve()
+    client = await server.dial()
+    await client.shake_hands()
+
+    async with asyncio.timeout(DEADLINE_S):
+        await server.listener.stop()
+
+    assert not server.listener.open
+
+
+async def test_a_stop_leaves_sessions_as_they_are(serve: Serve) -> None:
+    server = await serve()
+    client = await server.dial()
+    welcome = await client.shake_hands()
+
+    stopping = asyncio.create_task(server.listener.stop())
+    await client.rest()
+    await client.close()
+    await stopping
+
+    assert list(server.engine.sessions.alive) == [welcome.session_id]
+
+
+async def test_a_server_that_has_stopped_accepts_nobody(serve: Serve) -> None:
+    server = await serve()
+
+    await server.listener.stop()
+
+    with pytest.raises(ConnectionRefusedError):
+        await server.dial()
+
+
+async def test_a_stop_without_connections_ends_at_once(serve: Serve) -> None:
+    server = await serve()
+
+    async with asyncio.timeout(DEADLINE_S):
+        await server.listener.stop()
+
+    assert not server.listener.open
+
+
+# --- clients that do not help ---
+
+
+async def test_a_stop_disconnects_those_that_do_not_read_when_its_time_is_up(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("zoolet.server.net.daemon.STOP_SECONDS", 0.02)
+    server = await serve()
+    server.make_node("/big", 8_000_000)
+    await server.dial_without_reading(get(1, "/big"))
+
+    async with asyncio.timeout(DEADLINE_S):
+        await server.listener.stop()
+
+    assert STOP_SECONDS == 5.0
+    assert not server.listener.open
+    assert "disconnecting 1 clients that do not read" in caplog.text
+
+
+async def test_a_stop_can_be_cut_short(serve: Serve) -> None:
+    server = await serve()
+    server.make_node("/big", 8_000_000)
+    await server.dial_without_reading(get(1, "/big"))
+
+    stopping = asyncio.create_task(server.listener.stop())
+    await asyncio.sleep(0)
+    server.listener.abort_all()
+    async with asyncio.timeout(1):
+        await stopping
+
+    assert not server.listener.open
+
+
+def stubborn(daemon: DaemonProcess) -> socket.socket:
+    """Connect, and read nothing of 20 MB."""
+    link = socket.socket()
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    link.connect((daemon.host, daemon.port))
+    create = r.CreateRequest("/big", bytes(1_000_000), OPEN_ACL_UNSAFE, 0).encode()
+    link.sendall(HELLO + request(1, OpCode.CREATE, create))
+    assert len(link.recv(41, socket.MSG_WAITALL)) == 41
+    link.recv(4 + 16 + 4 + 4, socket.MSG_WAITALL)  # the reply to the create
+    link.sendall(b"".join(get(xid, "/big") for xid in range(20)))
+    link.recv(20, socket.MSG_WAITALL)  # the head of the first
+    return link
+
+
+@pytest.mark.slow
+def test_sigterm_ends_the_daemon_in_time_although_a_client_does_not_read() -> None:
+    with DaemonProcess() as daemon, stubborn(daemon):
+        started = time.monotonic()
+        daemon.process.terminate()
+        code = daemon.process.wait(STOP_SECONDS + 1)
+        took = time.monotonic() - started
+
+    assert code == 0
+    assert took > 1  # it was given time to read
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_the_daemon_at_once(second: signal.Signals) -> None:
+    with DaemonProcess() as daemon, stubborn(daemon):
+        daemon.process.terminate()
+        with pytest.raises(subprocess.TimeoutExpired):
+            daemon.process.wait(0.3)
+        daemon.process.send_signal(second)
+        code = daemon.process.wait(1)
+
+    assert code == 0

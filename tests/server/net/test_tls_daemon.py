@@ -1,0 +1,242 @@
+"""TLS as a user starts it: clients, ready lines, and what is refused at the start."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from support.certificates import Authority
+from support.daemon import refused, running
+from support.tls_clients import AUTHORITY, CERTIFICATE, FILES, trusting
+
+from zoolet.client import Client, ConnectionLossError
+
+
+@contextmanager
+def daemon(*options: str) -> Iterator[int]:
+    """Return the TLS port of a daemon."""
+    command = [sys.executable, "-m", "zoolet.server", "serve", "--port", "0", "--secure-port", "0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            lines = [process.stdout.readline() for _ in range(2)]
+            found = re.fullmatch(r"zoolet ready for TLS on 127\.0\.0\.1:(\d+)\n", lines[1])
+            assert lines[0].startswith("zoolet ready on")
+            assert found is not None, lines
+            yield int(found[1])
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+# --- clients ---
+
+
+async def test_a_client_speaks_tls() -> None:
+    with daemon(*CERTIFICATE) as port:
+        async with Client(f"127.0.0.1:{port}", tls=trusting()) as zk:
+            await zk.create("/a", b"x" * 100_000)
+            assert (await zk.get("/a"))[0] == b"x" * 100_000
+
+
+def test_kazoo_speaks_tls() -> None:
+    with daemon(*CERTIFICATE) as port:
+        zk = KazooClient(f"127.0.0.1:{port}", use_ssl=True, ca=str(FILES / "ca.pem"), verify_certs=True)
+        zk.start(5)
+        assert zk.create("/a", b"v") == "/a"
+        zk.stop()
+        zk.close()
+
+
+async def test_with_an_authority_a_client_must_show_a_certificate() -> None:
+    with daemon(*CERTIFICATE, *AUTHORITY) as port:
+        async with Client(f"127.0.0.1:{port}", tls=trusting(certificate=True)) as zk:
+            assert await zk.children("/") == ["zookeeper"]
+
+        with pytest.raises(ConnectionLossError):
+            await Client(f"127.0.0.1:{port}", 0.5, tls=trusting()).start()
+
+
+async def test_a_server_that_is_not_trusted_is_not_spoken_to() -> None:
+    with daemon(*CERTIFICATE) as port:
+        with pytest.raises(ConnectionLossError, match="certificate"):
+            await Client(f"127.0.0.1:{port}", 0.5, tls=ssl.create_default_context()).start()
+
+
+async def test_plain_text_at_the_tls_port_gets_nothing() -> None:
+    with daemon(*CERTIFICATE) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"ruok")
+        writer.write_eof()
+        assert b"imok" not in await reader.read()
+        writer.close()
+
+
+# --- ready lines ---
+
+
+@pytest.mark.slow
+def test_the_ready_line_for_tls_follows_that_of_the_plain_port() -> None:
+    with running("--port", "0", "--secure-port", "0", *CERTIFICATE) as server:
+        lines = [server.read_line(1), server.read_line(1)]
+
+    assert re.fullmatch(r"zoolet ready on 127\.0\.0\.1:[1-9]\d*", lines[0])
+    assert re.fullmatch(r"zoolet ready for TLS on 127\.0\.0\.1:[1-9]\d*", lines[1])
+
+
+@pytest.mark.slow
+def test_without_tls_there_is_no_line_for_it() -> None:
+    with running("--port", "0") as server:
+        server.port()
+        server.process.terminate()
+
+        assert server.read_line(1) == ""
+
+
+def listening_ports(pid: int) -> set[int]:
+    """Return the TCP ports on which a process listens."""
+    inodes = {os.readlink(entry).partition("[")[2].rstrip("]") for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    rows = [
+        row.split()
+        for name in ("tcp", "tcp6")
+        if (table := Path(f"/proc/{pid}/net/{name}")).exists()
+        for row in table.read_text().splitlines()[1:]
+    ]
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in inodes}
+
+
+@pytest.mark.slow
+def test_a_secure_port_alone_is_the_only_one_that_listens(tmp_path: Path, authority: Authority) -> None:
+    certificate = authority.issue("server")
+    (tmp_path / "zoo.cfg").write_text(f"secureClientPort=0\nssl.keyStore.location={certificate}\n")
+    with running(str(tmp_path / "zoo.cfg")) as server:
+        line = server.read_line(1)
+        listening = listening_ports(server.process.pid)
+
+    assert line.startswith("zoolet ready for TLS on ")
+    assert listening == {int(line.rpartition(":")[2])}
+
+
+@pytest.mark.slow
+def test_a_host_on_the_command_line_goes_for_a_file_without_tls(tmp_path: Path) -> None:
+    (tmp_path / "zoo.cfg").write_text("clientPort=0\n")
+
+    with running(str(tmp_path / "zoo.cfg"), "--host", "127.0.0.1") as server:
+        assert server.read_line(1).startswith("zoolet ready on 127.0.0.1:")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["-Dzookeeper.secureClientPort=0", "-DsecureClientPort=0"])
+def test_a_host_on_the_command_line_goes_for_a_secure_port_that_is_a_property(option: str) -> None:
+    with running("--host", "127.0.0.1", option, *CERTIFICATE) as server:
+        assert server.read_line(1).startswith("zoolet ready for TLS on 127.0.0.1:")
+
+
+@pytest.mark.slow
+def test_tls_listens_where_it_is_told(tmp_path: Path, authority: Authority) -> None:
+    certificate = authority.issue("server")
+    (tmp_path / "zoo.cfg").write_text(
+        f"secureClientPort=0\nsecureClientPortAddress=127.0.0.5\nssl.keyStore.location={certificate}\n"
+    )
+
+    with running(str(tmp_path / "zoo.cfg")) as server:
+        assert server.read_line(1).startswith("zoolet ready for TLS on 127.0.0.5:")
+
+
+# --- what is refused at the start ---
+
+
+def test_a_secure_port_that_is_taken_is_said_in_one_line() -> None:
+    with daemon(*CERTIFICATE) as port:
+        command = [
+            sys.executable,
+            "-m",
+            "zoolet.server",
+            "serve",
+            "--port",
+            "0",
+            "--secure-port",
+            str(port),
+            *CERTIFICATE,
+        ]
+
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+
+    assert done.returncode == 1
+    assert done.stderr == f"zoolet: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "secureClientPort needs ssl.keyStore.location"),
+        (("--tls-cert", "/nowhere.pem"), "cannot use /nowhere.pem for TLS: No such file"),
+        (("--tls-cert", str(FILES / "ca.pem")), "ca.pem for TLS"),
+        (("--tls-cert", "/key.jks"), "cannot use /key.jks for TLS: No such file"),
+        (("--tls-cert", "/key.bcfks"), "BCFKS cannot be read"),
+    ],
+)
+def test_what_tls_lacks_is_said_in_one_line(options: tuple[str, ...], said: str) -> None:
+    command = [sys.executable, "-m", "zoolet.server", "serve", "--port", "0", "--secure-port", "0", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+
+    assert done.returncode in (1, 2)
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (CERTIFICATE, "ssl.keyStore.location needs secureClientPort (--secure-port)"),
+        (AUTHORITY, "ssl.trustStore.location needs secureClientPort"),
+        (("--secure-port", "0", *CERTIFICATE, "-Dzookeeper.ssl.clientAuth=need"), "needs ssl.trustStore.location"),
+        (("--secure-port", "0", *CERTIFICATE, "-Dzookeeper.ssl.clientAuth=want"), "needs ssl.trustStore.location"),
+        (("-Dzookeeper.ssl.crl=true",), "ssl.crl=true cannot be obeyed"),
+        (("-Dzookeeper.ssl.ocsp=true",), "ssl.ocsp=true cannot be obeyed"),
+        (("-Dzookeeper.audit.enable=true",), "audit.enable=true cannot be obeyed"),
+        (("-Dzookeeper.client.portUnification=true",), "client.portUnification=true cannot be obeyed"),
+        (("-Dzookeeper.X509AuthenticationProvider.superUser=CN=x",), "X509AuthenticationProvider.superUser=CN=x"),
+        (("-Dzookeeper.authProvider.1=com.example.Mine",), "authProvider.1=com.example.Mine cannot be obeyed"),
+        (("--secure-port", "0", *CERTIFICATE, "-Dzookeeper.ssl.protocol=TLSv1.1"), "TLSv1.2, TLSv1.3 or both"),
+        (("--secure-port", "0", *CERTIFICATE, "-Dzookeeper.ssl.ciphersuites=TLS_MADE_UP"), "TLS_MADE_UP is unknown"),
+        (("--secure-port", "0", *CERTIFICATE, "--tls-ca", "/nowhere.pem"), "cannot use /nowhere.pem for TLS"),
+        (("--secure-port", "0", *CERTIFICATE, "--tls-ca", str(FILES / "server-key.pem")), "server-key.pem for TLS"),
+    ],
+)
+def test_security_that_cannot_be_had_is_said_in_one_line_and_exit_code_2(options: tuple[str, ...], said: str) -> None:
+    assert said in refused("--port", "0", *options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["-Dzookeeper.secureClientPort=0", "-Dzookeeper.ssl.clientAuth=need"])
+def test_zoolet_run_does_not_pass_over_what_it_is_told_of_tls(option: str) -> None:
+    store = (
+        f"-Dzookeeper.ssl.keyStore.location={FILES / 'server.pem'}",
+        f"-Dzookeeper.ssl.keyStore.key.location={FILES / 'server-key.pem'}",
+    )
+    command = [sys.executable, "-m", "zoolet.server", "run", option, *store, "--", "echo", "served in plain text"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.slow
+def test_an_unknown_key_is_warned_of_with_the_nearest_known_one(tmp_path: Path) -> None:
+    (tmp_path / "zoo.cfg").write_text("clientPort=0\nclientPortAddress=127.0.0.1\nmaxClientCnxn=1\n")
+
+    with running(str(tmp_path / "zoo.cfg")) as server:
+        server.port()
+
+        assert "maxClientCnxn; did you mean maxClientCnxns?" in server.log_until("unknown")

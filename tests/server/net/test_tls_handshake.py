@@ -1,0 +1,242 @@
+"""TLS handshakes: a connection counts from when it is accepted, and one that never finishes keeps no place for long."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import Any
+
+import pytest
+from support.frames import HELLO
+from support.live_server import LiveServer, Serve
+from support.raw_client import reset_at_once
+from support.tls_clients import CERTIFICATE_SETTINGS, trusting
+from support.waiting import DEADLINE_S, until
+
+from zoolet.server.core.settings import Settings
+from zoolet.server.net import tls
+
+
+@pytest.fixture
+async def serve(serve: Serve) -> Serve:
+    """A function that starts a server with a plain port and one for TLS; takes fields of its Config."""
+
+    async def start(**config: Any) -> LiveServer:
+        server = await serve(**config)
+        await server.listener.start_secure("127.0.0.1", 0, tls.context(CERTIFICATE_SETTINGS))
+        return server
+
+    return start
+
+
+async def lets_in(live: LiveServer, local: str | None = None) -> bool:
+    """Return whether a client gets a session over TLS."""
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            client = await live.dial_secure(local, context=trusting())
+        return (await client.shake_hands()).session_id != 0
+    except (OSError, asyncio.IncompleteReadError):
+        return False
+
+
+async def lets_in_at_last(live: LiveServer) -> bool:
+    """Wait until a client gets a session over TLS."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not await lets_in(live):
+            await asyncio.sleep(0.001)
+    return True
+
+
+# --- the places of connections ---
+
+
+async def test_silent_connections_count_when_they_are_accepted(serve: Serve) -> None:
+    live = await serve(max_client_cnxns=2)
+    silent = [await live.dial_secure() for _ in range(2)]
+
+    assert not await lets_in(live)
+    assert len(silent) == 2
+
+
+async def test_silent_connections_take_nothing_from_another_host(serve: Serve) -> None:
+    live = await serve(max_client_cnxns=1)
+    await live.dial_secure()
+    await live.dial_secure()
+
+    assert await lets_in(live, "127.0.0.2")
+
+
+async def test_silent_connections_count_together_with_the_plain_ones(serve: Serve) -> None:
+    live = await serve(max_client_cnxns=2)
+    await live.session()
+    await live.dial_secure()
+
+    assert not await lets_in(live)
+
+
+async def test_one_connection_too_many_is_closed_before_its_handshake(serve: Serve) -> None:
+    live = await serve(max_client_cnxns=1)
+    await live.dial_secure()
+
+    silent = await live.dial_secure()
+
+    assert await silent.closed() == b""
+
+
+async def test_all_connections_together_are_counted_when_they_are_accepted(serve: Serve) -> None:
+    live = await serve(max_cnxns=2, max_client_cnxns=0)
+    await live.dial_secure("127.0.0.3")
+    await live.dial_secure("127.0.0.4")
+
+    assert not await lets_in(live)
+
+
+async def test_a_silent_connection_is_closed_when_its_time_is_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls, "HANDSHAKE_SECONDS", 0.05)
+    live = await serve(max_client_cnxns=1)
+    silent = await live.dial_secure()
+
+    assert await silent.closed() == b""
+    assert await lets_in_at_last(live)
+
+
+async def test_half_a_hello_gives_no_more_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls, "HANDSHAKE_SECONDS", 0.05)
+    live = await serve(max_client_cnxns=1)
+    silent = await live.dial_secure()
+
+    silent.send(b"\x16\x03\x01\x02\x00\x01")
+    await silent.closed()
+
+    assert await lets_in_at_last(live)
+
+
+def test_a_handshake_has_ten_seconds() -> None:
+    assert tls.HANDSHAKE_SECONDS == 10.0
+
+
+@pytest.mark.parametrize("data", [b"ruok", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + bytes(100), HELLO])
+async def test_a_handshake_that_fails_gives_its_place_back(serve: Serve, data: bytes) -> None:
+    live = await serve(max_client_cnxns=1)
+    silent = await live.dial_secure()
+    silent.send(data)
+    silent.end()
+    await silent.closed()
+
+    assert await lets_in_at_last(live)
+
+
+async def test_a_handshake_that_is_reset_gives_its_place_back(serve: Serve) -> None:
+    live = await serve(max_client_cnxns=1)
+    silent = await live.dial_secure()
+    assert not await lets_in(live)
+
+    await silent.reset()
+
+    assert await lets_in_at_last(live)
+
+
+async def test_a_client_that_ends_its_tls_gives_its_place_back(serve: Serve) -> None:
+    live = await serve(max_client_cnxns=1)
+    client = await live.dial_secure(context=trusting())
+    await client.shake_hands()
+
+    client.writer.close()
+
+    assert await lets_in_at_last(live)
+
+
+async def test_no_place_is_given_back_twice(serve: Serve) -> None:
+    live = await serve(max_client_cnxns=1)
+    silent = await live.dial_secure()
+    silent.send(b"nonsense")
+    await silent.closed()
+    await lets_in_at_last(live)
+    live.clients[-1].writer.transport.abort()
+    await until(lambda: not live.listener.open)
+
+    kept = await live.dial_secure()
+
+    assert not await lets_in(live)
+    assert kept is not None
+
+
+async def test_tls_connections_that_are_reset_before_they_are_accepted_leave_nothing(serve: Serve) -> None:
+    live = await serve(max_client_cnxns=2, max_cnxns=2)
+    resets = [reset_at_once(live.listener.secure_port) for _ in range(50)]
+
+    await until(lambda: not live.listener.open)
+    client = await live.dial_secure()
+    client.writer.close()
+
+    assert len(resets) == 50
+    assert await lets_in_at_last(live)
+
+
+# --- after the handshake ---
+
+
+async def test_silence_after_the_handshake_is_ended_like_any_other(serve: Serve) -> None:
+    live = await serve(settings=Settings(tick_time=20, sessionless_timeout=40))
+    silent = await live.dial_secure(context=trusting())
+
+    assert await silent.closed() == b""
+
+
+def open_and_send_nonsense(port: int) -> ssl.SSLSocket:
+    """Shake hands, and send what no frame begins with; nothing is ever read, so no close is ever answered."""
+    context = trusting()
+    plain = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
+    secure = context.wrap_socket(plain, server_hostname="127.0.0.1")
+    secure.sendall(b"\xff" * 8)
+    return secure
+
+
+@pytest.mark.slow
+async def test_a_tls_client_that_does_not_answer_a_close_is_dropped_as_soon_as_a_plain_one(serve: Serve) -> None:
+    live = await serve()
+    connection = await asyncio.to_thread(open_and_send_nonsense, live.listener.secure_port)
+    await until(lambda: not live.engine.connections)
+
+    with connection:
+        await until(lambda: not live.listener.open)
+
+    assert not live.listener.open
+
+
+# --- a stop ---
+
+
+async def test_a_stop_ends_the_handshakes_under_way(serve: Serve) -> None:
+    live = await serve()
+    silent = [await live.dial_secure() for _ in range(3)]
+    silent[2].send(b"\x16\x03\x01\x02\x00\x01")
+    await live.dial_secure(context=trusting())  # by now those before it have been accepted
+
+    async with asyncio.timeout(2.0):
+        await live.stop(patient=False)
+
+    assert [await client.closed() for client in silent] == [b"", b"", b""]
+
+
+async def test_a_patient_stop_does_not_wait_for_handshakes(serve: Serve) -> None:
+    live = await serve()
+    silent = [await live.dial_secure() for _ in range(3)]
+    await live.session("127.0.0.2")
+    live.clients[-1].writer.transport.abort()
+
+    async with asyncio.timeout(2.0):
+        await live.stop(patient=True)
+
+    assert [await client.closed() for client in silent] == [b"", b"", b""]
+
+
+async def test_a_stopped_server_has_no_port_for_tls(serve: Serve) -> None:
+    live = await serve()
+
+    async with asyncio.timeout(2.0):
+        await live.stop(patient=True)
+
+    with pytest.raises(ConnectionRefusedError):
+        await live.dial_secure()

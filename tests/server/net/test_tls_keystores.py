@@ -1,0 +1,157 @@
+"""Java key stores and trust stores."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import ssl
+from pathlib import Path
+
+import pytest
+from support.certificates import Authority
+from support.daemon import refused, running
+from support.key_stores import Stores, needs_keytool
+from support.tls_clients import FILES, common_name, lets_in
+from support.tls_server import Served
+
+from zoolet.server.net import tls
+from zoolet.server.net.tls_settings import TlsSettings
+
+
+@needs_keytool
+@pytest.mark.slow  # keytool takes seconds
+@pytest.mark.parametrize("name", ["server.jks", "server.p12", "renamed.jks"])
+async def test_a_java_key_store_serves(stores: Stores, name: str) -> None:
+    async with Served(TlsSettings(stores[name], key_store_password="changeit")) as port:
+        certificate = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+
+    assert certificate.startswith("-----BEGIN CERTIFICATE-----")
+
+
+@needs_keytool
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["server.jks", "server.p12", "renamed.jks"])
+@pytest.mark.parametrize("password", ["wrong", "", None])
+def test_a_wrong_password_of_a_java_key_store_is_refused_by_name(
+    stores: Stores, name: str, password: str | None
+) -> None:
+    with pytest.raises(tls.TlsError, match=rf"cannot use .*{re.escape(name)} for TLS: \S") as caught:
+        tls.context(TlsSettings(stores[name], key_store_password=password))
+
+    assert "\n" not in str(caught.value)
+
+
+@needs_keytool
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["two.jks", "two.p12"])
+def test_a_key_store_with_two_keys_is_refused(stores: Stores, name: str) -> None:
+    with pytest.raises(tls.TlsError, match="2 keys"):
+        tls.context(TlsSettings(stores[name], key_store_password="changeit"))
+
+
+@needs_keytool
+@pytest.mark.slow
+def test_a_key_with_another_password_than_its_store_is_refused(stores: Stores) -> None:
+    with pytest.raises(tls.TlsError, match=r"cannot use .*locked\.jks for TLS"):
+        tls.context(TlsSettings(stores["locked.jks"], key_store_password="changeit"))
+
+
+@needs_keytool
+@pytest.mark.slow
+def test_a_key_with_another_password_than_its_store_is_said_in_one_line(stores: Stores) -> None:
+    options = ("--secure-port", "0", "--tls-cert", stores["locked.jks"], "-Dzookeeper.ssl.keyStore.password=changeit")
+
+    assert "locked.jks" in refused(*options)
+
+
+@needs_keytool
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cut.jks", "trust.jks", "trust.p12"])
+def test_a_key_store_without_a_whole_key_is_refused(stores: Stores, name: str) -> None:
+    with pytest.raises(tls.TlsError, match=re.escape(name)):
+        tls.context(TlsSettings(stores[name], key_store_password="changeit"))
+
+
+@needs_keytool
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["trust.jks", "trust.p12"])
+async def test_a_java_trust_store_says_whose_certificates_will_do(
+    stores: Stores, tmp_path: Path, authority: Authority, name: str
+) -> None:
+    settings = TlsSettings(
+        str(FILES / "server.pem"),
+        key=str(FILES / "server-key.pem"),
+        trust_store=stores[name],
+        trust_store_password="changeit",
+        client_auth="need",
+    )
+    ours = tmp_path / "ours.pem"
+    ours.write_bytes((FILES / "client.pem").read_bytes() + (FILES / "client-key.pem").read_bytes())
+    certificates = [ours, authority.issue("stranger"), None]
+    async with Served(settings) as port:
+        outcomes = [await asyncio.to_thread(lets_in, port, FILES / "ca.pem", one) for one in certificates]
+
+    assert outcomes == [True, False, False]
+
+
+@needs_keytool
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["trust.jks", "trust.p12"])
+def test_a_wrong_password_of_a_trust_store_is_refused(stores: Stores, name: str) -> None:
+    settings = TlsSettings(
+        str(FILES / "server.pem"),
+        key=str(FILES / "server-key.pem"),
+        trust_store=stores[name],
+        trust_store_password="wrong",
+        client_auth="need",
+    )
+
+    with pytest.raises(tls.TlsError, match=re.escape(name)):
+        tls.context(settings)
+
+
+@needs_keytool
+@pytest.mark.slow
+def test_a_password_may_be_in_a_file(stores: Stores, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("changeit\n")
+    (tmp_path / "zoo.cfg").write_text(
+        f"secureClientPort=0\nsecureClientPortAddress=127.0.0.1\nssl.keyStore.location={stores['server.p12']}\n"
+        f"ssl.keyStore.passwordPath={tmp_path / 'password'}\n"
+    )
+
+    with running(str(tmp_path / "zoo.cfg")) as server:
+        assert common_name(server.port(), Path(stores["server.pem"])) == "server"
+
+
+@needs_keytool
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["server.jks", "server.p12"])
+def test_no_private_key_is_left_on_the_disk(
+    stores: Stores, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    tls.context(TlsSettings(stores[name], key_store_password="changeit"))
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_keytool
+@pytest.mark.slow
+def test_no_private_key_is_left_on_the_disk_when_it_cannot_be_used(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    seen = []
+
+    def refuse(self: ssl.SSLContext, path: str, *ignored: object, **options: object) -> None:
+        seen.append((os.stat(path).st_mode & 0o777, b"ENCRYPTED" in Path(path).read_bytes()))
+        raise ssl.SSLError("no")
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", refuse)
+
+    with pytest.raises(tls.TlsError):
+        tls.context(TlsSettings(stores["server.p12"], key_store_password="changeit"))
+
+    assert (seen, list(tmp_path.iterdir())) == ([(0o600, True)], [])

@@ -1,0 +1,136 @@
+"""SIGHUP: certificates are read again for new connections."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from support.certificates import Authority
+from support.daemon import running
+from support.key_stores import Stores, needs_keytool
+from support.tls_clients import common_name, lets_in, shake
+from support.waiting import DEADLINE_S
+
+
+@pytest.mark.slow
+def test_sighup_reads_the_certificate_again_for_new_connections(authority: Authority) -> None:
+    path, renewed = authority.issue("old"), authority.issue("new")
+    with running("--secure-port", "0", "--tls-cert", str(path)) as server:
+        port = server.port()
+        before = common_name(port, authority.path)
+        renewed.replace(path)
+        unasked = common_name(port, authority.path)
+        server.process.send_signal(signal.SIGHUP)
+        server.log_until("SIGHUP")
+        after = common_name(port, authority.path)
+
+    assert (before, unasked, after) == ("old", "old", "new")
+
+
+@pytest.mark.slow
+def test_sighup_leaves_connections_alone(authority: Authority) -> None:
+    path = authority.issue("server")
+    with running("--secure-port", "0", "--tls-cert", str(path)) as server:
+        connection, _ = shake(server.port(), authority.path)
+        server.process.send_signal(signal.SIGHUP)
+        server.log_until("SIGHUP")
+        with connection:
+            connection.recv(1000)
+            connection.sendall(b"\0\0\0\x08\xff\xff\xff\xfe\0\0\0\x0b")
+            answer = connection.recv(1000)
+
+    assert answer[4:8] == b"\xff\xff\xff\xfe"  # a ping's
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("content", [b"", b"nonsense", None])
+def test_after_sighup_the_old_certificate_stays_when_the_new_one_cannot_be_read(
+    authority: Authority, content: bytes | None
+) -> None:
+    path = authority.issue("old")
+    with running("--secure-port", "0", "--tls-cert", str(path)) as server:
+        port = server.port()
+        path.unlink() if content is None else path.write_bytes(content)
+        server.process.send_signal(signal.SIGHUP)
+        line = server.log_until("SIGHUP")
+
+        assert common_name(port, authority.path) == "old"
+
+    assert "ERROR" in line
+    assert str(path) in line
+
+
+@pytest.mark.slow
+def test_after_sighup_a_certificate_that_is_mended_is_taken(authority: Authority) -> None:
+    path, renewed = authority.issue("old"), authority.issue("new")
+    with running("--secure-port", "0", "--tls-cert", str(path)) as server:
+        port = server.port()
+        path.write_bytes(b"nonsense")
+        server.process.send_signal(signal.SIGHUP)
+        server.log_until("SIGHUP")
+        renewed.replace(path)
+        server.process.send_signal(signal.SIGHUP)
+        server.log_until("SIGHUP")
+
+        assert common_name(port, authority.path) == "new"
+
+
+@pytest.mark.slow
+def test_sighup_reads_the_authorities_again(tmp_path: Path, authority: Authority) -> None:
+    other = Authority(tmp_path, "other-authority")
+    certificate, trusted, client = authority.issue("server"), tmp_path / "trusted.pem", other.issue("client")
+    trusted.write_bytes(authority.path.read_bytes())
+    with running("--secure-port", "0", "--tls-cert", str(certificate), "--tls-ca", str(trusted)) as server:
+        port = server.port()
+        before = lets_in(port, authority.path, client)
+        trusted.write_bytes(other.path.read_bytes())
+        server.process.send_signal(signal.SIGHUP)
+        server.log_until("SIGHUP")
+        after = lets_in(port, authority.path, client)
+
+    assert (before, after) == (False, True)
+
+
+@needs_keytool
+@pytest.mark.slow
+def test_sighup_with_a_key_that_cannot_be_unlocked_keeps_the_old_certificate(stores: Stores, tmp_path: Path) -> None:
+    path = tmp_path / "server.jks"
+    shutil.copy(stores["server.jks"], path)
+    options = ("--secure-port", "0", "--tls-cert", str(path), "-Dzookeeper.ssl.keyStore.password=changeit")
+    with running(*options) as server:
+        server.port()
+        shutil.copy(stores["locked.jks"], path)
+        server.process.send_signal(signal.SIGHUP)
+
+        assert "the certificates stay as they are" in server.log_until("SIGHUP")
+
+
+@pytest.mark.slow
+def test_sighup_reads_the_password_file_again(tmp_path: Path, authority: Authority) -> None:
+    path, password = tmp_path / "key.pem", tmp_path / "password"
+    authority.issue("old", b"first").replace(path)
+    password.write_text("first\n")
+    options = ("--tls-cert", str(path), f"-Dzookeeper.ssl.keyStore.passwordPath={password}")
+    with running("--secure-port", "0", *options) as server:
+        port = server.port()
+        authority.issue("new", b"second").replace(path)
+        password.write_text("second\n")
+        server.process.send_signal(signal.SIGHUP)
+        server.log_until("SIGHUP")
+
+        assert common_name(port, authority.path) == "new"
+
+
+@pytest.mark.slow
+def test_sighup_does_not_end_a_daemon_without_tls() -> None:
+    with running("--port", "0") as server:
+        port = server.port()
+        server.process.send_signal(signal.SIGHUP)
+        server.log_until("SIGHUP")
+        with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as connection:
+            connection.sendall(b"srvr")
+
+            assert connection.recv(9) == b"Zookeeper"

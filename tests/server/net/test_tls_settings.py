@@ -1,0 +1,181 @@
+"""TLS settings: whose certificates are asked for, versions, cipher suites, and PEM files."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.certificates import Authority
+from support.daemon import running
+from support.tls_clients import lets_in, shake
+from support.tls_server import Served
+
+from zoolet.server.net import tls
+from zoolet.server.net.tls_settings import TlsSettings
+
+# --- whose certificates are asked for ---
+
+
+BOTH_VERSIONS: Final = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+
+
+@pytest.mark.parametrize("version", BOTH_VERSIONS)
+@pytest.mark.parametrize(
+    ("demand", "let_in"),
+    [("none", [True, True, True]), ("want", [True, True, False]), ("need", [False, True, False])],
+)
+async def test_a_demand_for_certificates_is_kept(
+    tmp_path: Path, authority: Authority, demand: str, let_in: list[bool], version: ssl.TLSVersion
+) -> None:
+    settings = TlsSettings(str(authority.issue("server")), trust_store=str(authority.path), client_auth=demand)
+    ours, theirs = authority.issue("client"), Authority(tmp_path, "stranger").issue("their-client")
+    async with Served(settings) as port:
+        outcomes = [
+            await asyncio.to_thread(lets_in, port, authority.path, certificate, version)
+            for certificate in (None, ours, theirs)
+        ]
+
+    assert outcomes == let_in
+
+
+@pytest.mark.slow
+def test_with_an_authority_a_certificate_is_needed_by_default(authority: Authority) -> None:
+    options = ("--tls-cert", str(authority.issue("server")), "--tls-ca", str(authority.path))
+    with running("--secure-port", "0", *options) as server:
+        port = server.port()
+        outcomes = [lets_in(port, authority.path), lets_in(port, authority.path, authority.issue("client"))]
+
+    assert outcomes == [False, True]
+
+
+# --- versions and suites ---
+
+
+@pytest.mark.parametrize("version", BOTH_VERSIONS)
+@pytest.mark.parametrize("spoken", ["TLSv1.2", "TLSv1.3"])
+async def test_only_the_enabled_versions_are_spoken(authority: Authority, spoken: str, version: ssl.TLSVersion) -> None:
+    settings = TlsSettings(str(authority.issue("server")), protocols=frozenset({spoken}))
+    async with Served(settings) as port:
+        outcome = await asyncio.to_thread(lets_in, port, authority.path, None, version)
+
+    assert outcome == (version.name == spoken.replace(".", "_"))
+
+
+JAVA_NAME: Final = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
+OPENSSL_NAME: Final = "ECDHE-ECDSA-AES256-GCM-SHA384"
+
+
+@pytest.mark.parametrize("name", [JAVA_NAME, OPENSSL_NAME])
+async def test_only_the_suites_that_are_named_are_offered(authority: Authority, name: str) -> None:
+    settings = TlsSettings(str(authority.issue("server")), cipher_suites=(name,))
+    async with Served(settings) as port:
+        connection, _ = await asyncio.to_thread(shake, port, authority.path)
+        with connection:
+            cipher = connection.cipher()
+
+    assert cipher is not None
+    assert cipher[:2] == (OPENSSL_NAME, "TLSv1.2")
+
+
+MODERN: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+
+
+@pytest.mark.parametrize(
+    ("suites", "versions"),
+    [
+        ((JAVA_NAME,), ("TLSv1_2", "TLSv1_2")),
+        (MODERN, ("TLSv1_3", "TLSv1_3")),
+        ((JAVA_NAME, *MODERN), ("TLSv1_2", "TLSv1_3")),
+    ],
+)
+def test_the_suites_decide_on_the_versions_too(
+    authority: Authority, suites: tuple[str, ...], versions: tuple[str, str]
+) -> None:
+    made = tls.context(TlsSettings(str(authority.issue("server")), cipher_suites=suites))
+
+    assert (made.minimum_version.name, made.maximum_version.name) == versions
+
+
+@pytest.mark.parametrize(
+    ("java", "openssl"),
+    [
+        ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
+        ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "ECDHE-ECDSA-AES256-GCM-SHA384"),
+        ("TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256", "ECDHE-RSA-AES128-SHA256"),
+        ("TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA", "ECDHE-RSA-AES256-SHA"),
+        ("TLS_DHE_RSA_WITH_AES_256_GCM_SHA384", "DHE-RSA-AES256-GCM-SHA384"),
+        ("TLS_RSA_WITH_AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
+        ("TLS_RSA_WITH_AES_256_CBC_SHA256", "AES256-SHA256"),
+        ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-RSA-CHACHA20-POLY1305"),
+        ("ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
+    ],
+)
+def test_a_suite_has_a_name_in_java_and_one_in_openssl(java: str, openssl: str) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+    context.set_ciphers(tls.openssl_name(java))
+
+    assert tls.openssl_name(java) == openssl
+    assert openssl in [suite["name"] for suite in context.get_ciphers()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("suites", "said"),
+    [
+        (("TLS_MADE_UP",), "TLS_MADE_UP is unknown"),
+        ((JAVA_NAME, "TLS_ECDHE_RSA_WITH_ROT13_SHA"), "TLS_ECDHE_RSA_WITH_ROT13_SHA is unknown"),
+        ((MODERN[0],), "can only be offered together"),
+        ((JAVA_NAME, *MODERN[1:]), f"add {MODERN[0]}"),
+        (("ALL",), "ALL"),
+        (("HIGH:aNULL",), "HIGH:aNULL"),
+        (("aNULL@SECLEVEL=0",), "aNULL@SECLEVEL=0"),
+        (("kECDHE",), "kECDHE"),
+        ((f"{OPENSSL_NAME}:eNULL@SECLEVEL=0",), "eNULL"),
+    ],
+)
+def test_suites_that_cannot_be_had_are_refused(authority: Authority, suites: tuple[str, ...], said: str) -> None:
+    with pytest.raises(tls.TlsError, match=re.escape(said)):
+        tls.context(TlsSettings(str(authority.issue("server")), cipher_suites=suites))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("protocol", "suites"), [("TLSv1.3", (JAVA_NAME,)), ("TLSv1.2", MODERN)])
+def test_suites_of_a_version_that_is_not_enabled_are_refused(
+    authority: Authority, protocol: str, suites: tuple[str, ...]
+) -> None:
+    settings = TlsSettings(str(authority.issue("server")), protocols=frozenset({protocol}), cipher_suites=suites)
+
+    with pytest.raises(tls.TlsError, match=r"ssl\.ciphersuites names no suite"):
+        tls.context(settings)
+
+
+# --- PEM files ---
+
+
+def test_the_key_of_a_pem_file_may_be_locked(authority: Authority) -> None:
+    path = authority.issue("server", b"geheim")
+
+    assert tls.context(TlsSettings(str(path), key_store_password="geheim"))
+
+
+@pytest.mark.parametrize("password", [None, "", "wrong"])
+def test_a_wrong_password_of_a_pem_file_is_refused_and_nobody_is_asked(
+    authority: Authority, password: str | None
+) -> None:
+    path = authority.issue("server", b"geheim")
+
+    with pytest.raises(tls.TlsError, match=re.escape(f"cannot use {path} for TLS")):
+        tls.context(TlsSettings(str(path), key_store_password=password))
+
+
+@pytest.mark.slow
+def test_the_key_of_another_certificate_is_refused(authority: Authority) -> None:
+    mine, other = authority.issue("server"), authority.issue("other")
+
+    with pytest.raises(tls.TlsError, match="cannot use"):
+        tls.context(TlsSettings(str(mine), key=str(other)))

@@ -1,0 +1,363 @@
+"""Turns of several connections: nobody keeps the server for long, and nothing is lost, answered twice or out of order.
+
+Turns are so short that a turn is one request; or the server is so busy that everybody has to queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from random import Random
+from typing import Final
+
+import pytest
+from support.frames import HELLO, create, exists, get, request, set_data
+from support.live_server import Dial, LiveServer
+from support.raw_client import RawClient
+from support.waiting import DEADLINE_S, until
+
+from zoolet.protocol import records as r
+from zoolet.protocol.codec import int_at
+from zoolet.protocol.framing import Frames
+from zoolet.protocol.operations import OpCode
+from zoolet.server import Server
+from zoolet.server.admin.four_letter import four_letter_commands
+from zoolet.server.core.engine import Engine
+from zoolet.server.net.clock import RealClock
+from zoolet.server.net.daemon import Daemon
+
+TINY: Final = 1e-5
+"""A turn that is over about as soon as it has begun: one costly request, or eight kilobytes of replies."""
+
+
+# --- several connections ---
+
+
+@pytest.fixture(params=["tiny turns", "always busy"])
+def _busy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server whose turns are tiny; or one that has always been busy too, so that all have to queue."""
+    monkeypatch.setattr("zoolet.server.net.protocol.SHORT_TURN", TINY)
+    if request.param == "always busy":
+        monkeypatch.setattr("zoolet.server.net.protocol._PAUSE", 1e12)
+        monkeypatch.setattr("zoolet.server.net.protocol.BUSY", -1.0)
+        monkeypatch.setattr("zoolet.server.net.protocol.CHEAP", 1e-12)
+
+
+@pytest.fixture
+async def listener(_busy: None) -> AsyncIterator[Daemon]:
+    clock = RealClock()
+    now, monotonic_ms = clock.read()
+    listener = Daemon(
+        Engine(now=now, monotonic_ms=monotonic_ms), clock, four_letter_commands(["*"]), max_per_host=0, turn=TINY
+    )
+    await listener.start("127.0.0.1", 0)
+    yield listener
+    await listener.stop(patient=False)
+
+
+@pytest.fixture
+async def dial(listener: Daemon) -> AsyncIterator[Dial]:
+    """A function that connects; unless told otherwise it opens a session too."""
+    server = LiveServer(listener)
+
+    async def connect(*, session: bool = True, room: int = 0) -> RawClient:
+        client = await server.dial(room=room)
+        if session:
+            await client.shake_hands()
+        return client
+
+    yield connect
+    for client in server.clients:
+        await client.close()
+
+
+class Pipeline:
+    """Random requests of one client that works on a node of its own, and what their replies have to say.
+
+    Args:
+        name: The node.
+        random: Where chance comes from.
+        count: How many requests, the create of the node included.
+    """
+
+    def __init__(self, name: str, rng: Random, count: int) -> None:
+        self.expected: list[tuple[int, int]] = [(0, 0)]  # xid, and the version in the reply's Stat
+        self.requests = [create(0, name)]
+        version = 0
+        for xid in range(1, count):
+            if rng.random() < 0.4:
+                version += 1
+                self.requests.append(set_data(xid, name, rng.randbytes(rng.choice([0, 10, 3_000]))))
+            else:
+                self.requests.append(exists(xid, name))
+            self.expected.append((xid, version))
+
+    def pieces(self, rng: Random) -> Iterator[bytes]:
+        """The bytes, cut anywhere."""
+        data = b"".join(self.requests)
+        at = 0
+        while at < len(data):
+            size = rng.choice([1, 7, 100, 5_000, 50_000])
+            yield data[at : at + size]
+            at += size
+
+
+def version_of(body: bytes) -> int:
+    """The version in the Stat of a reply; 0 for one to a create."""
+    return r.Stat.decode(body).version if len(body) == 68 else 0
+
+
+async def talk(client: RawClient, pipeline: Pipeline, rng: Random) -> list[tuple[int, int]]:
+    """Send a pipeline piece by piece, with pauses, while reading; return what came, as ``expected`` has it."""
+
+    async def send() -> None:
+        for piece in pipeline.pieces(rng):
+            client.send(piece)
+            await asyncio.sleep(0)
+
+    sending = asyncio.create_task(send())
+    replies = await client.answers(len(pipeline.requests))
+    await sending
+    return [(reply.xid, version_of(reply.body)) for reply in replies if not reply.err]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_random_pipelines_of_several_clients_are_answered_in_order_and_once(dial: Dial, seed: int) -> None:
+    rng = Random(seed)
+    clients = [await dial() for _ in range(5)]
+    pipelines = [Pipeline(f"/n{number}", rng, 150) for number in range(5)]
+
+    talks = zip(clients, pipelines, strict=True)
+    answers = await asyncio.gather(*(talk(client, pipeline, Random(seed)) for client, pipeline in talks))
+
+    assert answers == [pipeline.expected for pipeline in pipelines]
+
+
+async def test_a_handshake_and_a_pipeline_in_one_piece_are_answered(dial: Dial) -> None:
+    client = await dial(session=False)
+
+    client.send(HELLO + create(1, "/a") + b"".join(set_data(xid, "/a") for xid in range(2, 102)))
+    await client.payload()
+
+    assert await client.xids(101) == list(range(1, 102))
+
+
+async def test_one_who_asks_for_little_does_not_wait_for_one_who_asks_for_much(listener: Daemon, dial: Dial) -> None:
+    greedy, modest = await dial(), await dial()
+
+    greedy.send(b"".join(create(xid, f"/n{xid}") for xid in range(1_000)))
+    modest.send(exists(1))
+    await modest.xids(1)
+    made = listener.engine.tree.size - 4
+
+    assert made < 1_000
+    assert await greedy.xids(1_000) == list(range(1_000))
+
+
+async def test_those_who_ask_for_much_are_served_by_turns(listener: Daemon, dial: Dial) -> None:
+    clients = [await dial() for _ in range(3)]
+
+    for number, client in enumerate(clients):
+        client.send(b"".join(create(xid, f"/{number}-{xid}") for xid in range(200)))
+    for client in clients:
+        await client.xids(200)
+    order = [name[0] for name in listener.engine.tree.root.children or () if name != "zookeeper"]
+    first_to_end = min(len(order) - order[::-1].index(number) for number in "012")
+
+    assert [order[:first_to_end].count(number) >= 100 for number in "012"] == [True] * 3
+
+
+async def test_a_client_that_closes_its_side_gets_all_its_answers(dial: Dial) -> None:
+    client = await dial()
+    data = create(0, "/a") + b"".join(set_data(xid, "/a") for xid in range(1, 300))
+
+    client.send(data)
+    client.end()
+    answer = await client.rest()
+
+    assert [int_at(payload)[0] for payload in Frames(limit=None).feed(answer)] == list(range(300))
+
+
+async def test_a_client_that_closes_its_side_is_sent_no_events_any_more(
+    dial: Dial, caplog: pytest.LogCaptureFixture
+) -> None:
+    watcher, other, *crowd = [await dial() for _ in range(12)]
+    for client in crowd:  # the watcher's end is seen before its turn comes
+        client.send(create(0, "/a") + b"".join(set_data(xid, "/a") for xid in range(1, 20)))
+    watcher.send(request(0, OpCode.ADD_WATCH, r.AddWatchRequest("/b", 0).encode()) * 2)
+    watcher.end()
+    await watcher.xids(2)
+
+    other.send(create(1, "/b") + set_data(2, "/b"))
+    await other.xids(2)
+
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def test_a_client_that_closes_its_side_and_reads_late_gets_all_its_answers(listener: Daemon, dial: Dial) -> None:
+    client = await dial(room=16 << 10)
+    client.send(create(0, "/a", b"x" * 100_000) + b"".join(get(xid, "/a") for xid in range(1, 41)))
+    client.end()
+    await until(lambda: any(transport._write_paused for transport in listener.open))
+
+    answer = await client.rest()
+
+    assert [int_at(payload)[0] for payload in Frames(limit=None).feed(answer)] == list(range(41))
+
+
+async def test_a_client_that_does_not_read_gets_its_answers_in_order_once_it_does(listener: Daemon, dial: Dial) -> None:
+    slow, other = await dial(room=16 << 10), await dial()
+    slow.send(create(0, "/a", b"x" * 100_000) + b"".join(get(xid, "/a") for xid in range(1, 41)))
+    await until(lambda: any(transport._write_paused for transport in listener.open))
+    other.send(exists(1))
+    await other.xids(1)
+
+    assert await slow.xids(41) == list(range(41))
+
+
+async def test_what_is_behind_the_end_of_a_session_is_not_done(listener: Daemon, dial: Dial) -> None:
+    client = await dial()
+    before = b"".join(create(xid, f"/n{xid}") for xid in range(50))
+
+    client.send(before + request(50, OpCode.CLOSE_SESSION) + create(51, "/late"))
+    answer = await client.rest()
+
+    assert [int_at(payload)[0] for payload in Frames(limit=None).feed(answer)] == list(range(51))
+    assert listener.engine.tree.get("/late") is None
+
+
+async def test_a_client_that_crashes_while_it_waits_for_its_turn_leaves_nothing(listener: Daemon, dial: Dial) -> None:
+    crashing, other = await dial(), await dial()
+    crashing.send(b"".join(create(xid, f"/n{xid}") for xid in range(2_000)))
+    await until(lambda: listener.queued)
+
+    await crashing.reset()
+    other.send(b"".join(create(xid, f"/m{xid}") for xid in range(50)))
+
+    assert await other.xids(50) == list(range(50))
+    await until(lambda: len(listener.open) == 1)
+    assert (list(listener.queued), listener.engine.partial_requests) == ([], 0)
+
+
+async def test_a_stop_while_connections_wait_for_their_turns_ends(listener: Daemon, dial: Dial) -> None:
+    clients = [await dial() for _ in range(3)]
+    for client in clients:
+        client.send(b"".join(exists(xid) for xid in range(5_000)))
+    await until(lambda: listener.queued)
+
+    async with asyncio.timeout(DEADLINE_S):
+        await listener.stop(patient=False)
+
+    assert not listener.open
+
+
+@pytest.mark.parametrize("word", [b"ruok", b"srvr", b"mntr", b"wchp"])
+async def test_a_four_letter_word_is_answered_while_others_keep_the_server_busy(dial: Dial, word: bytes) -> None:
+    greedy, asker = await dial(), await dial(session=False)
+
+    greedy.send(b"".join(create(xid, f"/n{xid}") for xid in range(300)))
+    asker.send(word)
+
+    assert len(await asker.rest()) >= 1
+    assert await greedy.xids(300) == list(range(300))
+
+
+async def test_a_four_letter_word_in_pieces_is_answered(dial: Dial) -> None:
+    asker = await dial(session=False)
+
+    for letter in (b"r", b"u", b"o", b"k"):
+        asker.send(letter)
+        await asyncio.sleep(0)
+
+    assert await asker.rest() == b"imok"
+
+
+async def test_events_come_before_the_reply_behind_them_also_to_those_who_queue(dial: Dial) -> None:
+    watcher, writer = await dial(), await dial()
+    watcher.send(request(1, OpCode.ADD_WATCH, r.AddWatchRequest("/", 1).encode()))
+    await watcher.xids(1)
+
+    writer.send(b"".join(create(xid, f"/n{xid}") for xid in range(100)))
+    await writer.xids(100)
+    watcher.send(exists(2))
+
+    assert await watcher.xids(101) == [-1] * 100 + [2]
+
+
+async def test_an_internal_error_in_a_turn_costs_that_connection_alone(
+    listener: Daemon, dial: Dial, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, other = await dial(), await dial()
+    op = int(OpCode.GET_ACL)
+
+    def fail(*_: object) -> bytes:
+        raise RuntimeError("a defect")
+
+    decode, _, costly = listener.engine.table[op]
+    monkeypatch.setitem(listener.engine.table, op, (decode, fail, costly))
+
+    broken.send(exists(1) + request(2, op, r.GetACLRequest("/").encode()) + exists(3))
+    answer = await broken.rest()
+    other.send(exists(1))
+
+    assert [int_at(payload)[0] for payload in Frames(limit=None).feed(answer)] == [1]
+    assert await other.xids(1) == [1]
+    assert "internal error" in caplog.text
+
+
+async def test_turns_shorter_than_a_look_at_the_clock_are_turns_all_the_same() -> None:
+    clock = RealClock()
+    listener = Daemon(Engine(monotonic_ms=clock.read()[1]), clock, four_letter_commands(["*"]), turn=1e-9)
+    client = RawClient(*await asyncio.open_connection("127.0.0.1", await listener.start("127.0.0.1", 0)))
+    await client.shake_hands()
+
+    client.send(b"".join(create(xid, f"/n{xid}") for xid in range(100)))
+    answered = await asyncio.gather(client.xids(100), return_exceptions=True)
+    await client.close()
+    await listener.stop(patient=False)
+
+    assert answered == [list(range(100))]
+
+
+# --- pause and resume ---
+
+
+@pytest.fixture
+async def server(_busy: None) -> AsyncIterator[Server]:
+    made = Server()
+    made._turn = TINY
+    async with made as running:
+        yield running
+
+
+async def test_a_client_that_is_paused_and_resumed_gets_all_its_answers_in_order(server: Server) -> None:
+    client = RawClient(*await asyncio.open_connection("127.0.0.1", server.port))
+    welcome = await client.shake_hands()
+    client.send(create(0, "/a") + b"".join(set_data(xid, "/a") for xid in range(1, 300)))
+    before = await client.xids(10)
+
+    server.pause(welcome.session_id)
+    client.send(b"".join(set_data(xid, "/a") for xid in range(300, 400)))
+    await asyncio.sleep(0.01)
+    server.resume(welcome.session_id)
+    after = await client.xids(390)
+
+    assert before + after == list(range(400))
+    assert server.tree()["/a"].version == 399
+    await client.close()
+
+
+async def test_pauses_and_resumes_without_end_lose_and_repeat_nothing(server: Server) -> None:
+    client = RawClient(*await asyncio.open_connection("127.0.0.1", server.port))
+    welcome = await client.shake_hands()
+    client.send(create(0, "/a") + b"".join(set_data(xid, "/a") for xid in range(1, 300)))
+    reading = asyncio.create_task(client.xids(300))
+
+    for _ in range(50):
+        server.pause(welcome.session_id)
+        await asyncio.sleep(0)
+        server.resume(welcome.session_id)
+        await asyncio.sleep(0)
+
+    assert await reading == list(range(300))
+    await client.close()

@@ -1,0 +1,102 @@
+"""What clients leave unread: how it is counted, and who is disconnected when it is too much in all."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support.frames import get, request
+from support.live_server import Serve
+from support.waiting import until
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.settings import Settings
+
+
+async def test_one_client_alone_may_leave_a_reply_unread_however_large(serve: Serve) -> None:
+    server = await serve(settings=Settings(max_write_buffer_total=1_000))
+    server.make_node("/big", 8_000_000)
+
+    await server.dial_without_reading(get(1, "/big"))
+
+    assert len(server.listener.open) == 1
+    assert server.engine.metrics.refused["unread_total"] == 0
+
+
+async def test_of_those_that_do_not_read_the_one_with_most_is_disconnected(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await serve(settings=Settings(max_write_buffer_total=1_000_000))
+    server.make_node("/big", 10_000_000)
+    server.make_node("/small", 8_000_000)
+    greedy = await server.dial_without_reading(get(1, "/big"))
+
+    modest = asyncio.create_task(server.dial_without_reading(get(1, "/small")))
+    await until(lambda: server.engine.metrics.refused["unread_total"])
+    await until(lambda: len(server.listener.open) == 1)
+    modest.cancel()
+
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        await greedy.payload()
+    assert [line for line in caplog.messages if "zoolet.maxUnreadBytesTotal" in line]
+    assert server.engine.metrics.refused["unread_total"] == 1
+
+
+async def test_what_was_read_after_all_is_counted_no_more(serve: Serve) -> None:
+    server = await serve()
+    server.make_node("/big", 8_000_000)
+    client = await server.dial_without_reading(get(1, "/big"))
+    counted = server.listener._unread
+
+    await client.payload()
+    await until(lambda: not server.listener._not_reading)
+
+    assert counted > 1_000_000
+    assert server.listener._unread == 0
+
+
+async def test_what_a_client_that_is_gone_did_not_read_is_counted_no_more(serve: Serve) -> None:
+    server = await serve()
+    server.make_node("/big", 8_000_000)
+    client = await server.dial_without_reading(get(1, "/big"))
+
+    await client.reset()
+    await server.settle()
+
+    assert (server.listener._unread, list(server.listener._not_reading)) == (0, [])
+
+
+@pytest.mark.slow
+async def test_a_reply_of_more_than_64_mib_reaches_a_client_that_reads(serve: Serve) -> None:
+    server = await serve(settings=Settings(max_write_buffer_total=1 << 20, max_write_buffer=1 << 20))
+    tree = server.engine.tree
+    for number in range(70):
+        tree.create(f"/{number:02}" + "n" * 1_000_000, b"", 0, 0, 1, 0)
+    client = await server.dial()
+    await client.shake_hands()
+
+    client.send(request(1, OpCode.GET_CHILDREN, r.GetChildrenRequest("/", False).encode()))
+    reply = await client.payload()
+
+    assert len(reply) > 64 << 20
+    assert len(r.GetChildrenResponse.decode(reply[16:]).children) == 71
+
+
+async def test_a_client_that_leaves_too_many_events_unread_is_counted(serve: Serve) -> None:
+    server = await serve(settings=Settings(max_write_buffer=100_000))
+    server.make_node("/big", 8_000_000)
+    watch = request(1, OpCode.ADD_WATCH, r.AddWatchRequest("/", 1).encode())
+    await server.dial_without_reading(watch + get(2, "/big"))
+    writer = await server.dial()
+    await writer.shake_hands()
+
+    for xid in range(100):
+        path = f"/{xid:03}" + "n" * 5_000
+        writer.send(request(xid, OpCode.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, 0).encode()))
+        await writer.xid()
+    await until(lambda: len(server.listener.open) == 1)
+
+    assert server.engine.metrics.refused["unread"] == 1
+    assert server.listener._unread == 0

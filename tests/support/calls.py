@@ -1,0 +1,210 @@
+"""What a :class:`~support.peer.Peer` asks for most often, each request one call that returns the whole reply.
+
+``Peer`` has methods that return what a client wants to know, and raise errors; these functions return what was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from support.numbers import TTL
+from support.peer import Peer, Reply
+
+from zoolet.protocol import multi as wire
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
+from zoolet.protocol.codec import Record
+from zoolet.protocol.handshake import NO_PASSWORD, ConnectResponse
+from zoolet.protocol.operations import OpCode
+from zoolet.server.admin.four_letter import four_letter_commands
+from zoolet.server.config import build, parse_properties
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.settings import Settings
+
+NOW: Final = 1_700_000_000_000
+"""When the engines of the tests start, in milliseconds since the epoch."""
+REFUSED: Final = ConnectResponse(0, 0, NO_PASSWORD, False)
+"""What a client is answered whose session does not exist any more, or whose password is wrong."""
+
+
+def engine_with(log: Callable[..., None] | None = None, **settings: object) -> Engine:
+    """Return an engine with these settings."""
+    return Engine(Settings(**settings), log=log)  # type: ignore[arg-type]
+
+
+def settings_of(text: str) -> Settings:
+    """Return what a zoo.cfg tells the core."""
+    return build(parse_properties(text, "zoo.cfg")).settings
+
+
+# --- sessions ---
+
+
+def connected(engine: Engine, timeout: int = 40_000, *, host: str = "127.0.0.1", read_only: bool = False) -> Peer:
+    """Return a peer with a session of its own."""
+    peer = Peer(engine, host)
+    assert peer.connect(timeout=timeout, read_only=read_only) is not None
+    return peer
+
+
+def renew(peer: Peer, timeout: int = 40_000, password: bytes | None = None) -> Peer:
+    """Resume the session of *peer* from another connection."""
+    assert peer.welcome is not None
+    second = Peer(peer.engine)
+    second.connect(timeout, peer.welcome.session_id, password or peer.welcome.password or b"")
+    return second
+
+
+def session_of(peer: Peer) -> int:
+    """Return the id of a peer's session."""
+    assert peer.welcome is not None
+    return peer.welcome.session_id
+
+
+# --- single requests ---
+
+
+def ask(peer: Peer, op: int, body: Record | bytes = b"") -> Reply:
+    """Send a request; return its reply without the notifications that came before it."""
+    raw = body if isinstance(body, bytes) else body.encode()
+    (reply,) = [reply for reply in peer.send(op, raw) if reply.xid != -1]
+    return reply
+
+
+def error(peer: Peer, op: int, body: Record | bytes = b"") -> int:
+    """Send a request; return the error of its reply."""
+    return ask(peer, op, body).err
+
+
+def create(
+    peer: Peer,
+    path: str | None,
+    flags: int = 0,
+    acl: AclList | None = OPEN_ACL_UNSAFE,
+    op: int = OpCode.CREATE,
+    data: bytes = b"",
+) -> Reply:
+    """Send a create."""
+    return ask(peer, op, r.CreateRequest(path, data, acl, flags))
+
+
+def create_ttl(peer: Peer, path: str, ttl: int, flags: int = TTL) -> Reply:
+    """Send a create with a TTL in milliseconds."""
+    return ask(peer, OpCode.CREATE_TTL, r.CreateTTLRequest(path, b"", OPEN_ACL_UNSAFE, flags, ttl))
+
+
+def delete(peer: Peer, path: str | None, version: int = -1) -> Reply:
+    """Send a delete."""
+    return ask(peer, OpCode.DELETE, r.DeleteRequest(path, version))
+
+
+def set_data(peer: Peer, path: str | None, version: int = -1) -> Reply:
+    """Send a setData."""
+    return ask(peer, OpCode.SET_DATA, r.SetDataRequest(path, b"new", version))
+
+
+def set_acl(peer: Peer, path: str, acl: AclList | None, version: int = -1) -> Reply:
+    """Send a setACL."""
+    return ask(peer, OpCode.SET_ACL, r.SetACLRequest(path, acl, version))
+
+
+def add_watch(peer: Peer, path: str | None, mode: int) -> Reply:
+    """Send an addWatch."""
+    return ask(peer, OpCode.ADD_WATCH, r.AddWatchRequest(path, mode))
+
+
+def check_watches(peer: Peer, path: str, kind: int) -> int:
+    """Send a checkWatches; return the error of its reply."""
+    return error(peer, OpCode.CHECK_WATCHES, r.CheckWatchesRequest(path, kind))
+
+
+def remove_watches(peer: Peer, path: str, kind: int) -> int:
+    """Send a removeWatches; return the error of its reply."""
+    return error(peer, OpCode.REMOVE_WATCHES, r.RemoveWatchesRequest(path, kind))
+
+
+def ping(peer: Peer) -> Reply:
+    """Send a ping."""
+    (reply,) = peer.send(OpCode.PING, xid=-2)
+    return reply
+
+
+def last_zxid(peer: Peer) -> int:
+    """Return the zxid that the server has reached."""
+    return ping(peer).zxid
+
+
+def acl_of(peer: Peer, path: str) -> AclList:
+    """Return the ACL of a node as a client reads it."""
+    acl = r.GetACLResponse.decode(ask(peer, OpCode.GET_ACL, r.GetACLRequest(path)).body).acl
+    assert acl is not None
+    return acl
+
+
+def who_am_i(peer: Peer) -> list[tuple[str | None, str | None]]:
+    """Return the identities that the server takes a peer for: schemes and users, sorted."""
+    infos = r.WhoAmIResponse.decode(ask(peer, OpCode.WHO_AM_I).body).clientInfo
+    return sorted((info.scheme, info.user) for info in infos)
+
+
+def only(perms: int, scheme: str = "world", name: str | None = "anyone") -> AclList:
+    """Return an ACL list of one entry."""
+    return (ACL(perms, Id(scheme, name)),)
+
+
+# --- transactions ---
+
+
+def multi(peer: Peer, *operations: tuple[OpCode, Record]) -> Reply:
+    """Send a multi."""
+    return ask(peer, OpCode.MULTI, wire.encode_operations(list(operations)))
+
+
+def creating(path: str, flags: int = 0, acl: AclList | None = OPEN_ACL_UNSAFE) -> tuple[OpCode, Record]:
+    """Return a create, to be put into a multi."""
+    return OpCode.CREATE, r.CreateRequest(path, b"", acl, flags)
+
+
+def deleting(path: str, version: int = -1) -> tuple[OpCode, Record]:
+    """Return a delete, to be put into a multi."""
+    return OpCode.DELETE, r.DeleteRequest(path, version)
+
+
+def checking(path: str, version: int = -1) -> tuple[OpCode, Record]:
+    """Return a check, to be put into a multi."""
+    return OpCode.CHECK, r.CheckVersionRequest(path, version)
+
+
+def setting(path: str, version: int = -1) -> tuple[OpCode, Record]:
+    """Return a setData, to be put into a multi."""
+    return OpCode.SET_DATA, r.SetDataRequest(path, b"new", version)
+
+
+# --- time ---
+
+
+def at(engine: Engine, monotonic_ms: int) -> None:
+    """Set the time and let the server do what is due."""
+    engine.set_time(NOW + monotonic_ms, monotonic_ms)
+    engine.tick()
+
+
+def pass_time(engine: Engine, start: int, stop: int, step: int, meanwhile: Callable[[], object]) -> None:
+    """Let time go by in steps; after each the server does what is due, then *meanwhile* happens."""
+    for monotonic_ms in range(start + step, stop + 1, step):
+        at(engine, monotonic_ms)
+        meanwhile()
+
+
+# --- four-letter commands ---
+
+
+def word(engine: Engine, name: str) -> str:
+    """Send a four-letter command on a connection of its own; return the answer."""
+    return Peer(engine, four_letter_commands=four_letter_commands(["*"])).feed(name.encode()).decode()
+
+
+def mntr(engine: Engine) -> dict[str, str]:
+    """Return what monitoring reads: the lines of ``mntr`` by name."""
+    return dict(line.split("\t", 1) for line in word(engine, "mntr").splitlines())

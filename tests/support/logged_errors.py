@@ -1,0 +1,18 @@
+"""A fixture for tests in which whatever clients do, it is never an error of the server.
+
+A folder imports it into its ``conftest.py``; a file asks for it with ``pytest.mark.usefixtures``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture
+def no_error_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail if an error was logged."""
+    yield
+    assert [record.getMessage() for record in caplog.get_records("call") if record.levelno >= logging.ERROR] == []

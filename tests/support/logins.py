@@ -1,0 +1,30 @@
+"""How a peer proves with SASL who it is, and the users it may be."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from support.peer import Peer, Reply
+
+from zoolet.protocol.acl import digest_id
+from zoolet.protocol.codec import put_bytes
+from zoolet.protocol.operations import OpCode
+from zoolet.protocol.sasl import answer
+
+USERS: Final = {"bob": "secret", "eve": "easy"}
+"""The users of a server that knows some: names and passwords."""
+SUPER: Final = digest_id(b"super:pw")
+"""The super user's digest where ``super:pw`` are the credentials."""
+
+
+def begin_sasl(peer: Peer) -> bytes:
+    """Begin a SASL exchange; return the challenge."""
+    (reply,) = peer.send(OpCode.SASL, put_bytes(b""))
+    return reply.body[4:]
+
+
+def sasl(peer: Peer, user: str, password: str) -> Reply:
+    """Do a whole SASL exchange; return the last reply."""
+    token, _ = answer(begin_sasl(peer), user, password, "cnonce")
+    (reply,) = peer.send(OpCode.SASL, put_bytes(token))
+    return reply

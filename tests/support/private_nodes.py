@@ -1,0 +1,32 @@
+"""Nodes that belong to somebody else, for tests of what those who may not read them see of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from support.calls import connected
+from support.peer import Peer
+
+from zoolet.protocol.acl import ACL, AclList, Id, digest_id
+from zoolet.protocol.enums import Perm
+from zoolet.server.core.engine import Engine
+
+OWNER: Final = b"owner:secret"
+"""The credentials of the owner, for scheme digest."""
+PRIVATE: Final[AclList] = (ACL(Perm.ALL, Id("digest", digest_id(OWNER))),)
+"""Everything for the owner, nothing for anybody else."""
+
+
+def owner_of(engine: Engine) -> Peer:
+    """Return a peer that has proved to be the owner."""
+    owner = connected(engine)
+    owner.auth("digest", OWNER)
+    return owner
+
+
+def stranger(engine: Engine) -> Peer:
+    """Make ``/private`` and ``/private/child``, which belong to the owner; return a peer that is nobody."""
+    owner = owner_of(engine)
+    owner.create("/private", b"secret", acl=PRIVATE)
+    owner.create("/private/child", b"secret too", acl=PRIVATE)
+    return connected(engine, host="127.0.0.2")

@@ -1,0 +1,65 @@
+"""Clients that speak TLS with a daemon, and the certificates in ``tests/support/tls``."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from pathlib import Path
+from typing import Final
+
+from support.frames import HELLO
+
+from zoolet.server.net.tls_settings import TlsSettings
+
+FILES: Final = Path(__file__).parent / "tls"
+CERTIFICATE: Final = ("--tls-cert", str(FILES / "server.pem"), "--tls-key", str(FILES / "server-key.pem"))
+"""What tells a daemon to use the certificate in that folder."""
+AUTHORITY: Final = ("--tls-ca", str(FILES / "ca.pem"))
+"""What tells a daemon to demand certificates of the authority in that folder."""
+CERTIFICATE_SETTINGS: Final = TlsSettings(str(FILES / "server.pem"), key=str(FILES / "server-key.pem"))
+"""The same for a server in the running loop."""
+TIMEOUT_S: Final = 10.0  # only ever reached on failure
+
+
+def trusting(*, certificate: bool = False) -> ssl.SSLContext:
+    """Return a client's context."""
+    context = ssl.create_default_context(cafile=str(FILES / "ca.pem"))
+    if certificate:
+        context.load_cert_chain(FILES / "client.pem", FILES / "client-key.pem")
+    return context
+
+
+def shake(
+    port: int, authority: Path, certificate: Path | None = None, version: ssl.TLSVersion | None = None
+) -> tuple[ssl.SSLSocket, bytes]:
+    """Shake hands and open a session; return the connection, and the beginning of the answer (empty: it was closed).
+
+    With TLS 1.3 a client learns only by the answer whether its certificate will do.
+    """
+    context = ssl.create_default_context(cafile=str(authority))
+    if certificate is not None:
+        context.load_cert_chain(certificate)
+    if version is not None:
+        context.minimum_version = context.maximum_version = version
+    plain = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+    secure = context.wrap_socket(plain, server_hostname="127.0.0.1")
+    secure.sendall(HELLO)
+    return secure, secure.recv(4)
+
+
+def lets_in(port: int, authority: Path, certificate: Path | None = None, version: ssl.TLSVersion | None = None) -> bool:
+    """Return whether a client gets a session."""
+    try:
+        connection, answer = shake(port, authority, certificate, version)
+    except OSError:
+        return False
+    connection.close()
+    return len(answer) == 4
+
+
+def common_name(port: int, authority: Path) -> str:
+    """Return whose certificate a server shows."""
+    connection, _ = shake(port, authority)
+    with connection:
+        subject = connection.getpeercert() or {}
+        return dict(pair[0] for pair in subject["subject"])["commonName"]  # type: ignore[misc]
