@@ -76,7 +76,7 @@ WORK: dict[str, Callable[[int], bytes]] = {
 
 def fresh(op: str, compat: str = "3.9") -> ServerConnection:
     """Return a connection to an engine with what the operation needs."""
-    connection = ServerConnection(Engine(Settings(compat=BY_NAME[compat])), ClientConnection())
+    connection = ServerConnection(Engine(Settings(compat=BY_NAME[compat]), rng=Random(0)), ClientConnection())
     connection.receive_data(frame(ConnectRequest().encode()) + create("/dir"))
     connection.receive_data(b"".join([create(f"/k{k}") for k in range(100)]))
     if op == "delete":

@@ -18,7 +18,6 @@ Source: ClientCnxn.
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
@@ -29,6 +28,7 @@ from zoolet.client.states import Event, State
 from zoolet.client.watches import WatchTable
 from zoolet.protocol import records as r
 from zoolet.protocol import sasl
+from zoolet.protocol.codec import Int, struct_of
 from zoolet.protocol.enums import EventType, Xid
 from zoolet.protocol.errors import (
     AuthFailedError,
@@ -46,8 +46,8 @@ from zoolet.protocol.operations import OpCode
 
 MAX_REPLY: Final = 64 << 20
 """Bytes of the longest reply that is taken; what claims to be longer is no reply."""
-_HEAD = struct.Struct(">iqi").unpack_from
-_REQUEST = struct.Struct(">iii").pack
+_HEAD = struct_of(r.ReplyHeader).unpack_from
+_REQUEST = struct_of(Int, r.RequestHeader).pack
 _PING = _REQUEST(8, Xid.PING, OpCode.PING)
 _LAST_XID: Final = 0x7FFFFFFF
 

@@ -43,30 +43,30 @@ CREATOR_ALL_ACL: Final[AclList] = (ACL(Perm.ALL, Id("auth", "")),)
 _OPEN_BYTES: Final = pack_int(1) + OPEN_ACL_UNSAFE[0].encode()
 
 
-def _take(buf: bytes, at: int, stop: int) -> tuple[AclList | None, int]:
+def _read(buf: bytes, offset: int, end: int) -> tuple[AclList | None, int]:
     """Read a vector of ACLs. The one list nearly everybody sends is known by its bytes: decoding costs a third of a
     create.
     """
-    if buf.startswith(_OPEN_BYTES, at, stop):
-        return OPEN_ACL_UNSAFE, at + len(_OPEN_BYTES)
-    count = count_at(buf, at, stop)
-    at += 4
+    if buf.startswith(_OPEN_BYTES, offset, end):
+        return OPEN_ACL_UNSAFE, offset + len(_OPEN_BYTES)
+    count = count_at(buf, offset, end)
+    offset += 4
     if count < 0:
-        return None, at
+        return None, offset
     entries = []
     for _ in range(count):
-        entry, at = ACL.take(buf, at, stop)
+        entry, offset = ACL.read_from(buf, offset, end)
         entries.append(entry)
-    return tuple(entries), at
+    return tuple(entries), offset
 
 
-def _put(acl: AclList | None) -> bytes:
+def _write(acl: AclList | None) -> bytes:
     if acl is OPEN_ACL_UNSAFE:
         return _OPEN_BYTES
     return NULL if acl is None else pack_int(len(acl)) + b"".join([entry.encode() for entry in acl])
 
 
-Acls = Annotated[AclList | None, Codec(_take, _put)]
+Acls = Annotated[AclList | None, Codec(_read, _write)]
 """A vector of ACLs as a record's field."""
 
 

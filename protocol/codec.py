@@ -63,12 +63,12 @@ class Codec(NamedTuple):
     """How a field that is not declared by its type alone is read and written.
 
     Args:
-        take: ``(buf, at, stop) -> (value, next_at)``; raises MarshallingError.
-        put: ``value -> bytes``.
+        read: ``(buf, offset, end) -> (value, next_offset)``; raises MarshallingError.
+        write: ``value -> bytes``.
     """
 
-    take: Callable[[bytes, int, int], tuple[Any, int]]
-    put: Callable[[Any], bytes]
+    read: Callable[[bytes, int, int], tuple[Any, int]]
+    write: Callable[[Any], bytes]
 
 
 class Record:
@@ -83,11 +83,11 @@ class Record:
         return inspect.get_annotations(cls, eval_str=True)
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
-        return f"{type(self).__name__}({said})"
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
+        return f"{type(self).__name__}({fields})"
 
     @classmethod
-    def decode(cls, buf: bytes, at: int = 0, stop: int | None = None) -> Self:
+    def decode(cls, buf: bytes, offset: int = 0, end: int | None = None) -> Self:
         """Read one record from ``buf[at:stop]``; bytes left over are ignored.
 
         Raises:
@@ -96,7 +96,7 @@ class Record:
         raise TypeError(f"{cls.__name__} is not decorated with @record")
 
     @classmethod
-    def take(cls, buf: bytes, at: int, stop: int) -> tuple[Self, int]:
+    def read_from(cls, buf: bytes, offset: int, end: int) -> tuple[Self, int]:
         """Read one record and say where the next one starts; errors as for :meth:`decode`."""
         raise TypeError(f"{cls.__name__} is not decorated with @record")
 
@@ -111,10 +111,10 @@ def _malformed(error: UnicodeError) -> tuple[str, int]:
     Python and Java agree but for an encoded surrogate (``ED A0..BF xx``), which Java takes as one.
     """
     assert isinstance(error, UnicodeDecodeError)
-    raw, at = error.object, error.start
-    if raw[at] == 0xED and len(raw) > at + 1 and 0xA0 <= raw[at + 1] <= 0xBF:
-        whole = len(raw) > at + 2 and raw[at + 2] & 0xC0 == 0x80
-        return "\ufffd", at + (3 if whole else 2)
+    raw, offset = error.object, error.start
+    if raw[offset] == 0xED and len(raw) > offset + 1 and 0xA0 <= raw[offset + 1] <= 0xBF:
+        whole = len(raw) > offset + 2 and raw[offset + 2] & 0xC0 == 0x80
+        return "\ufffd", offset + (3 if whole else 2)
     return "\ufffd", error.end
 
 
@@ -126,52 +126,52 @@ def text(raw: bytes) -> str:
     return raw.decode("utf-8", "zoolet.java")
 
 
-def str_at(buf: bytes, at: int, stop: int) -> tuple[str, int]:
+def str_at(buf: bytes, offset: int, end: int) -> tuple[str, int]:
     """Read a string that must not be null."""
-    value, at = str_or_null_at(buf, at, stop)
+    value, offset = str_or_null_at(buf, offset, end)
     if value is None:
         raise MarshallingError(detail="a string that must not be null is null")
-    return value, at
+    return value, offset
 
 
-def str_or_null_at(buf: bytes, at: int, stop: int) -> tuple[str | None, int]:
+def str_or_null_at(buf: bytes, offset: int, end: int) -> tuple[str | None, int]:
     """Read a string or null."""
-    value, at = bytes_or_null_at(buf, at, stop)
+    value, offset = bytes_or_null_at(buf, offset, end)
     if value is None:
-        return None, at
+        return None, offset
     try:
-        return value.decode(), at
+        return value.decode(), offset
     except UnicodeDecodeError:
-        return text(value), at
+        return text(value), offset
 
 
-def bytes_at(buf: bytes, at: int, stop: int) -> tuple[bytes, int]:
+def bytes_at(buf: bytes, offset: int, end: int) -> tuple[bytes, int]:
     """Read a buffer that must not be null."""
-    value, at = bytes_or_null_at(buf, at, stop)
+    value, offset = bytes_or_null_at(buf, offset, end)
     if value is None:
         raise MarshallingError(detail="a buffer that must not be null is null")
-    return value, at
+    return value, offset
 
 
-def bytes_or_null_at(buf: bytes, at: int, stop: int) -> tuple[bytes | None, int]:
+def bytes_or_null_at(buf: bytes, offset: int, end: int) -> tuple[bytes | None, int]:
     """Read a buffer or null."""
-    if at + 4 > stop:
+    if offset + 4 > end:
         raise MarshallingError(detail="the bytes end inside a length")
-    (size,) = int_at(buf, at)
-    at += 4
+    (size,) = int_at(buf, offset)
+    offset += 4
     if size == -1:
-        return None, at
-    end = at + size
-    if size < 0 or end > stop:
-        raise MarshallingError(detail=f"a length of {size} where {stop - at} bytes are left")
-    return buf[at:end], end
+        return None, offset
+    value_end = offset + size
+    if size < 0 or value_end > end:
+        raise MarshallingError(detail=f"a length of {size} where {end - offset} bytes are left")
+    return buf[offset:value_end], value_end
 
 
-def count_at(buf: bytes, at: int, stop: int) -> int:
+def count_at(buf: bytes, offset: int, end: int) -> int:
     """Read the count of a vector: -1 for null, 0 or more for items."""
-    if at + 4 > stop:
+    if offset + 4 > end:
         raise MarshallingError(detail="the bytes end inside a count")
-    (count,) = int_at(buf, at)
+    (count,) = int_at(buf, offset)
     return -1 if count == -1 else max(count, 0)
 
 
@@ -193,13 +193,13 @@ def put_strs(values: list[str] | None) -> bytes:
     return NULL if values is None else pack_int(len(values)) + b"".join([put_str(value) for value in values])
 
 
-_TAKERS: dict[Any, str] = {
+_READERS: dict[Any, str] = {
     str: "str_at",
     bytes: "bytes_at",
     (str, None): "str_or_null_at",
     (bytes, None): "bytes_or_null_at",
 }
-_PUTTERS: dict[Any, str] = {str: "put_str", bytes: "put_bytes"}
+_WRITERS: dict[Any, str] = {str: "put_str", bytes: "put_bytes"}
 
 
 def _fixed_code(hint: Any) -> str | None:
@@ -215,22 +215,27 @@ def _optional(hint: Any) -> tuple[Any, bool]:
     return hint, False
 
 
-class _Writer:
+class _Compiler:
     """Collects the source lines and the names they need."""
 
-    RECALL = ("    raw = buf[at:stop]", "    made = known.get(raw)", "    if made is not None:", "        return made")
-    REMEMBER = (
-        f"    if len(known) >= {1 << 12}:",
-        "        known.clear()",
+    CACHE_LOOKUP = (
+        "    raw = buf[offset:end]",
+        "    record = cache.get(raw)",
+        "    if record is not None:",
+        "        return record",
+    )
+    CACHE_STORE = (
+        f"    if len(cache) >= {1 << 12}:",
+        "        cache.clear()",
         f"    if len(raw) <= {1 << 8}:",
-        "        known[raw] = made",
-        "    return made",
+        "        cache[raw] = record",
+        "    return record",
     )
 
     def __init__(self, cls: type[Record], hints: dict[str, Any]) -> None:
         self.cls = cls
         self.hints = hints
-        self.env: dict[str, Any] = {"cls": cls, "known": {}, **globals()}
+        self.env: dict[str, Any] = {"cls": cls, "cache": {}, **globals()}
         self.reads: list[str] = []
         self.writes: list[str] = []
 
@@ -249,34 +254,34 @@ class _Writer:
         guard = [
             "    except StructError:",
             f"        raise MarshallingError(detail='the bytes end inside {self.cls.__name__}') from None",
-            "    if at > stop:",
+            "    if offset > end:",
             f"        raise MarshallingError(detail='the bytes end inside {self.cls.__name__}')",
         ]
-        mine = "".join(f"self.{name}, " for name in self.hints)
+        own = "".join(f"self.{name}, " for name in self.hints)
         others = "".join(f"other.{name}, " for name in self.hints)
         parts = [
             f"def __init__(self{''.join(', ' + name for name in self.hints)}):",
             *(f"    self.{name} = {name}" for name in self.hints),
             "    pass",
-            f"def __eq__(self, other): return ({mine}) == ({others}) if type(other) is cls else NotImplemented",
-            f"def __hash__(self): return hash(({mine}))",
-            "def take(buf, at, stop):",
+            f"def __eq__(self, other): return ({own}) == ({others}) if type(other) is cls else NotImplemented",
+            f"def __hash__(self): return hash(({own}))",
+            "def read_from(buf, offset, end):",
             "    try:",
             *body,
             "        pass",
             *guard,
-            f"    return cls({names}), at",
-            "def decode(buf, at=0, stop=None):",
-            "    if stop is None:",
-            "        stop = len(buf)",
-            *(self.RECALL if self.cls in _remembered else ()),
+            f"    return cls({names}), offset",
+            "def decode(buf, offset=0, end=None):",
+            "    if end is None:",
+            "        end = len(buf)",
+            *(self.CACHE_LOOKUP if self.cls in _cached_decode else ()),
             "    try:",
             *body,
             "        pass",
             *guard,
             *(
-                (f"    made = cls({names})", *self.REMEMBER)
-                if self.cls in _remembered
+                (f"    record = cls({names})", *self.CACHE_STORE)
+                if self.cls in _cached_decode
                 else (f"    return cls({names})",)
             ),
             "def encode(self):",
@@ -292,61 +297,111 @@ class _Writer:
         layout = struct.Struct(">" + "".join(code for _, code in run))
         tag = f"fixed{len(self.reads)}"
         self.env[f"{tag}_at"], self.env[f"{tag}_pack"] = layout.unpack_from, layout.pack
-        self.reads += [f"{', '.join(name for name, _ in run)}, = {tag}_at(buf, at)", f"at += {layout.size}"]
+        self.reads += [f"{', '.join(name for name, _ in run)}, = {tag}_at(buf, offset)", f"offset += {layout.size}"]
         self.writes.append(f"{tag}_pack({', '.join('self.' + name for name, _ in run)})")
 
     def variable(self, name: str, hint: Any) -> None:
         inner, optional = _optional(hint)
         if get_origin(inner) is Annotated and isinstance(codec := get_args(inner)[1], Codec):
-            self.env[f"take_{name}"], self.env[f"put_{name}"] = codec.take, codec.put
-            self.reads.append(f"{name}, at = take_{name}(buf, at, stop)")
-            self.writes.append(f"put_{name}(self.{name})")
+            self.env[f"read_{name}"], self.env[f"write_{name}"] = codec.read, codec.write
+            self.reads.append(f"{name}, offset = read_{name}(buf, offset, end)")
+            self.writes.append(f"write_{name}(self.{name})")
         elif get_origin(inner) is list:
             self.vector(name, get_args(inner)[0], optional)
-        elif inner in _PUTTERS:
+        elif inner in _WRITERS:
             self.scalar(name, inner, optional)
         else:
             self.env[f"item_{name}"] = inner
-            self.reads.append(f"{name}, at = item_{name}.take(buf, at, stop)")
+            self.reads.append(f"{name}, offset = item_{name}.read_from(buf, offset, end)")
             self.writes.append(f"self.{name}.encode()")
 
     def scalar(self, name: str, kind: type, optional: bool) -> None:
         """Read a string or buffer in line: a call each would cost a fifth of a read request."""
-        taker = _TAKERS[(kind, None) if optional else kind]
-        self.reads += ["size, = int_at(buf, at)", "end = at + 4 + size", "if size < 0 or end > stop:"]
-        self.reads += [f"    {name}, at = {taker}(buf, at, stop)", "else:"]
+        reader = _READERS[(kind, None) if optional else kind]
+        self.reads += [
+            "size, = int_at(buf, offset)",
+            "value_end = offset + 4 + size",
+            "if size < 0 or value_end > end:",
+        ]
+        self.reads += [f"    {name}, offset = {reader}(buf, offset, end)", "else:"]
         if kind is str:
-            self.reads += ["    try:", f"        {name} = buf[at + 4:end].decode()", "    except UnicodeDecodeError:"]
-            self.reads += [f"        {name} = text(buf[at + 4:end])"]
+            self.reads += [
+                "    try:",
+                f"        {name} = buf[offset + 4:value_end].decode()",
+                "    except UnicodeDecodeError:",
+            ]
+            self.reads += [f"        {name} = text(buf[offset + 4:value_end])"]
         else:
-            self.reads.append(f"    {name} = buf[at + 4:end]")
-        self.reads.append("    at = end")
-        self.writes.append(f"{_PUTTERS[kind]}(self.{name})")
+            self.reads.append(f"    {name} = buf[offset + 4:value_end]")
+        self.reads.append("    offset = value_end")
+        self.writes.append(f"{_WRITERS[kind]}(self.{name})")
 
     def vector(self, name: str, item: Any, optional: bool) -> None:
         self.env[f"item_{name}"] = item
         kind, nullable = _optional(item)
-        taker = _TAKERS.get((kind, None) if nullable else item) or f"item_{name}.take"
-        putter = f"{_PUTTERS[kind]}(value)" if kind in _PUTTERS else "value.encode()"
+        reader = _READERS.get((kind, None) if nullable else item) or f"item_{name}.read_from"
+        writer = f"{_WRITERS[kind]}(value)" if kind in _WRITERS else "value.encode()"
         null = f"    {name} = None" if optional else f"    raise MarshallingError(detail='the vector {name} is null')"
-        self.reads += ["size = count_at(buf, at, stop)", "at += 4", "if size < 0:", null, "else:", f"    {name} = []"]
+        self.reads += [
+            "size = count_at(buf, offset, end)",
+            "offset += 4",
+            "if size < 0:",
+            null,
+            "else:",
+            f"    {name} = []",
+        ]
         self.reads.append("    for _ in range(size):")
         if item is str:  # in line, as for a single string: lists of children are long
-            self.reads += ["        length, = int_at(buf, at)", "        end = at + 4 + length"]
-            self.reads += ["        if length < 0 or end > stop:", "            value, at = str_at(buf, at, stop)"]
-            self.reads += ["        else:", "            try:", "                value = buf[at + 4:end].decode()"]
-            self.reads += ["            except UnicodeDecodeError:", "                value = text(buf[at + 4:end])"]
-            self.reads.append("            at = end")
+            self.reads += ["        length, = int_at(buf, offset)", "        value_end = offset + 4 + length"]
+            self.reads += [
+                "        if length < 0 or value_end > end:",
+                "            value, offset = str_at(buf, offset, end)",
+            ]
+            self.reads += [
+                "        else:",
+                "            try:",
+                "                value = buf[offset + 4:value_end].decode()",
+            ]
+            self.reads += [
+                "            except UnicodeDecodeError:",
+                "                value = text(buf[offset + 4:value_end])",
+            ]
+            self.reads.append("            offset = value_end")
         else:
-            self.reads.append(f"        value, at = {taker}(buf, at, stop)")
+            self.reads.append(f"        value, offset = {reader}(buf, offset, end)")
         self.reads.append(f"        {name}.append(value)")
         self.writes.append(
             f"(NULL if self.{name} is None else "
-            f"pack_int(len(self.{name})) + b''.join([{putter} for value in self.{name}]))"
+            f"pack_int(len(self.{name})) + b''.join([{writer} for value in self.{name}]))"
         )
 
 
 StructError = struct.error
+
+
+def struct_of(*parts: Any) -> struct.Struct:
+    """Return the ``Struct`` of consecutive fixed-size fields, so that a hot path does not repeat a record's layout.
+
+    Args:
+        *parts: ``Byte``, ``Int``, ``Long``, ``Bool``, or a record class, which stands for its leading fixed-size
+        fields.
+
+    Raises:
+        TypeError: A part before the last has a field whose size varies.
+    """
+    letters = ""
+    varies = False
+    for part in parts:
+        if varies:
+            raise TypeError(f"the fields before {part} must all have a fixed size")
+        hints = list(part.fields().values()) if isinstance(part, type) and issubclass(part, Record) else [part]
+        for hint in hints:
+            code = _fixed_code(hint)
+            if code is None:
+                varies = True
+                break
+            letters += code
+    return struct.Struct(">" + letters)
 
 
 @dataclass_transform(eq_default=False)
@@ -359,43 +414,44 @@ def record(cls: type[R]) -> type[R]:
     hints = inspect.get_annotations(cls, eval_str=True)
     kept = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     slots = {"__slots__": tuple(hints), "__match_args__": tuple(hints)}
-    made: Any = type(cls.__name__, cls.__bases__, {**kept, **slots})
+    slotted: Any = type(cls.__name__, cls.__bases__, {**kept, **slots})
 
     def first_init(self: Any, *args: Any, **kwargs: Any) -> None:
-        compiled(made).__init__(self, *args, **kwargs)
+        compiled(slotted).__init__(self, *args, **kwargs)
 
-    made.__init__ = first_init
-    made.decode = staticmethod(lambda *args: compiled(made).decode(*args))
-    made.take = staticmethod(lambda *args: compiled(made).take(*args))
-    return cast(type[R], made)
+    slotted.__init__ = first_init
+    slotted.decode = staticmethod(lambda *args: compiled(slotted).decode(*args))
+    slotted.read_from = staticmethod(lambda *args: compiled(slotted).read_from(*args))
+    return cast(type[R], slotted)
 
 
 _compiled: set[type[Record]] = set()
-_remembered: set[type[Record]] = set()
+_cached_decode: set[type[Record]] = set()
 
 
-def remembered(cls: type[R]) -> type[R]:
-    """Let ``decode`` give the same object for the same bytes: for small requests that come again and again.
+def cached_decode(cls: type[R]) -> type[R]:
+    """Make ``decode`` return the same object for the same bytes: for small requests that come again and again.
 
-    Nobody may write to such a record. Of the last 4,096 different ones up to 256 bytes each is kept, about 2 MB in all.
+    Such a record must not be written to. Of the last 4,096 different ones up to 256 bytes each is kept, about 2 MB
+    in all.
     Measured: a read costs a third less CPU.
     """
-    _remembered.add(cls)
+    _cached_decode.add(cls)
     return cls
 
 
 def compiled(cls: type[R]) -> type[R]:
-    """Compile a record's functions now, if that has not been done; whoever keeps one of them has to call this first."""
+    """Compile a record's functions now, if that has not been done; call this before keeping one of them."""
     if cls in _compiled:
         return cls
     _compiled.add(cls)
-    writer = _Writer(cls, cls.fields())
-    source = writer.source()
+    compiler = _Compiler(cls, cls.fields())
+    source = compiler.source()
     filename = f"<record {cls.__qualname__}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-    exec(compile(source, filename, "exec"), writer.env)
+    exec(compile(source, filename, "exec"), compiler.env)
     for name in ("__init__", "__eq__", "__hash__", "encode"):
-        setattr(cls, name, writer.env[name])
-    for name in ("decode", "take"):
-        setattr(cls, name, staticmethod(writer.env[name]))
+        setattr(cls, name, compiler.env[name])
+    for name in ("decode", "read_from"):
+        setattr(cls, name, staticmethod(compiler.env[name]))
     return cls

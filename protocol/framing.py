@@ -39,18 +39,18 @@ class Frames:
         if self._missing > 0:
             return []
         buf = b"".join(self._parts)
-        at, size, whole = 0, len(buf), []
+        offset, size, whole = 0, len(buf), []
         missing = 4
-        while size - at >= 4:
-            (length,) = int_at(buf, at)
+        while size - offset >= 4:
+            (length,) = int_at(buf, offset)
             if length < 0 or (self._limit is not None and length > self._limit):
                 raise MarshallingError(detail=f"a frame of {length} bytes, where {self._limit} is the limit")
-            stop = at + 4 + length
-            if stop > size:
+            end = offset + 4 + length
+            if end > size:
                 missing = 4 + length
                 break
-            whole.append(buf[at + 4 : stop])
-            at = stop
-        self._parts = [buf[at:]]
-        self._missing = missing - (size - at)
+            whole.append(buf[offset + 4 : end])
+            offset = end
+        self._parts = [buf[offset:]]
+        self._missing = missing - (size - offset)
         return whole

@@ -61,21 +61,21 @@ class ConnectRequest:
     read_only: bool | None = False
 
     @classmethod
-    def decode(cls, buf: bytes, at: int = 0, stop: int | None = None) -> ConnectRequest:
+    def decode(cls, buf: bytes, offset: int = 0, end: int | None = None) -> ConnectRequest:
         """Read the payload of the first frame.
 
         Raises:
             MarshallingError: It is too short.
         """
-        stop = len(buf) if stop is None else stop
-        said, at = _Request.take(buf, at, stop)
-        read_only = _Flag.decode(buf, at, stop).readOnly if at < stop else None
-        return cls(said.lastZxidSeen, said.timeOut, said.sessionId, said.passwd, read_only)
+        end = len(buf) if end is None else end
+        record, offset = _Request.read_from(buf, offset, end)
+        read_only = _Flag.decode(buf, offset, end).readOnly if offset < end else None
+        return cls(record.lastZxidSeen, record.timeOut, record.sessionId, record.passwd, read_only)
 
     def encode(self) -> bytes:
         """Write the payload of the first frame."""
-        said = _Request(0, self.last_zxid_seen, self.timeout_ms, self.session_id, self.password).encode()
-        return said if self.read_only is None else said + _Flag(self.read_only).encode()
+        record = _Request(0, self.last_zxid_seen, self.timeout_ms, self.session_id, self.password).encode()
+        return record if self.read_only is None else record + _Flag(self.read_only).encode()
 
 
 @dataclass(slots=True)
@@ -95,18 +95,18 @@ class ConnectResponse:
     read_only: bool | None = None
 
     @classmethod
-    def decode(cls, buf: bytes, at: int = 0, stop: int | None = None) -> ConnectResponse:
+    def decode(cls, buf: bytes, offset: int = 0, end: int | None = None) -> ConnectResponse:
         """Read the payload of the server's first frame.
 
         Raises:
             MarshallingError: It is too short.
         """
-        stop = len(buf) if stop is None else stop
-        said, at = _Response.take(buf, at, stop)
-        read_only = _Flag.decode(buf, at, stop).readOnly if at < stop else None
-        return cls(said.timeOut, said.sessionId, said.passwd, read_only)
+        end = len(buf) if end is None else end
+        record, offset = _Response.read_from(buf, offset, end)
+        read_only = _Flag.decode(buf, offset, end).readOnly if offset < end else None
+        return cls(record.timeOut, record.sessionId, record.passwd, read_only)
 
     def encode(self) -> bytes:
         """Write the payload of the server's first frame."""
-        said = _Response(0, self.timeout_ms, self.session_id, self.password).encode()
-        return said if self.read_only is None else said + _Flag(self.read_only).encode()
+        record = _Response(0, self.timeout_ms, self.session_id, self.password).encode()
+        return record if self.read_only is None else record + _Flag(self.read_only).encode()

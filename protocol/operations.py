@@ -1,6 +1,10 @@
-"""The operations: their codes, and for each what it takes, what it gives, whether it writes, and since when it exists.
+"""The operations: one row each, with all that server, client, faults and documentation know of them.
 
-Source: ZooDefs.OpCode.
+A new operation is a row here and a handler in ``server/core/ops``. From the row come the server's dispatch and
+read-only tables, the client's encoding and its retries, the names in faults, views and ``cons``, and
+docs/compatibility.md.
+
+Source: ZooDefs.OpCode; Request.op2String; RequestHeader and the request records of zookeeper.jute.
 """
 
 from __future__ import annotations
@@ -50,57 +54,364 @@ class OpCode(IntEnum):
     WHO_AM_I = 107
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """What is known of one operation.
 
     Args:
+        code: Its op code.
         name: ZooKeeper's name for it.
-        request: The record of its body; None where the body is a list (multi) or there is no such request.
-        response: The record of its reply's body.
-        writes: Whether it takes a zxid.
+        short: What ``cons`` calls it as the last operation of a connection; empty where that says ``NA``.
         since: The first release that has it.
+        request: The record of its body; None where the body is a list (multi) or there is no such request.
+        response: The record of its reply's body; None where that is a list or there is none.
+        takes_zxid: It changes the tree or the sessions; a read-only server refuses it.
+        in_multi: A multi may hold it.
+        in_multi_read: A multiRead may hold it.
+        idempotent: A client may send it again when the connection was lost before the reply came.
+        path: The request's field that names the node; None where there is none.
+        aliases: Other names that mean this operation, some of them several: ``children`` is getChildren and
+            getChildren2.
+        note: How the server answers it, for the documentation.
     """
 
+    code: int
     name: str
-    request: type[Record] | None
-    response: type[Record] | None
-    writes: bool
+    short: str = ""
     since: str
+    request: type[Record] | None = None
+    response: type[Record] | None = None
+    takes_zxid: bool = False
+    in_multi: bool = False
+    in_multi_read: bool = False
+    idempotent: bool = False
+    path: str | None = "path"
+    aliases: tuple[str, ...] = ()
+    note: str = "exact"
 
 
-OPERATIONS: Final[dict[OpCode, Operation]] = {
-    OpCode.CREATE: Operation("create", r.CreateRequest, r.CreateResponse, True, "3.0"),
-    OpCode.DELETE: Operation("delete", r.DeleteRequest, r.EmptyResponse, True, "3.0"),
-    OpCode.EXISTS: Operation("exists", r.ExistsRequest, r.StatResponse, False, "3.0"),
-    OpCode.GET_DATA: Operation("getData", r.GetDataRequest, r.GetDataResponse, False, "3.0"),
-    OpCode.SET_DATA: Operation("setData", r.SetDataRequest, r.StatResponse, True, "3.0"),
-    OpCode.GET_ACL: Operation("getACL", r.GetACLRequest, r.GetACLResponse, False, "3.0"),
-    OpCode.SET_ACL: Operation("setACL", r.SetACLRequest, r.StatResponse, True, "3.0"),
-    OpCode.GET_CHILDREN: Operation("getChildren", r.GetChildrenRequest, r.GetChildrenResponse, False, "3.0"),
-    OpCode.SYNC: Operation("sync", r.SyncRequest, r.SyncResponse, False, "3.0"),
-    OpCode.PING: Operation("ping", r.EmptyRequest, r.EmptyResponse, False, "3.0"),
-    OpCode.GET_CHILDREN2: Operation("getChildren2", r.GetChildrenRequest, r.GetChildren2Response, False, "3.3"),
-    OpCode.CHECK: Operation("check", r.CheckVersionRequest, r.EmptyResponse, False, "3.4"),
-    OpCode.MULTI: Operation("multi", None, None, True, "3.4"),
-    OpCode.CREATE2: Operation("create2", r.CreateRequest, r.Create2Response, True, "3.5"),
-    OpCode.RECONFIG: Operation("reconfig", r.ReconfigRequest, r.GetDataResponse, True, "3.5"),
-    OpCode.CHECK_WATCHES: Operation("checkWatches", r.CheckWatchesRequest, r.EmptyResponse, False, "3.5"),
-    OpCode.REMOVE_WATCHES: Operation("removeWatches", r.RemoveWatchesRequest, r.EmptyResponse, False, "3.5"),
-    OpCode.CREATE_CONTAINER: Operation("createContainer", r.CreateRequest, r.Create2Response, True, "3.5"),
-    OpCode.DELETE_CONTAINER: Operation("deleteContainer", None, None, True, "3.5"),
-    OpCode.CREATE_TTL: Operation("createTTL", r.CreateTTLRequest, r.Create2Response, True, "3.5"),
-    OpCode.MULTI_READ: Operation("multiRead", None, None, False, "3.6"),
-    OpCode.AUTH: Operation("auth", r.AuthPacket, r.EmptyResponse, False, "3.0"),
-    OpCode.SET_WATCHES: Operation("setWatches", r.SetWatches, r.EmptyResponse, False, "3.0"),
-    OpCode.SASL: Operation("sasl", r.GetSASLRequest, r.SetSASLResponse, False, "3.4"),
-    OpCode.GET_EPHEMERALS: Operation("getEphemerals", r.GetEphemeralsRequest, r.GetEphemeralsResponse, False, "3.6"),
-    OpCode.GET_ALL_CHILDREN_NUMBER: Operation(
-        "getAllChildrenNumber", r.GetAllChildrenNumberRequest, r.GetAllChildrenNumberResponse, False, "3.6"
+def _table(*rows: Operation) -> dict[int, Operation]:
+    return {int(row.code): row for row in rows}
+
+
+OPERATIONS: Final[dict[int, Operation]] = _table(
+    Operation(
+        code=OpCode.CREATE,
+        name="create",
+        short="CREA",
+        since="3.0",
+        request=r.CreateRequest,
+        response=r.CreateResponse,
+        takes_zxid=True,
+        in_multi=True,
     ),
-    OpCode.SET_WATCHES2: Operation("setWatches2", r.SetWatches2, r.EmptyResponse, False, "3.6"),
-    OpCode.ADD_WATCH: Operation("addWatch", r.AddWatchRequest, r.ErrorResponse, False, "3.6"),
-    OpCode.WHO_AM_I: Operation("whoAmI", r.EmptyRequest, r.WhoAmIResponse, False, "3.7"),
-    OpCode.CLOSE_SESSION: Operation("closeSession", r.EmptyRequest, r.EmptyResponse, True, "3.0"),
-}
-"""All operations that a client may send, in the order of their codes; :data:`OpCode` has two more, which it may not."""
+    Operation(
+        code=OpCode.DELETE,
+        name="delete",
+        short="DELE",
+        since="3.0",
+        request=r.DeleteRequest,
+        response=r.EmptyResponse,
+        takes_zxid=True,
+        in_multi=True,
+    ),
+    Operation(
+        code=OpCode.EXISTS,
+        name="exists",
+        short="EXIS",
+        since="3.0",
+        request=r.ExistsRequest,
+        response=r.StatResponse,
+        idempotent=True,
+    ),
+    Operation(
+        code=OpCode.GET_DATA,
+        name="getData",
+        short="GETD",
+        since="3.0",
+        request=r.GetDataRequest,
+        response=r.GetDataResponse,
+        in_multi_read=True,
+        idempotent=True,
+        aliases=("get",),
+    ),
+    Operation(
+        code=OpCode.SET_DATA,
+        name="setData",
+        short="SETD",
+        since="3.0",
+        request=r.SetDataRequest,
+        response=r.StatResponse,
+        takes_zxid=True,
+        in_multi=True,
+        aliases=("set",),
+    ),
+    Operation(
+        code=OpCode.GET_ACL,
+        name="getACL",
+        short="GETA",
+        since="3.0",
+        request=r.GetACLRequest,
+        response=r.GetACLResponse,
+        idempotent=True,
+    ),
+    Operation(
+        code=OpCode.SET_ACL,
+        name="setACL",
+        short="SETA",
+        since="3.0",
+        request=r.SetACLRequest,
+        response=r.StatResponse,
+        takes_zxid=True,
+    ),
+    Operation(
+        code=OpCode.GET_CHILDREN,
+        name="getChildren",
+        short="GETC",
+        since="3.0",
+        request=r.GetChildrenRequest,
+        response=r.GetChildrenResponse,
+        in_multi_read=True,
+        idempotent=True,
+        aliases=("children",),
+    ),
+    Operation(
+        code=OpCode.SYNC,
+        name="sync",
+        short="SYNC",
+        since="3.0",
+        request=r.SyncRequest,
+        response=r.SyncResponse,
+        idempotent=True,
+    ),
+    Operation(
+        code=OpCode.PING,
+        name="ping",
+        short="PING",
+        since="3.0",
+        request=r.EmptyRequest,
+        response=r.EmptyResponse,
+        idempotent=True,
+        path=None,
+    ),
+    Operation(
+        code=OpCode.GET_CHILDREN2,
+        name="getChildren2",
+        short="GETC",
+        since="3.3",
+        request=r.GetChildrenRequest,
+        response=r.GetChildren2Response,
+        idempotent=True,
+        aliases=("children", "getChildren"),
+    ),
+    Operation(
+        code=OpCode.CHECK,
+        name="check",
+        short="CHEC",
+        since="3.4",
+        request=r.CheckVersionRequest,
+        response=r.EmptyResponse,
+        in_multi=True,
+        note="exact inside multi; by itself refused with Unimplemented and a close, as 3.8.5 and 3.9.3 do",
+    ),
+    Operation(
+        code=OpCode.MULTI,
+        name="multi",
+        short="MULT",
+        since="3.4",
+        takes_zxid=True,
+        path=None,
+        aliases=("transaction",),
+    ),
+    Operation(
+        code=OpCode.CREATE2,
+        name="create2",
+        short="CREA",
+        since="3.5",
+        request=r.CreateRequest,
+        response=r.Create2Response,
+        takes_zxid=True,
+        in_multi=True,
+        aliases=("create",),
+    ),
+    Operation(
+        code=OpCode.RECONFIG,
+        name="reconfig",
+        short="RECO",
+        since="3.5",
+        request=r.ReconfigRequest,
+        response=r.GetDataResponse,
+        takes_zxid=True,
+        path=None,
+        note="exact while switched off; with `reconfigEnabled=true` as the only voter of an ensemble",
+    ),
+    Operation(
+        code=OpCode.CHECK_WATCHES,
+        name="checkWatches",
+        short="CHKW",
+        since="3.5",
+        request=r.CheckWatchesRequest,
+        response=r.EmptyResponse,
+        idempotent=True,
+    ),
+    Operation(
+        code=OpCode.REMOVE_WATCHES,
+        name="removeWatches",
+        short="REMW",
+        since="3.5",
+        request=r.RemoveWatchesRequest,
+        response=r.EmptyResponse,
+    ),
+    Operation(
+        code=OpCode.CREATE_CONTAINER,
+        name="createContainer",
+        short="CREA",
+        since="3.5",
+        request=r.CreateRequest,
+        response=r.Create2Response,
+        takes_zxid=True,
+        in_multi=True,
+        aliases=("create",),
+    ),
+    Operation(
+        code=OpCode.DELETE_CONTAINER,
+        name="deleteContainer",
+        since="3.5",
+        takes_zxid=True,
+        path=None,
+        note="refused: a real server deletes any childless node for anybody, without asking for permission",
+    ),
+    Operation(
+        code=OpCode.CREATE_TTL,
+        name="createTTL",
+        short="CREA",
+        since="3.5",
+        request=r.CreateTTLRequest,
+        response=r.Create2Response,
+        takes_zxid=True,
+        in_multi=True,
+        aliases=("create",),
+        note="exact; switched on by default (`extendedTypesEnabled=false` switches it off)",
+    ),
+    Operation(code=OpCode.MULTI_READ, name="multiRead", short="MLTR", since="3.6", idempotent=True, path=None),
+    Operation(
+        code=OpCode.AUTH,
+        name="auth",
+        since="3.0",
+        request=r.AuthPacket,
+        response=r.EmptyResponse,
+        path=None,
+        note="schemes digest, ip, sasl; no x509",
+    ),
+    Operation(
+        code=OpCode.SET_WATCHES,
+        name="setWatches",
+        short="SETW",
+        since="3.0",
+        request=r.SetWatches,
+        response=r.EmptyResponse,
+        path=None,
+    ),
+    Operation(
+        code=OpCode.SASL,
+        name="sasl",
+        since="3.4",
+        request=r.GetSASLRequest,
+        response=r.SetSASLResponse,
+        path=None,
+        note="DIGEST-MD5; no Kerberos",
+    ),
+    Operation(
+        code=OpCode.GET_EPHEMERALS,
+        name="getEphemerals",
+        short="GETE",
+        since="3.6",
+        request=r.GetEphemeralsRequest,
+        response=r.GetEphemeralsResponse,
+        idempotent=True,
+        path=None,
+    ),
+    Operation(
+        code=OpCode.GET_ALL_CHILDREN_NUMBER,
+        name="getAllChildrenNumber",
+        short="GETACN",
+        since="3.6",
+        request=r.GetAllChildrenNumberRequest,
+        response=r.GetAllChildrenNumberResponse,
+        idempotent=True,
+    ),
+    Operation(
+        code=OpCode.SET_WATCHES2,
+        name="setWatches2",
+        short="STW2",
+        since="3.6",
+        request=r.SetWatches2,
+        response=r.EmptyResponse,
+        path=None,
+        aliases=("setWatches",),
+    ),
+    Operation(
+        code=OpCode.ADD_WATCH,
+        name="addWatch",
+        short="ADDW",
+        since="3.6",
+        request=r.AddWatchRequest,
+        response=r.ErrorResponse,
+        idempotent=True,
+    ),
+    Operation(
+        code=OpCode.WHO_AM_I,
+        name="whoAmI",
+        short="HOMI",
+        since="3.7",
+        request=r.EmptyRequest,
+        response=r.WhoAmIResponse,
+        idempotent=True,
+        path=None,
+    ),
+    Operation(
+        code=OpCode.CLOSE_SESSION,
+        name="closeSession",
+        short="CLOS",
+        since="3.0",
+        request=r.EmptyRequest,
+        response=r.EmptyResponse,
+        takes_zxid=True,
+        path=None,
+        aliases=("close",),
+    ),
+    Operation(
+        code=OpCode.CREATE_SESSION,
+        name="connect",
+        since="3.0",
+        takes_zxid=True,
+        path=None,
+        note="the first frame of a connection, which has no header; the op code stands in the transaction log only",
+    ),
+)
+"""All operations by op code; ``connect`` stands for the first frame of a connection, which has no op code."""
+
+
+def codes_named(name: str) -> frozenset[int]:
+    """Return the op codes that a name means, whatever its case and underscores; empty for an unknown name.
+
+    A name that clients use for several op codes means all of them; ``create2`` and such mean just one.
+    """
+    wanted = _plain(name)
+    by_alias = {code for code, row in OPERATIONS.items() if wanted in map(_plain, row.aliases)}
+    return frozenset(by_alias | {code for code, row in OPERATIONS.items() if wanted == _plain(row.name)})
+
+
+def names() -> list[str]:
+    """Return every name that :func:`codes_named` knows, sorted, in lower case without underscores."""
+    return sorted({_plain(name) for row in OPERATIONS.values() for name in (row.name, *row.aliases)})
+
+
+def name_of(code: int) -> str:
+    """Return the name of an operation, ``op 999`` for one that is unknown."""
+    row = OPERATIONS.get(code)
+    return row.name if row is not None else f"op {code}"
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()

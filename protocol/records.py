@@ -4,7 +4,7 @@ A field that is declared without ``None`` does not decode from null: the request
 """
 
 from zoolet.protocol.acl import Acls
-from zoolet.protocol.codec import Bool, Int, Long, Record, record, remembered
+from zoolet.protocol.codec import Bool, Int, Long, Record, cached_decode, record
 
 
 @record
@@ -111,7 +111,7 @@ class DeleteRequest(Record):
     version: Int
 
 
-@remembered
+@cached_decode
 @record
 class ExistsRequest(Record):
     """Ask for a node's Stat; a watch is set whether it exists or not."""
@@ -120,7 +120,7 @@ class ExistsRequest(Record):
     watch: Bool
 
 
-@remembered
+@cached_decode
 @record
 class GetDataRequest(Record):
     """Ask for a node's data and Stat."""
@@ -154,7 +154,7 @@ class SetACLRequest(Record):
     version: Int
 
 
-@remembered
+@cached_decode
 @record
 class GetChildrenRequest(Record):
     """Ask for the names of a node's children (getChildren and getChildren2)."""

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from ipaddress import IPv6Address
 from typing import Final
 
-from zoolet.protocol.operations import OpCode
+from zoolet.protocol.operations import OPERATIONS
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.server_connection import FourLetterCommand
@@ -187,7 +187,8 @@ def _full(client: ClientConnection, *, asking: bool) -> str:
     session = client.session
     if session is None:
         return line
-    op = LAST_OPERATION.get(client.last_op, "SESS" if client.last_op == -1 else "NA")
+    row = OPERATIONS.get(client.last_op)
+    op = "SESS" if client.last_op == -1 else (row.short if row is not None else "") or "NA"
     xid = f",lcxid=0x{client.last_xid:x}" if client.last_xid >= 0 else ""
     return (
         f"{line[:-1]},sid=0x{session.id:x},lop={op},est={client.since},to={session.timeout_ms}{xid},"
@@ -338,37 +339,6 @@ def wchc(engine: Engine, client: ClientConnection) -> str:
             lines += [f"0x{one.session.id:x}", *(f"\t{_named(path)}" for path in one.modes[DATA])]
     return "".join(f"{line}\n" for line in lines) + "\n"
 
-
-LAST_OPERATION: Final[dict[int, str]] = {
-    OpCode.PING: "PING",
-    OpCode.MULTI: "MULT",
-    OpCode.MULTI_READ: "MLTR",
-    OpCode.CREATE: "CREA",
-    OpCode.CREATE2: "CREA",
-    OpCode.CREATE_TTL: "CREA",
-    OpCode.CREATE_CONTAINER: "CREA",
-    OpCode.DELETE: "DELE",
-    OpCode.SET_DATA: "SETD",
-    OpCode.RECONFIG: "RECO",
-    OpCode.SET_ACL: "SETA",
-    OpCode.CLOSE_SESSION: "CLOS",
-    OpCode.SYNC: "SYNC",
-    OpCode.CHECK: "CHEC",
-    OpCode.EXISTS: "EXIS",
-    OpCode.GET_DATA: "GETD",
-    OpCode.SET_WATCHES: "SETW",
-    OpCode.SET_WATCHES2: "STW2",
-    OpCode.ADD_WATCH: "ADDW",
-    OpCode.GET_ACL: "GETA",
-    OpCode.GET_CHILDREN: "GETC",
-    OpCode.GET_CHILDREN2: "GETC",
-    OpCode.GET_ALL_CHILDREN_NUMBER: "GETACN",
-    OpCode.GET_EPHEMERALS: "GETE",
-    OpCode.CHECK_WATCHES: "CHKW",
-    OpCode.REMOVE_WATCHES: "REMW",
-    OpCode.WHO_AM_I: "HOMI",
-}
-"""What ``cons`` calls the last operation of a connection."""
 
 ANSWERS: Final[dict[str, Callable[[Engine, ClientConnection], str]]] = {
     "cons": cons,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from zoolet.protocol.codec import NULL, pack_int, put_strs
+from zoolet.protocol.codec import NULL, pack_int, put_strs, struct_of
+from zoolet.protocol.records import Stat
 
-_STAT = struct.Struct(">qqqqiiiqiiq").pack
+_STAT = struct_of(Stat).pack
 
 CONTAINER_OWNER: Final = -(1 << 63)
 """What a container node has in place of a session id: 0x8000000000000000."""

@@ -16,14 +16,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
-from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.expiry import NEVER, Expiry
+from zoolet.server.core.client_connection import Session
+from zoolet.server.core.expiry import Expiry
 
 _SECRET: Final = 0xB3415C00
-_WORDS = struct.Struct("<4I").pack
+_FOUR_INTS = struct.Struct("<4I").pack
 
 
 def password_of(session_id: int) -> bytes:
@@ -37,7 +36,7 @@ def password_of(session_id: int) -> bytes:
     for _ in range(4):
         state = (state * 0x5DEECE66D + 11) & mask
         words.append(state >> 16)
-    return _WORDS(*words)
+    return _FOUR_INTS(*words)
 
 
 def first_session_id(server_id: int, now: int) -> int:
@@ -47,23 +46,6 @@ def first_session_id(server_id: int, now: int) -> int:
     Source: SessionTrackerImpl.initializeNextSessionId.
     """
     return (server_id << 56) | (now & (1 << 40) - 1) << 16
-
-
-@dataclass(slots=True, eq=False)
-class Session:
-    """One client's session.
-
-    Args:
-        id: Above 0.
-        timeout_ms: As negotiated at the last connect.
-        caller: The connection that serves it; None while there is none.
-        deadline: When it ends if nothing is heard of it, in milliseconds of the engine's uptime.
-    """
-
-    id: int
-    timeout_ms: int
-    client: ClientConnection | None = None
-    deadline: int = field(default=NEVER)
 
 
 class Sessions:

@@ -21,8 +21,8 @@ class ConnectionThrottle:
         self._left = settings.throttle_tokens
         self._filled = monotonic_ms
 
-    def take(self, monotonic_ms: int) -> bool:
-        """Take a token; say whether there was one. There is no end of them where the throttle is off."""
+    def try_acquire(self, monotonic_ms: int) -> bool:
+        """Take a token; return whether there was one. Where the throttle is off there always is."""
         settings = self._settings
         if not settings.throttle_tokens:
             return True

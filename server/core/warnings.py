@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+LogFunction = Callable[..., None]
+"""Receives a message in ``%`` style, and its arguments; ``Logger.warning``, for instance."""
 PAUSE_MS: Final = 10_000
 """Milliseconds between two lines of the same kind."""
 _KINDS: Final = 1_000  # that are told apart within ten seconds
@@ -15,21 +17,21 @@ _LONGEST: Final = 200
 
 
 class Warnings:
-    """Passes a line on unless one of its kind was passed on within the last ten seconds.
+    """Forwards a line unless one of its kind was forwarded within the last ten seconds.
 
     Args:
-        write: Receives a message in ``%`` style, and its arguments; by default nobody does.
+        write: Receives a message in ``%`` style, and its arguments; by default there is none.
         monotonic_ms: The engine's time.
     """
 
-    def __init__(self, write: Callable[..., None] | None = None, monotonic_ms: int = 0) -> None:
+    def __init__(self, write: LogFunction | None = None, monotonic_ms: int = 0) -> None:
         self._write = write
-        self._last: dict[str, tuple[int, int]] = {}  # by kind: when a line was passed on, and how many were not since
+        self._last: dict[str, tuple[int, int]] = {}  # by kind: when a line was forwarded, and how many were not since
         self.monotonic_ms = monotonic_ms
-        """The engine keeps this at its own time."""
+        """The engine sets this to its own time."""
 
     def warn(self, kind: str, message: str, *arguments: object) -> None:
-        """Pass a line on, or count it.
+        """Forward a line, or count it.
 
         Args:
             kind: Lines of one kind are limited together.
@@ -41,7 +43,7 @@ class Warnings:
         now = self.monotonic_ms
         kind = kind[:_LONGEST]
         if kind not in self._last and len(self._last) >= _KINDS - 1:
-            self._last = {one: (at, n) for one, (at, n) in self._last.items() if now - at < PAUSE_MS}
+            self._last = {name: last for name, last in self._last.items() if now - last[0] < PAUSE_MS}
             if len(self._last) >= _KINDS - 1:
                 kind = "others"  # which share a line from now on
         last, skipped = self._last.get(kind, (now - PAUSE_MS, 0))

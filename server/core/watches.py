@@ -17,13 +17,13 @@ Source: WatchManager, WatchManagerWithRecursive modes; DataTree.createNode, dele
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Final
 
-from zoolet.protocol.codec import put_str
+from zoolet.protocol.codec import Int, put_str, struct_of
 from zoolet.protocol.enums import EventType, KeeperState, Perm, WatcherType, Xid
 from zoolet.protocol.errors import MarshallingError, ThrottledOpError
+from zoolet.protocol.records import ReplyHeader, WatcherEvent
 from zoolet.server.core.acls import Acls
 from zoolet.server.core.ancestors import AncestorIndex
 from zoolet.server.core.client_connection import ClientConnection
@@ -43,7 +43,7 @@ CHILD: Final = 1
 _DROPPED_AT_ONCE: Final = 1_000
 """Watches of a connection that is gone, up to which they are removed at once: under a millisecond."""
 
-_EVENT = struct.Struct(">iiqiii").pack
+_EVENT = struct_of(Int, ReplyHeader, WatcherEvent).pack
 
 WANTED: Final[dict[int, tuple[tuple[int, int], ...]]] = {
     WatcherType.CHILDREN: ((CHILD, STANDARD),),
@@ -76,25 +76,31 @@ def weight(path: str) -> int:
 class Watches:
     """The watches of all connections.
 
-    A connection that is gone is in no event's way: it is passed over at once, and where it had many watches they are
-    removed little by little, by :meth:`sweep`.
+    A connection that is gone does not delay events: it is skipped at once, and where it had many watches they are
+    removed in steps, by :meth:`sweep`.
 
     Args:
-        acls: Events go only to those who may read the node they tell of.
-        settings: ``compat`` says whether modes coexist and what zxid events carry; ``max_watches`` and
+        acls: Events are sent only to clients that may read the node.
+        settings: ``compat`` decides whether modes coexist and which zxid events carry; ``max_watches`` and
             ``max_watches_per_connection`` are the limits.
         metrics: Counts what is refused.
         warnings: Receives a line about it.
+        pending_output: Receives each connection that an event is sent to.
 
     Attributes:
         active: How many watches there are: one for each connection, store and path. With none, nothing need be fired.
-        dirty: Connections that have something to send, in the order in which they came to it; whoever sends it clears
-            this.
-        event_filter: Asked about each event before it is sent, with whom it is for, the path, the event type and the
-            frame; one that it keeps is not sent. Tests lose events so.
+        event_filter: Called with each event before it is sent: the client, the path, the event type and the frame; an
+            event for which it returns True is not sent. # for zoolet.testing
     """
 
-    def __init__(self, acls: Acls, settings: Settings, metrics: Metrics, warnings: Warnings) -> None:
+    def __init__(
+        self,
+        acls: Acls,
+        settings: Settings,
+        metrics: Metrics,
+        warnings: Warnings,
+        pending_output: dict[ClientConnection, None],
+    ) -> None:
         self._acls = acls
         self._settings = settings
         self._compat = settings.compat
@@ -112,7 +118,7 @@ class Watches:
         self._weight = 0  # of all watches in the stores
         self._gone: list[ClientConnection] = []  # connections whose watches are still to be removed
         self._held: list[tuple[int, str, int, int, int]] | None = None
-        self.pending_output: dict[ClientConnection, None] = {}
+        self._pending_output = pending_output
         self.event_filter: Callable[[ClientConnection, str, int, bytes], bool] | None = None
 
     # --- setting and removing ---
@@ -307,7 +313,7 @@ class Watches:
                 if self.event_filter is not None and self.event_filter(client, path, event, frame):
                     continue
                 client.outbox.append(frame)
-                self.pending_output[client] = None
+                self._pending_output[client] = None
         return waiting
 
     def _waiting(self, store: int, path: str, event: int) -> dict[ClientConnection, None]:

@@ -1,18 +1,15 @@
-"""Between a socket and a :class:`~zoolet.server.core.server_connection.Connection`.
+"""Between a socket and a :class:`~zoolet.server.core.server_connection.ServerConnection`.
 
-One thread serves everybody, so nobody may have it for long. A connection has five milliseconds a turn; what it asked
-for beyond that waits in the listener's queue, which gets five milliseconds in each round of the event loop. Meanwhile
-it is not read from. Once the server has been busy for ten milliseconds without a pause, only connections whose turns
-are short are served as they are read; the others go through the queue. So a client that asks for little is answered
-soon, however many ask for much.
+It calls the connection's three verbs: ``receive_data`` with what was read, ``data_to_send`` for what to write, and
+``connection_lost``. What is left for a later turn waits in the :class:`~zoolet.server.net.turns.TurnQueue`; meanwhile
+the socket is not read from.
 
-Back-pressure goes both ways. A client that does not read its replies is not read from. What the server sends unasked,
-events, has no such brake: a client for which more than ``max_write_buffer`` bytes of events wait is disconnected;
-its session lives on, and it is told of what it missed when it comes back. All clients that do not read together may
-leave ``max_write_buffer_total`` bytes waiting; beyond that those with most are disconnected.
+Back-pressure goes both ways. A client that does not read its replies is not read from. What the server sends
+unrequested, events, has no such brake: a client for which more than ``max_write_buffer`` bytes of events wait is
+disconnected; its session lives on, and it is notified of what it missed when it comes back.
 
 A connection that the server closes is shut for writing first and dropped once the peer has closed its side, or a second
-after the last byte was sent: a close with unread bytes in the kernel would throw away what the peer has not read yet.
+after the last byte was sent: a close with unread bytes in the kernel would discard what the peer has not read yet.
 """
 
 from __future__ import annotations
@@ -21,36 +18,29 @@ import asyncio
 import logging
 from math import inf
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.server_connection import ServerConnection, State
-
-if TYPE_CHECKING:
-    from zoolet.server.net.daemon import Daemon
+from zoolet.server.core.server_connection import State
+from zoolet.server.net.connections import Connection, Connections
+from zoolet.server.net.turns import BUSY, PAUSE
 
 _log = logging.getLogger("zoolet.server")
 _HIGH, _LOW = 1 << 18, 1 << 16
-TURN: Final = 0.005
-"""Seconds for which one connection is served before the others get their turn."""
 LAST_TURN: Final = 0.1
 """Seconds for what waited for a turn when a peer ends a TLS connection."""
 SHORT_TURN: Final = 0.001
-"""The same for a connection from which something arrives while others wait for their next turn."""
+"""Seconds of a turn for a connection from which something arrives while others wait for their next turn."""
 CHEAP: Final = 0.0005
 """Seconds that the turns of a connection take on average, up to which it never has to queue when it is read."""
-BUSY: Final = 0.01
-"""Seconds without a pause after which the others have to."""
-_PAUSE: Final = 0.0001
-"""Seconds without work that count as a pause: more than a round of the loop takes by itself."""
 _MUCH: Final = 1 << 16
 """Bytes of output whose sending, which uvloop does at the end of a round, is worth counting; bytes of input that may
 wait for a turn before no more is read.
 """
 _SAME_ROUND: Final = 0.0002
 """Seconds between two reads below which they count as one: uvloop reads up to 32 times in one round of the loop."""
-WORD_ONLY_SECONDS: Final = 1.0
-"""Seconds for a four-letter word on a connection that was accepted with one of the last descriptors."""
+COMMAND_SECONDS: Final = 1.0
+"""Seconds for a four-letter command on a connection that was accepted with one of the last descriptors."""
 LINGER: Final = 1.0
 """Seconds that a peer has to close its side once everything is sent."""
 LINGER_TRIES: Final = 30
@@ -61,22 +51,23 @@ class ServerProtocol(asyncio.Protocol):
     """One accepted socket.
 
     Args:
-        listener: What accepted it, and has the engine and the clock.
-        counted: The host under which the listener has counted the connection already; None if it has not.
+        connections: What it shares with all other connections of the server.
+        counted: Whether the connection has been counted when it was accepted.
     """
 
-    def __init__(self, listener: Daemon, counted: str | None = None) -> None:
-        self._listener = listener
-        self._engine = listener.engine
-        self._read_clock = listener.clock.read
+    def __init__(self, connections: Connections, *, counted: bool = False) -> None:
+        self._connections = connections
+        self._turns = connections.turns
+        self._engine = connections.engine
+        self._read_clock = connections.clock.read
         self._counted = counted
         self.was_made = False
         """Whether ``connection_made`` was called and took the connection over."""
+        self.host = ""
+        """The peer's address."""
         self._transport: asyncio.Transport | None = None
-        self.connection: ServerConnection | None = None
+        self.connection: Connection | None = None
         """What answers; None before it is made and after it is lost."""
-        self.unread = 0
-        """Bytes that wait for a peer that does not read, as the listener last counted them."""
         self._unread_events = 0  # bytes that were sent since the peer stopped reading
         self._write_paused = False  # the peer does not read
         self._has_backlog = False  # requests are left for a later turn
@@ -99,35 +90,41 @@ class ServerProtocol(asyncio.Protocol):
             transport.abort()
             return
         host, port = peer[:2]
-        listener = self._listener
-        if self._counted is None and not listener.admits(host):
+        connections = self._connections
+        if not self._counted and not connections.try_accept(host):
             transport.close()
             return
         self._transport = transport
         self.was_made = True
+        self.host = host
         transport.set_write_buffer_limits(_HIGH, _LOW)
-        listener.open[self] = host
-        self._tell_time()
-        self.connection = listener.connection(self, ClientConnection(host, port, self.flush))
-        if listener.is_last_descriptor(self.descriptor()):
-            self.connection.four_letter_only = True
-            listener.loop.call_later(WORD_ONLY_SECONDS, self.abort)
+        connections.set_time()
+        client = ClientConnection(host, port)
+        self.connection = connections.connection_factory(client, self.resume)
+        connections.add(client, self)
+        if connections.is_last_descriptor(self.descriptor()):
+            client.four_letter_only = True
+            connections.loop.call_later(COMMAND_SECONDS, self.abort)
 
     def data_received(self, data: bytes) -> None:
         """Answer what arrived, and send what others have got by it."""
-        listener = self._listener
+        turns = self._turns
         started = perf_counter()
         if self._deferred:
             self._defer(data)
             return
-        if started - listener.busy_until > _PAUSE:
-            listener.busy_since = started
-        elif self._typical > CHEAP and started - listener.busy_since > BUSY and listener.turn < inf:
+        if started - turns.busy_until > PAUSE:
+            turns.busy_since = started
+        elif self._typical > CHEAP and started - turns.busy_since > BUSY and turns.seconds < inf:
             connection = self.connection
             if connection is not None and connection.state is not State.CONNECTING:  # a handshake takes 0.1 ms
                 self._defer(data)
                 return
-        self._serve(data, started, SHORT_TURN if listener.queued else listener.turn)
+        self._serve(data, started, SHORT_TURN if turns.queued else turns.seconds)
+
+    def resume(self) -> None:
+        """Receive what was left, and send what there is."""
+        self.data_received(b"")
 
     def _defer(self, data: bytes) -> None:
         """Keep what was read until it is this connection's turn; read on as long as that is little, for to stop and to
@@ -138,7 +135,7 @@ class ServerProtocol(asyncio.Protocol):
         if self._deferred_size > _MUCH:
             self._wait_for_turn()
         else:
-            self._listener.queue(self)
+            self._turns.enqueue(self)
 
     def _pop_deferred(self) -> bytes:
         data = b"".join(self._deferred)
@@ -163,10 +160,10 @@ class ServerProtocol(asyncio.Protocol):
             )
             engine.close_connection(connection.client)
             self._has_backlog = False
-        connection.client.flush()
-        if engine.watches.pending_output:
-            self._listener.deliver()
-        ended = self._listener.busy_until = perf_counter()
+        self.flush()
+        if engine.pending_output:
+            self._connections.deliver()
+        ended = self._turns.busy_until = perf_counter()
         spent = ended - started
         metrics.answered(max(0, metrics.packets_received - before), spent * 1000)
         if spent > CHEAP or self._typical > CHEAP or self._has_backlog:  # else it is not worth the 0.3 microseconds
@@ -178,7 +175,7 @@ class ServerProtocol(asyncio.Protocol):
         self._typical += min((spent - self._typical) / 4, CHEAP / 5)  # one slow turn may be the machine's fault
         self._spent = spent if started - self._ended > _SAME_ROUND else self._spent + spent
         self._ended = ended
-        if self._has_backlog or self._spent > self._listener.turn:
+        if self._has_backlog or self._spent > self._turns.seconds:
             self._wait_for_turn()
 
     def eof_received(self) -> bool:
@@ -200,7 +197,7 @@ class ServerProtocol(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Go on with a peer that has caught up."""
         self._write_paused = False
-        self._listener.forget_unread(self)
+        self._connections.unread.forget(self)
         self._wait_for_turn()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -208,34 +205,30 @@ class ServerProtocol(asyncio.Protocol):
         if self._linger is not None:
             self._linger.cancel()
         connection, self.connection, self._transport = self.connection, None, None
-        self._listener.closed(self)
-        self._listener.forget_unread(self)
         if connection is not None:
-            self._tell_time()
+            self._connections.remove(connection.client, self)
+            self._connections.set_time()
             connection.connection_lost()
             if self._engine.watches.unswept:
-                self._listener.sweep()
+                self._connections.sweep()
 
     # --- called by the server ---
 
     def flush(self) -> None:
-        """Send what is in the caller's outbox, with one write, and close if it is to be closed."""
+        """Send what the connection has to send, with one write, and close if it is to be closed."""
         transport, connection = self._transport, self.connection
         if transport is None or connection is None:
             return
-        client = connection.client
-        outbox = client.outbox
-        if outbox:
-            data = b"".join(outbox) if len(outbox) > 1 else outbox[0]
-            outbox.clear()
+        data = connection.data_to_send()
+        if data:
             if self._write_paused:  # what is sent now is not a reply, for nothing is read: it is events
                 self._unread_events += len(data)
             transport.write(data)
             if len(data) > _MUCH:
-                self._listener.charge(len(data))
-            if self._write_paused and not self._may_wait(transport, client):
+                self._turns.charge(len(data))
+            if self._write_paused and not self._may_wait(transport, connection.client):
                 return
-        if client.closing:
+        if connection.closing:
             self.close()
 
     def _may_wait(self, transport: asyncio.Transport, client: ClientConnection) -> bool:
@@ -251,8 +244,13 @@ class ServerProtocol(asyncio.Protocol):
             )
             transport.abort()
             return False
-        self._listener.count_unread(self, transport.get_write_buffer_size())
+        self._connections.unread.count(self, transport.get_write_buffer_size())
         return True
+
+    @property
+    def write_paused(self) -> bool:
+        """Whether the peer does not read, so that it is not read from."""
+        return self._write_paused
 
     def write_buffer_size(self) -> int:
         """Return how many bytes wait to be sent."""
@@ -271,7 +269,7 @@ class ServerProtocol(asyncio.Protocol):
             return
         if not transport.is_reading():
             transport.resume_reading()
-        self._linger = self._listener.loop.call_later(LINGER, self._let_go, unsent, LINGER_TRIES)
+        self._linger = self._connections.loop.call_later(LINGER, self._drop_if_done, unsent, LINGER_TRIES)
 
     def descriptor(self) -> int:
         """Return the socket's file descriptor; -1 if it is closed."""
@@ -283,7 +281,7 @@ class ServerProtocol(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _let_go(self, unsent: int, tries: int) -> None:
+    def _drop_if_done(self, unsent: int, tries: int) -> None:
         """Drop the connection if all is sent or the peer has stopped reading; otherwise look again in a while."""
         transport = self._transport
         if transport is None:
@@ -291,21 +289,18 @@ class ServerProtocol(asyncio.Protocol):
         left = transport.get_write_buffer_size()
         tries = LINGER_TRIES if left < unsent else tries - 1
         if left and tries:
-            self._linger = self._listener.loop.call_later(LINGER, self._let_go, left, tries)
+            self._linger = self._connections.loop.call_later(LINGER, self._drop_if_done, left, tries)
         elif left or transport.can_write_eof():
             transport.abort()
         else:
             transport.close()  # with TLS's own end, close_notify
-
-    def _tell_time(self) -> None:
-        self._engine.now, self._engine.monotonic_ms = self._read_clock()
 
     def _wait_for_turn(self) -> None:
         """Read no more until it is this connection's turn again."""
         transport = self._transport
         if transport is not None and not transport.is_closing():
             transport.pause_reading()
-            self._listener.queue(self)
+            self._turns.enqueue(self)
 
     def take_turn(self) -> None:
         """Answer what was left, and read on unless more is left or the peer does not read."""
@@ -316,8 +311,8 @@ class ServerProtocol(asyncio.Protocol):
         if self._has_backlog or self._deferred:
             data = self._pop_deferred()
             self._has_backlog = False
-            self._serve(data, perf_counter(), self._listener.turn)
-            if self._has_backlog or self._write_paused or self._spent > self._listener.turn:
+            self._serve(data, perf_counter(), self._turns.seconds)
+            if self._has_backlog or self._write_paused or self._spent > self._turns.seconds:
                 return  # it is in the queue again, or will be
         if self._finished:
             transport.close()

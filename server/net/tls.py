@@ -15,13 +15,11 @@ import ssl
 import struct
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from zoolet.server.net.connections import Connections
 from zoolet.server.net.protocol import LINGER, ServerProtocol
 from zoolet.server.net.tls_settings import TlsSettings, store_type
-
-if TYPE_CHECKING:
-    from zoolet.server.net.daemon import Daemon
 
 _log = logging.getLogger("zoolet.server")
 HANDSHAKE_SECONDS: Final = 10.0
@@ -267,17 +265,17 @@ class SecureAcceptor:
     """A listening socket for TLS.
 
     A connection is counted when it is accepted, before the handshake, so that silent sockets fill no more than their
-    host's share; a handshake may take ten seconds. asyncio's own server tells of a connection only once its handshake
+    host's share; a handshake may take ten seconds. asyncio's own server reports a connection only once its handshake
     is done.
 
     Args:
-        listener: What serves the connections.
+        connections: Where accepted connections go.
         context: The certificates; may be replaced, for the connections that come from then on.
         backlog: Connections that may wait to be accepted.
     """
 
-    def __init__(self, listener: Daemon, context: ssl.SSLContext, backlog: int) -> None:
-        self._listener = listener
+    def __init__(self, connections: Connections, context: ssl.SSLContext, backlog: int) -> None:
+        self._connections = connections
         self.context = context
         self._backlog = backlog
         self._sockets: list[socket.socket] = []
@@ -285,8 +283,8 @@ class SecureAcceptor:
         self._retry: asyncio.TimerHandle | None = None
 
     async def start(self, host: str | None, port: int) -> int:
-        """Listen; arguments, result and errors as for :meth:`Listener.start_secure`."""
-        found = await self._listener.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        """Listen; arguments, result and errors as for :meth:`Daemon.start_secure`."""
+        found = await self._connections.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
             for family, kind, protocol, _, address in dict.fromkeys(found):
                 made = socket.socket(family, kind, protocol)
@@ -305,8 +303,8 @@ class SecureAcceptor:
 
     def _accept_from_now_on(self) -> None:
         self._retry = None
-        for one in self._sockets:
-            self._listener.loop.add_reader(one, self._accept, one)
+        for each in self._sockets:
+            self._connections.loop.add_reader(each, self._accept, each)
 
     def _accept(self, listening: socket.socket) -> None:
         try:
@@ -315,26 +313,26 @@ class SecureAcceptor:
             return
         except OSError as error:  # no descriptor is left: leave the others in the backlog for a second
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                self._listener.warn_of_descriptors()
+                self._connections.warn_of_descriptors()
             else:
                 _log.warning("cannot accept TLS connections: %s", error)
-            for one in self._sockets:
-                self._listener.loop.remove_reader(one)
-            self._retry = self._listener.loop.call_later(1.0, self._accept_from_now_on)
+            for each in self._sockets:
+                self._connections.loop.remove_reader(each)
+            self._retry = self._connections.loop.call_later(1.0, self._accept_from_now_on)
             return
         host = str(address[0])
-        if not self._listener.admits(host):
+        if not self._connections.try_accept(host):
             accepted.close()
             return
         accepted.setblocking(False)
-        task = self._listener.loop.create_task(self._shake_hands(accepted, host))
+        task = self._connections.loop.create_task(self._shake_hands(accepted, host))
         self._handshakes.add(task)
         task.add_done_callback(self._handshakes.discard)
 
     async def _shake_hands(self, accepted: socket.socket, host: str) -> None:
-        made = ServerProtocol(self._listener, counted=host)
+        made = ServerProtocol(self._connections, counted=True)
         try:
-            await self._listener.loop.connect_accepted_socket(
+            await self._connections.loop.connect_accepted_socket(
                 lambda: made,
                 accepted,
                 ssl=self.context,
@@ -345,7 +343,7 @@ class SecureAcceptor:
             _log.debug("TLS handshake of %s failed: %s", host, error)
         finally:
             if not made.was_made:
-                self._listener.release(host)
+                self._connections.release(host)
                 accepted.close()
 
     async def close(self) -> None:
@@ -353,9 +351,9 @@ class SecureAcceptor:
         if self._retry is not None:
             self._retry.cancel()
         sockets, self._sockets = self._sockets, []
-        for one in sockets:
-            self._listener.loop.remove_reader(one)
-            one.close()
+        for each in sockets:
+            self._connections.loop.remove_reader(each)
+            each.close()
         for task in self._handshakes:
             task.cancel()
         await asyncio.gather(*self._handshakes, return_exceptions=True)

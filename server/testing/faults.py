@@ -15,36 +15,11 @@ from typing import Final, Self
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol.errors import MarshallingError
-from zoolet.protocol.operations import OPERATIONS, OpCode
+from zoolet.protocol.operations import OPERATIONS, OpCode, codes_named, names
 from zoolet.server.testing.actions import Action
 
 CONNECT: Final = int(OpCode.CREATE_SESSION)
 """The op code that stands for the first frame of a connection, which has none."""
-
-
-def _key(name: str) -> str:
-    return name.replace("_", "").lower()
-
-
-_FAMILIES: Final[dict[str, frozenset[int]]] = {
-    "connect": frozenset({CONNECT}),
-    "create": frozenset({OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL}),
-    "get": frozenset({OpCode.GET_DATA}),
-    "set": frozenset({OpCode.SET_DATA}),
-    "children": frozenset({OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2}),
-    "getchildren": frozenset({OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2}),
-    "setwatches": frozenset({OpCode.SET_WATCHES, OpCode.SET_WATCHES2}),
-    "transaction": frozenset({OpCode.MULTI}),
-    "close": frozenset({OpCode.CLOSE_SESSION}),
-}
-OPS: Final[dict[str, frozenset[int]]] = {
-    **{_key(op.name): frozenset({int(op)}) for op in OPERATIONS},
-    **_FAMILIES,
-}
-"""The op codes that each name means, written without underscores in lower case.
-
-A name that clients use for several op codes means all of them; ``create2`` and such mean just one.
-"""
 
 
 def ops_named(op: str | int | None) -> frozenset[int] | None:
@@ -56,11 +31,11 @@ def ops_named(op: str | int | None) -> frozenset[int] | None:
     if op is None:
         return None
     if isinstance(op, int) and not isinstance(op, bool):
-        if op == CONNECT or op in OPERATIONS:
+        if op in OPERATIONS:
             return frozenset({int(op)})
-    elif isinstance(op, str) and _key(op) in OPS:
-        return OPS[_key(op)]
-    raise ValueError(f"op {op!r} is unknown; one of {', '.join(sorted(OPS))}")
+    elif isinstance(op, str) and (codes := codes_named(op)):
+        return codes
+    raise ValueError(f"op {op!r} is unknown; one of {', '.join(names())}")
 
 
 def compile_glob(path: str | None) -> Callable[[str], bool] | None:
@@ -89,11 +64,11 @@ def paths_in(opcode: int, body: bytes) -> tuple[str, ...]:
         except MarshallingError:
             return ()
         return tuple(path for _, request in operations if (path := getattr(request, "path", None)) is not None)
-    operation = OPERATIONS.get(opcode)  # type: ignore[call-overload]
-    if operation is None or operation.request is None or "path" not in operation.request.fields():
+    operation = OPERATIONS.get(opcode)
+    if operation is None or operation.request is None or operation.path is None:
         return ()
     try:
-        path = getattr(operation.request.decode(body), "path", None)
+        path = getattr(operation.request.decode(body), operation.path)
     except MarshallingError:
         return ()
     return () if path is None else (path,)

@@ -1,7 +1,8 @@
-"""The gate: every frame of every connection passes it, one at a time, on its way to the core.
+"""Every frame of every connection passes here, one at a time, on its way to the core.
 
-Here connections are paused, faults applied, and operations recorded. It does no I/O: it sits between the transport and
-the core, so that real sockets and simulated links go through the same one.
+Here connections are paused, faults are applied, and requests are recorded. There is no I/O: an intercepted connection
+wraps a :class:`~zoolet.server.core.server_connection.ServerConnection` and has its three verbs, so real sockets and
+simulated ones are intercepted in the same way.
 """
 
 from __future__ import annotations
@@ -12,23 +13,23 @@ from math import inf
 from typing import Final, NamedTuple
 
 from zoolet.protocol.codec import int_at
+from zoolet.protocol.enums import Xid
 from zoolet.protocol.errors import MarshallingError
+from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import ConnectRequest
-from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.protocol.records import ReplyHeader, RequestHeader
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.server_connection import FourLetterCommand, ServerConnection, State
+from zoolet.server.core.server_connection import ServerConnection, State
 from zoolet.server.testing.actions import Effect
 from zoolet.server.testing.faults import CONNECT, Fault, paths_in
 
 KEPT: Final = 1000
-"""Operations that are remembered."""
-_EVENT_HEAD: Final = b"\xff\xff\xff\xff"
+"""Requests that are remembered."""
 
 
 class RecordedRequest(NamedTuple):
-    """One request as it passed: what views show is worked out when somebody looks."""
+    """One request as it passed; what views show is computed when somebody looks."""
 
     session: int
     opcode: int
@@ -36,6 +37,35 @@ class RecordedRequest(NamedTuple):
     zxid: int
     error: int | None
     faults_applied: str
+
+
+class Reply(NamedTuple):
+    """What the core answered to one request.
+
+    Args:
+        data: The reply's frame; empty for none.
+        error: Its error code; None where there is no reply, or no header in it.
+        events: The frames of the events that the request caused for its own client.
+    """
+
+    data: bytes
+    error: int | None
+    events: bytes
+
+    @classmethod
+    def parse(cls, data: bytes, *, handshake: bool) -> Reply:
+        """Split what the core has to send after one request."""
+        if handshake:
+            return cls(data, 0, b"")
+        events, replies = b"", b""
+        error = None
+        for payload in Frames(limit=None).feed(data):
+            if int_at(payload, 0)[0] == Xid.NOTIFICATION:
+                events += frame(payload)
+            else:
+                replies += frame(payload)
+                error = ReplyHeader.decode(payload).err if len(payload) >= 16 else None
+        return cls(replies, error, events)
 
 
 class Interceptor:
@@ -57,18 +87,13 @@ class Interceptor:
         self.connections: dict[ClientConnection, InterceptedConnection] = {}
         self._withheld: list[tuple[Fault, ClientConnection, bytes]] = []
 
-    def connect(
-        self,
-        again: Callable[[], object],
-        client: ClientConnection,
-        four_letter_commands: dict[bytes, FourLetterCommand],
-    ) -> InterceptedConnection:
-        """Make a connection that goes through this gate; *again* makes its transport look at it once more."""
-        return InterceptedConnection(self, again, client, four_letter_commands)
+    def wrap(self, connection: ServerConnection, resume: Callable[[], object]) -> InterceptedConnection:
+        """Return an intercepted connection; *resume* makes its transport look at it once more."""
+        return InterceptedConnection(self, connection, resume)
 
     # --- pausing ---
 
-    def stops(self, session_id: int) -> bool:
+    def is_paused(self, session_id: int) -> bool:
         """Return whether a session is paused."""
         return self.all_paused or session_id in self.paused
 
@@ -83,14 +108,14 @@ class Interceptor:
         """Apply a fault from now on."""
         self.faults.append(fault)
         if fault.action.events:
-            self.engine.watches.event_filter = self._withholds
+            self.engine.watches.event_filter = self._withhold
 
     def remove(self, fault: Fault) -> None:
         """Apply a fault no more; what it holds goes on, and what it withheld is lost."""
         if fault in self.faults:
             self.faults.remove(fault)
-        self._withheld = [one for one in self._withheld if one[0] is not fault]
-        if not any(one.action.events for one in self.faults):
+        self._withheld = [kept for kept in self._withheld if kept[0] is not fault]
+        if not any(each.action.events for each in self.faults):
             self.engine.watches.event_filter = None
         fault.action.released = True
         self.recheck()
@@ -98,19 +123,19 @@ class Interceptor:
     def release(self, fault: Fault) -> None:
         """Let a fault hold no more, and send what it withheld."""
         fault.action.released = True
-        for whose, client, frame in self._withheld:
+        for whose, client, event in self._withheld:
             if whose is fault and not client.closing:
-                client.outbox.append(frame)
-                self.engine.watches.pending_output[client] = None
-        self._withheld = [one for one in self._withheld if one[0] is not fault]
+                client.outbox.append(event)
+                self.engine.pending_output[client] = None
+        self._withheld = [kept for kept in self._withheld if kept[0] is not fault]
         self.recheck()
 
-    def _withholds(self, client: ClientConnection, path: str, event: int, frame: bytes) -> bool:
+    def _withhold(self, client: ClientConnection, path: str, event: int, data: bytes) -> bool:
         session_id = client.session.id if client.session is not None else 0
         hit = False
         for fault in self.faults:
             if fault.applies(0, session_id, lambda: (path,), event=True):
-                self._withheld.append((fault, client, frame))
+                self._withheld.append((fault, client, data))
                 hit = True
                 break
         return hit
@@ -139,89 +164,94 @@ class Interceptor:
         self.recheck()
 
 
-class InterceptedConnection(ServerConnection):
-    """A connection that goes through a gate.
+class InterceptedConnection:
+    """A connection whose frames pass an interceptor.
 
     Args:
-        gate: Which one.
-        again: Calls :meth:`receive_data` with nothing, and sends what there is then.
-        caller: The connection as the operations see it.
-        words: The four-letter words that are answered.
+        interceptor: Decides what becomes of each frame.
+        inner: The connection that answers.
+        resume: Makes the transport receive what was left and send what there is.
     """
 
-    __slots__ = ("_again", "_flush", "_held_by", "_interceptor", "_matched", "_queue", "_resumes_at")
-
-    def __init__(
-        self,
-        interceptor: Interceptor,
-        again: Callable[[], object],
-        client: ClientConnection,
-        four_letter_commands: dict[bytes, FourLetterCommand],
-    ) -> None:
-        super().__init__(interceptor.engine, client, four_letter_commands)
+    def __init__(self, interceptor: Interceptor, inner: ServerConnection, resume: Callable[[], object]) -> None:
         self._interceptor = interceptor
-        self._again = again
-        self._flush = client.flush
+        self._inner = inner
+        self._resume = resume
         self._queue = b""  # what has not passed yet
-        self._matched: list[Fault] | None = None  # what applies to the first frame of it
-        self._held_by: list[Fault] = []  # those of them that make it wait
-        self._resumes_at = False  # a timer is running
-        interceptor.connections[client] = self
+        self._output: list[bytes] = []  # what the core has answered, and has not been sent
+        self._matched: list[Fault] | None = None  # the faults that apply to the first frame of the queue
+        self._held_by: list[Fault] = []  # those of them that hold it
+        self._delayed = False  # a timer is running
+        interceptor.connections[inner.client] = self
 
-    def recheck(self) -> None:
-        """Go on if nothing holds this connection any more."""
-        self.client.flush = _not_now if self._paused() else self._flush
-        if self.client.closing:  # its session ended while it was paused
-            self.client.flush()
-            return
-        self._again()
+    # --- as a connection ---
+
+    @property
+    def client(self) -> ClientConnection:
+        """The connection as the operations see it."""
+        return self._inner.client
+
+    @property
+    def state(self) -> State:
+        """Whether it is connecting, open or closed."""
+        return self._inner.state
+
+    @property
+    def closing(self) -> bool:
+        """Whether it is to be closed; not while it is paused."""
+        return self._inner.closing and not self._paused()
+
+    def receive_data(self, data: bytes, until: float = inf, time: Callable[[], float] = float) -> bool:
+        """Receive bytes and forward the frames that may pass; as :meth:`ServerConnection.receive_data`."""
+        inner = self._inner
+        self._queue = self._queue + data if self._queue else data
+        share = inner.engine.settings.max_output_per_turn
+        while self._queue and not inner.closing:
+            if self._paused():
+                return False
+            head = self._first_frame()
+            if head is None or not self._pass_on(head):
+                return False
+            share -= len(self._output[-1]) if self._output else 0
+            if self._queue and (share < 0 or time() > until):
+                return True
+        if inner.closing:
+            self._interceptor.connections.pop(inner.client, None)
+        return False
+
+    def data_to_send(self) -> bytes:
+        """Return the bytes that are to be written now; none while it is paused."""
+        if self._paused():
+            return b""
+        output, self._output = self._output, []
+        return b"".join([*output, self._inner.data_to_send()])
 
     def connection_lost(self) -> None:
         """Record that the peer is gone."""
-        super().connection_lost()
-        self._interceptor.connections.pop(self.client, None)
+        self._inner.connection_lost()
+        self._interceptor.connections.pop(self._inner.client, None)
 
-    def receive_data(self, data: bytes, until: float = inf, time: Callable[[], float] = float) -> bool:
-        """Take bytes off the wire and let through what may pass; as :meth:`Connection.receive`."""
-        if self.client.closing:
-            self._interceptor.connections.pop(self.client, None)
-            return False
-        self._queue = self._queue + data if self._queue else data
-        share = self.engine.settings.max_output_per_turn
-        while self._queue and not self.client.closing:
-            if self._paused():
-                self.client.flush = _not_now
-                return False
-            frame = self._whole_frame()
-            if frame is None:
-                return False
-            if not self._passes(frame):
-                return False
-            share -= sum(map(len, self.client.outbox[-2:]))
-            if self._queue and (share < 0 or time() > until):
-                return True
-        if self.client.closing:
-            self._interceptor.connections.pop(self.client, None)
-        return False
+    def recheck(self) -> None:
+        """Go on if nothing holds this connection any more."""
+        self._resume()
 
     # --- one frame ---
 
-    def _whole_frame(self) -> bytes | None:
-        """Return the first frame if it is whole; what can be no frame is the core's to refuse, at once."""
+    def _first_frame(self) -> bytes | None:
+        """Return the first frame if it is complete; what cannot be a frame is the core's to refuse, at once."""
         queue = self._queue
         if len(queue) < 4:
             return None
         (length,) = int_at(queue, 0)
-        if self.state is State.CONNECTING and queue[:4] in self._four_letter_commands:
-            return queue
-        if not 0 <= length <= self.engine.settings.max_frame:
+        if self._inner.is_command(queue) or not 0 <= length <= self._inner.engine.settings.max_frame:
             return queue
         return queue[: 4 + length] if len(queue) >= 4 + length else None
 
     def _session_id(self) -> int:
-        """Return the session this connection serves, or asks for with its first frame; 0 for none yet."""
-        if self.client.session is not None:
-            return self.client.session.id
+        """Return the session that this connection serves, or requests with its first frame; 0 for none yet."""
+        session = self.client.session
+        if session is not None:
+            return session.id
         if self.state is State.CONNECTING and len(self._queue) >= 8:
             try:
                 return ConnectRequest.decode(self._queue, 4).session_id
@@ -231,94 +261,64 @@ class InterceptedConnection(ServerConnection):
 
     def _paused(self) -> bool:
         interceptor = self._interceptor
-        return interceptor.all_paused or (bool(interceptor.paused) and interceptor.stops(self._session_id()))
+        return interceptor.all_paused or (bool(interceptor.paused) and interceptor.is_paused(self._session_id()))
 
-    def _passes(self, frame: bytes) -> bool:
-        """Let the first frame through, or say that it has to wait."""
-        opcode, body = self._read(frame)
+    def _pass_on(self, head: bytes) -> bool:
+        """Forward the first frame with the faults that match it; return False if it has to wait."""
+        opcode, body = self._opcode_and_body(head)
         session_id = self._session_id()
         if self._matched is None:
             self._matched = self._interceptor.matching(opcode, session_id, body) if self._interceptor.faults else []
             self._held_by = [fault for fault in self._matched if fault.action.holds]
             wait = sum(fault.action.seconds for fault in self._matched)
             if wait:
-                self._resumes_at = True
-                self._interceptor.call_later(wait, self._time_is_up)
-        if self._resumes_at or any(not fault.action.released for fault in self._held_by):
+                self._delayed = True
+                self._interceptor.call_later(wait, self._delay_is_over)
+        if self._delayed or any(not fault.action.released for fault in self._held_by):
             return False
-        effects = [fault.action for fault in self._matched if fault.action.effect is not None]
+        matched, self._matched = self._matched, None
+        self._queue = self._queue[len(head) :]
+        effects = [fault.action for fault in matched if fault.action.effect is not None]
         first = min(effects, key=lambda action: action.effect.value, default=None)  # type: ignore[union-attr]
-        faults_applied = " + ".join(repr(fault.action) for fault in self._matched)
-        self._matched = None
-        self._queue = self._queue[len(frame) :]
-        self._do(
-            frame, opcode, body, session_id, first.effect if first else None, first.code if first else 0, faults_applied
-        )
+        self._output.append(self._inner.data_to_send())
+        error = self._apply(head, opcode, first.effect if first else None, first.code if first else 0)
+        session = self.client.session
+        session_id = session_id or (session.id if session is not None else 0)
+        applied = " + ".join(repr(fault.action) for fault in matched)
+        self._interceptor.record(session_id, opcode, body, error, applied)
         return True
 
-    def _time_is_up(self) -> None:
-        self._resumes_at = False
+    def _delay_is_over(self) -> None:
+        self._delayed = False
         self.recheck()
 
-    def _read(self, frame: bytes) -> tuple[int, bytes]:
+    def _opcode_and_body(self, head: bytes) -> tuple[int, bytes]:
         if self.state is State.CONNECTING:
-            return CONNECT, frame[4:]
-        if len(frame) < 12:
-            return 0, b""
-        return int_at(frame, 8)[0], frame[12:]
+            return CONNECT, head[4:]
+        return (int_at(head, 8)[0], head[12:]) if len(head) >= 12 else (0, b"")
 
-    def _do(
-        self,
-        frame: bytes,
-        opcode: int,
-        body: bytes,
-        session_id: int,
-        effect: Effect | None,
-        code: int,
-        faults_applied: str,
-    ) -> None:
-        outbox, before = self.client.outbox, len(self.client.outbox)
-        error: int | None = None
+    def _apply(self, head: bytes, opcode: int, effect: Effect | None, code: int) -> int | None:
+        """Do with a request what a fault says; return the error code of the reply, None if there is no reply."""
+        inner = self._inner
         if effect is Effect.DROP:
-            self._cut()
-        elif effect is Effect.FAIL:
-            xid = RequestHeader.decode(frame, 4).xid
-            self.engine.zxid += opcode in OPERATIONS and OPERATIONS[OpCode(opcode)].writes
-            self._count(1, 1, self.client.session)
-            reply = ReplyHeader(xid, self.engine.zxid, code).encode()
-            outbox.append(len(reply).to_bytes(4, "big") + reply)
-            error = code
-        else:
-            while super().receive_data(frame):
-                frame = b""
-            error = _error_in(outbox, before) if opcode != CONNECT else 0
-            session_id = session_id or (self.client.session.id if self.client.session is not None else 0)
-            if effect is Effect.LOSE_REPLY:
-                del outbox[_reply_at(outbox, before, opcode) :]
-                self._cut()
-            elif effect is Effect.CLOSE_AFTER:
-                self._cut()
-        self._interceptor.record(
-            session_id, opcode, body, None if effect is Effect.LOSE_REPLY else error, faults_applied
-        )
-
-    def _cut(self) -> None:
-        if not self.client.closing:
             self._close()
+            return None
+        if effect is Effect.FAIL:
+            inner.refuse(RequestHeader.decode(head, 4).xid, opcode, code)
+            self._output.append(inner.data_to_send())
+            return code
+        while inner.receive_data(head):
+            head = b""
+        reply = Reply.parse(inner.data_to_send(), handshake=opcode == CONNECT)
+        if effect is Effect.LOSE_REPLY:
+            self._output.append(reply.events)
+            self._close()
+            return None
+        self._output.append(reply.events + reply.data)
+        if effect is Effect.CLOSE_AFTER:
+            self._close()
+        return reply.error
 
-
-def _not_now() -> None:
-    """Flush nothing: what a paused connection does."""
-
-
-def _reply_at(outbox: list[bytes], start: int, opcode: int) -> int:
-    """Find where in an outbox the reply to the last request begins: behind the events it caused for its own client."""
-    at = start
-    while opcode != CONNECT and at < len(outbox) and outbox[at][4:8] == _EVENT_HEAD:
-        at += 1
-    return at
-
-
-def _error_in(outbox: list[bytes], start: int) -> int | None:
-    at = _reply_at(outbox, start, 0)
-    return ReplyHeader.decode(outbox[at], 4).err if at < len(outbox) and len(outbox[at]) >= 20 else None
+    def _close(self) -> None:
+        if not self._inner.closing:
+            self._inner.close()

@@ -8,12 +8,12 @@ from types import MappingProxyType
 
 from zoolet.protocol.acl import AclList
 from zoolet.protocol.errors import ErrorCode, NoNodeError
-from zoolet.protocol.operations import OpCode
+from zoolet.protocol.operations import name_of
 from zoolet.protocol.records import Stat
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.tree import ZOOKEEPER
 from zoolet.server.core.watches import CHILD, DATA, PERSISTENT, RECURSIVE, STANDARD
-from zoolet.server.testing.faults import CONNECT, paths_in
+from zoolet.server.testing.faults import paths_in
 from zoolet.server.testing.interceptor import RecordedRequest
 
 
@@ -193,7 +193,7 @@ def ops(seen: Iterable[RecordedRequest]) -> tuple[OpView, ...]:
     """Show requests in the order in which they were read."""
     return tuple(
         OpView(
-            op_name(one.opcode),
+            name_of(one.opcode),
             next(iter(paths_in(one.opcode, one.body)), None),
             one.session,
             one.error,
@@ -202,14 +202,3 @@ def ops(seen: Iterable[RecordedRequest]) -> tuple[OpView, ...]:
         )
         for one in seen
     )
-
-
-def op_name(opcode: int) -> str:
-    """Name an operation as ZooKeeper does: ``getData``, ``createSession`` being ``connect``."""
-    if opcode == CONNECT:
-        return "connect"
-    try:
-        first, *rest = OpCode(opcode).name.lower().split("_")
-    except ValueError:
-        return f"op {opcode}"
-    return first + "".join(part.capitalize() for part in rest)

@@ -5,24 +5,10 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from zoolet.protocol.operations import OPERATIONS, OpCode
-from zoolet.server.core import ops
+from zoolet.protocol.operations import OPERATIONS
 from zoolet.server.core.compat import V3_8, V3_9, Compat
-from zoolet.server.core.ops.dispatch import TABLE
-
-assert ops  # its modules fill TABLE
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
-
-EXACT = "exact"
-NOTES = {
-    OpCode.CHECK: "exact inside multi; by itself refused with Unimplemented and a close, as 3.8.5 and 3.9.3 do",
-    OpCode.DELETE_CONTAINER: "refused: a real server deletes any childless node for anybody, without asking for permission",
-    OpCode.RECONFIG: "exact while switched off; with `reconfigEnabled=true` as the only voter of an ensemble",
-    OpCode.CREATE_TTL: "exact; switched on by default (`extendedTypesEnabled=false` switches it off)",
-    OpCode.SASL: "DIGEST-MD5; no Kerberos",
-    OpCode.AUTH: "schemes digest, ip, sasl; no x509",
-}
 
 DEVIATIONS = """\
 | What | A real server | zoolet | Why |
@@ -73,9 +59,7 @@ def page() -> str:
         "|---|---|---|---|---|",
     ]
     for op, facts in OPERATIONS.items():
-        there = op in TABLE or op in (OpCode.PING, OpCode.AUTH, OpCode.SASL, OpCode.CLOSE_SESSION)
-        note = NOTES.get(op, EXACT if there else "refused")
-        lines.append(f"| {op.value} | {facts.name} | {facts.since} | {'yes' if facts.writes else ''} | {note} |")
+        lines.append(f"| {op} | {facts.name} | {facts.since} | {'yes' if facts.takes_zxid else ''} | {facts.note} |")
     lines += ["", "## On purpose different", "", DEVIATIONS.rstrip(), ""]
     lines += ["## Where releases differ", "", f"| | {V3_9.release} | {V3_8.release} |", "|---|---|---|"]
     for one, new, old in zip(fields(Compat), differences(V3_9), differences(V3_8), strict=True):

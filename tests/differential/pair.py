@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from support.apache import ApacheZooKeeper
+from support.engine import make_engine
 from support.peer import Peer
 
 from zoolet.protocol import multi as wire
@@ -25,7 +26,6 @@ from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.server.core.compat import BY_NAME
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
 SUPER = "super:secret"
@@ -191,7 +191,7 @@ class Pair:
                 **options,
             }
         )
-        self.engine = Engine(settings)
+        self.engine = make_engine(settings)
         self.links: list[Link | None] = [None] * size
         self.peers: list[Peer | None] = [None] * size
         self.welcomes: list[tuple[ConnectResponse, ConnectResponse] | None] = [None] * size

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Final
 
 from fuzz import frames
+from support.engine import make_engine
 
 from zoolet.server.admin.four_letter import four_letter_commands
 from zoolet.server.core.client_connection import ClientConnection
@@ -49,7 +50,7 @@ VARIANTS: Final[tuple[dict[str, Any], ...]] = (
 def engine_for(variant: int) -> Engine:
     """Make a server."""
     settings = Settings(**{"super_digest": frames.SUPER_DIGEST, **VARIANTS[variant % len(VARIANTS)]})
-    return Engine(settings, now=START, monotonic_ms=0, rng=Random(variant))
+    return make_engine(settings, now=START, monotonic_ms=0, rng=Random(variant))
 
 
 def connection_to(engine: Engine, host: str) -> ServerConnection:

@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from support.engine import make_engine
 from support.peer import Peer
 
 from zoolet.protocol import multi as wire
@@ -77,7 +78,7 @@ def transcript(seed: int) -> bytes:
     """Every byte that four clients get to read, while they come and go and time passes."""
     rng = Random(seed)
     settings = Settings(sasl_users={"bob": "secret"}, container_check_interval=3000, container_never_used=5000)
-    engine = Engine(settings, now=NOW)
+    engine = make_engine(settings, now=NOW)
     peers = [joined(engine, rng) for _ in range(4)]
     seen = []
     for _ in range(STEPS):

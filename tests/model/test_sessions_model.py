@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from support.engine import make_engine
 from support.peer import Peer
 
 from zoolet.protocol import records as r
@@ -64,7 +65,7 @@ class Living(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.engine = Engine(Settings(tick_time=TICK), now=NOW, monotonic_ms=777)
+        self.engine = make_engine(Settings(tick_time=TICK), now=NOW, monotonic_ms=777)
         self.now, self.monotonic_ms = NOW, 777
         self.sessions: list[Session] = []
         self.zxid = 0
@@ -252,7 +253,9 @@ silences = given(
 def test_a_silent_session_ends_between_its_timeout_and_a_tick_later(
     start: int, timeout: int, tick: int, step: int
 ) -> None:
-    engine = Engine(Settings(tick_time=tick, min_session_timeout=1, max_session_timeout=60_000), monotonic_ms=start)
+    engine = make_engine(
+        Settings(tick_time=tick, min_session_timeout=1, max_session_timeout=60_000), monotonic_ms=start
+    )
     peer = Peer(engine)
     peer.connect(timeout)
 
@@ -266,7 +269,9 @@ def test_a_silent_session_ends_between_its_timeout_and_a_tick_later(
 def test_a_session_ends_at_the_next_whole_tick_behind_its_timeout(
     start: int, timeout: int, tick: int, step: int
 ) -> None:
-    engine = Engine(Settings(tick_time=tick, min_session_timeout=1, max_session_timeout=60_000), monotonic_ms=start)
+    engine = make_engine(
+        Settings(tick_time=tick, min_session_timeout=1, max_session_timeout=60_000), monotonic_ms=start
+    )
     peer = Peer(engine)
     peer.connect(timeout)
     deadline = ((start + timeout) // tick + 1) * tick
@@ -290,7 +295,7 @@ talks = given(
 @talks
 @settings(max_examples=50, deadline=None)
 def test_a_session_whose_client_pings_in_time_never_ends(start: int, timeout: int, gaps: list[int]) -> None:
-    engine = Engine(monotonic_ms=start)
+    engine = make_engine(monotonic_ms=start)
     peer = Peer(engine)
     peer.connect(timeout)
 
@@ -307,7 +312,7 @@ def test_a_session_whose_client_pings_in_time_never_ends(start: int, timeout: in
 def test_a_session_whose_client_only_proves_who_it_is_ends_as_if_it_were_silent(
     start: int, timeout: int, gaps: list[int]
 ) -> None:
-    engine = Engine(monotonic_ms=start)
+    engine = make_engine(monotonic_ms=start)
     peer, silent = Peer(engine), Peer(engine)
     peer.connect(timeout)
     silent.connect(timeout)
@@ -323,7 +328,7 @@ def test_a_session_whose_client_only_proves_who_it_is_ends_as_if_it_were_silent(
 
 @pytest.mark.parametrize("start", [0, 1, 9999, 10_000, 12_345])
 def test_a_connection_that_never_says_who_it_is_is_closed_after_ten_to_twenty_seconds(start: int) -> None:
-    engine = Engine(monotonic_ms=start)
+    engine = make_engine(monotonic_ms=start)
     peer = Peer(engine)
 
     lived = ended_at(engine, peer, start, 100) - start
@@ -333,7 +338,7 @@ def test_a_connection_that_never_says_who_it_is_is_closed_after_ten_to_twenty_se
 
 
 def test_sessions_that_end_at_once_end_one_zxid_after_the_other() -> None:
-    engine = Engine()
+    engine = make_engine()
     silent = [Peer(engine) for _ in range(3)]
     for peer in silent:
         peer.connect(4000)

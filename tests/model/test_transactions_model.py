@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.engine import make_engine
 from support.peer import Peer
 
 from zoolet.protocol import multi as wire
@@ -133,7 +134,7 @@ def used_lists(engine: Engine) -> Counter[tuple[ACL, ...]]:
 
 def world(before: list[Operation], *, enforce_quota: bool = False) -> World:
     """A world in which all of *before* was tried."""
-    engine = Engine(Settings(enforce_quota=enforce_quota), now=NOW)
+    engine = make_engine(Settings(enforce_quota=enforce_quota), now=NOW)
     made = World(engine, Peer(engine), Peer(engine))
     for peer in (made.writer, made.watcher):
         peer.connect(timeout=40_000)

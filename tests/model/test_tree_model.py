@@ -11,13 +11,13 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from support.engine import make_engine
 from support.peer import Peer
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.engine import Engine
 
 NOW = 1_700_000_000_000
 OK = 0
@@ -131,7 +131,7 @@ class Trees(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.engine = Engine(now=NOW)
+        self.engine = make_engine(now=NOW)
         self.peers = [self.connected(), self.connected()]
         self.model = Model(zxid=2)
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from support.engine import make_engine
 from support.peer import Peer
 
 from zoolet.protocol import multi as wire
@@ -17,7 +18,6 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.engine import Engine
 
 OK, NO_WATCHER = 0, -121
 CREATED, DELETED, CHANGED, CHILDREN = 1, 2, 3, 4
@@ -102,7 +102,7 @@ class Watching(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.engine = Engine()
+        self.engine = make_engine()
         self.peers = [self.connected() for _ in range(2)]
         self.model = Model(len(self.peers))
         for path in ("/a", "/a/b"):

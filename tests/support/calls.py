@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from support.engine import make_engine
 from support.numbers import TTL
 from support.peer import Peer, Reply
 
@@ -30,7 +31,7 @@ REFUSED: Final = ConnectResponse(0, 0, NO_PASSWORD, False)
 
 def engine_with(log: Callable[..., None] | None = None, **settings: object) -> Engine:
     """Return an engine with these settings."""
-    return Engine(Settings(**settings), log=log)  # type: ignore[arg-type]
+    return make_engine(Settings(**settings), log=log)  # type: ignore[arg-type]
 
 
 def settings_of(text: str) -> Settings:

@@ -2,7 +2,7 @@
 
 - ``TABLE``: from an op code to how its body is decoded and what answers it; one look-up a request.
 - ``WRITES``: from the op code of a single write to its ``prepare`` and ``reply``, for transactions.
-- ``APPLIES``: from the class of a transaction record to what does it to the engine.
+- ``APPLIES``: from the class of a transaction record to what does it to the state.
 
 A read answers with the encoded body of its reply. A write is three functions: *prepare* checks and returns a
 transaction record, *apply* (found by the record's class) does it and cannot fail, *reply* encodes what became of it.
@@ -11,21 +11,19 @@ transaction record, *apply* (found by the record's class) does it and cannot fai
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from zoolet.protocol.codec import Record, compiled
 from zoolet.protocol.errors import NotReadOnlyError
 from zoolet.protocol.operations import OPERATIONS, OpCode
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.compat import Compat
-
-if TYPE_CHECKING:
-    from zoolet.server.core.client_connection import ClientConnection
-    from zoolet.server.core.engine import Engine
+from zoolet.server.core.state import ServerState
 
 Decode = Callable[[bytes, int, int], Any]
-Handle = Callable[["Engine", "ClientConnection", Any], bytes]
-Prepare = Callable[["Engine", "ClientConnection", Any], Record]
-Apply = Callable[["Engine", Any, int], Any]
+Handle = Callable[[ServerState, ClientConnection, Any], bytes]
+Prepare = Callable[[ServerState, ClientConnection, Any], Record]
+Apply = Callable[[ServerState, Any, int], Any]
 Reply = Callable[[Any, Any], bytes]
 
 
@@ -44,7 +42,7 @@ class Entry(NamedTuple):
     costly: bool
 
 
-Answers = dict[int, tuple[Decode, Handle, bool]]
+Dispatch = dict[int, tuple[Decode, Handle, bool]]
 """A dispatch table. Its entries are plain tuples: to take a named one apart costs 3 % of a get (Python 3.11)."""
 
 
@@ -60,7 +58,7 @@ WRITES: dict[int, Write] = {}
 APPLIES: dict[type[Record], Apply] = {}
 
 
-def reads(*ops: OpCode, decode: Decode | None = None, costly: bool = False) -> Callable[[Handle], Handle]:
+def reads(*ops: int, decode: Decode | None = None, costly: bool = False) -> Callable[[Handle], Handle]:
     """Register what answers these operations without changing the tree."""
 
     def register(handle: Handle) -> Handle:
@@ -98,18 +96,18 @@ def applies(*txns: type[Record]) -> Callable[[Apply], Apply]:
 def _write(prepare: Prepare, reply: Reply) -> Handle:
     applies = APPLIES
 
-    def handle(engine: Engine, client: ClientConnection, request: Any) -> bytes:
-        engine.zxid += 1  # a write that fails its checks has taken its zxid all the same
-        txn = prepare(engine, client, request)
+    def handle(state: ServerState, client: ClientConnection, request: Any) -> bytes:
+        state.zxid += 1  # a write that fails its checks has taken its zxid all the same
+        txn = prepare(state, client, request)
         session = client.session
         assert session is not None
-        return reply(txn, applies[type(txn)](engine, txn, session.id))
+        return reply(txn, applies[type(txn)](state, txn, session.id))
 
     return handle
 
 
-def build_dispatch(*, read_only: bool = False) -> Answers:
-    """Return a dispatch table for one engine.
+def build_dispatch(*, read_only: bool = False) -> Dispatch:
+    """Return a dispatch table for one state.
 
     A record's decoder is compiled when the first request that needs it comes, and then takes its place in the table.
 
@@ -118,11 +116,11 @@ def build_dispatch(*, read_only: bool = False) -> Answers:
 
     Source: ReadOnlyRequestProcessor.
     """
-    table: Answers = {}
+    table: Dispatch = {}
     for op, entry in TABLE.items():
-        operation = OPERATIONS[OpCode(op)]
-        if read_only and (operation.writes or op == OpCode.SYNC):
-            table[op] = _whatever, _refuse, False
+        operation = OPERATIONS[op]
+        if read_only and (operation.takes_zxid or op == OpCode.SYNC):
+            table[op] = _skip_body, _refuse, False
         elif entry.decode is None:
             assert operation.request is not None, op
             table[op] = _compiling_decoder(table, op, operation.request), entry.handle, entry.costly
@@ -131,11 +129,11 @@ def build_dispatch(*, read_only: bool = False) -> Answers:
     return table
 
 
-def _compiling_decoder(table: Answers, op: int, request: type[Record]) -> Decode:
-    def decode(buf: bytes, at: int, stop: int) -> Record:
+def _compiling_decoder(table: Dispatch, op: int, request: type[Record]) -> Decode:
+    def decode(buf: bytes, offset: int, end: int) -> Record:
         compiled_decode = compiled(request).decode
         table[op] = compiled_decode, *table[op][1:]
-        return compiled_decode(buf, at, stop)
+        return compiled_decode(buf, offset, end)
 
     return decode
 
@@ -145,9 +143,9 @@ def zxid_on_decode_error(compat: Compat) -> frozenset[int]:
     return frozenset(WRITES.keys() - {OpCode.RECONFIG}) if compat.undecodable_write_takes_zxid else frozenset()
 
 
-def _whatever(buf: bytes, at: int, stop: int) -> None:
+def _skip_body(buf: bytes, offset: int, end: int) -> None:
     return None
 
 
-def _refuse(engine: Engine, client: ClientConnection, request: None) -> bytes:
+def _refuse(state: ServerState, client: ClientConnection, request: None) -> bytes:
     raise NotReadOnlyError

@@ -5,30 +5,26 @@ Source: FinalRequestProcessor.processRequest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import ACL, AclList, Id
 from zoolet.protocol.codec import pack_int, put_str, put_strs
 from zoolet.protocol.enums import Perm
 from zoolet.protocol.errors import BadArgumentsError, NoNodeError
 from zoolet.protocol.operations import OpCode
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.ops.dispatch import reads
+from zoolet.server.core.state import ServerState
 from zoolet.server.core.watches import CHILD, DATA, STANDARD
-
-if TYPE_CHECKING:
-    from zoolet.server.core.client_connection import ClientConnection
-    from zoolet.server.core.engine import Engine
 
 
 @reads(OpCode.GET_DATA)
-def get_data(engine: Engine, client: ClientConnection, request: r.GetDataRequest) -> bytes:
+def get_data(state: ServerState, client: ClientConnection, request: r.GetDataRequest) -> bytes:
     """Return data and Stat; the watch is set only if that works."""
-    node = engine.tree.find(request.path)
+    node = state.tree.find(request.path)
     if node.acl:
-        engine.acls.check(node.acl, client, Perm.READ, request.path)
+        state.acls.check(node.acl, client, Perm.READ, request.path)
     if request.watch:
-        engine.watches.add(client, DATA, request.path, STANDARD)
+        state.watches.add(client, DATA, request.path, STANDARD)
     data = node.data
     if data is None:
         return node.encoded_data() + node.stat()
@@ -36,60 +32,62 @@ def get_data(engine: Engine, client: ClientConnection, request: r.GetDataRequest
 
 
 @reads(OpCode.EXISTS)
-def exists(engine: Engine, client: ClientConnection, request: r.ExistsRequest) -> bytes:
+def exists(state: ServerState, client: ClientConnection, request: r.ExistsRequest) -> bytes:
     """Return the Stat; the watch is set also when there is no such node."""
     if "\0" in request.path:
         raise BadArgumentsError(request.path)
-    node = engine.tree.get(request.path)
-    if node is not None and node.acl and engine.settings.compat.exists_needs_read:
-        engine.acls.check(node.acl, client, Perm.READ, request.path)
+    node = state.tree.get(request.path)
+    if node is not None and node.acl and state.settings.compat.exists_needs_read:
+        state.acls.check(node.acl, client, Perm.READ, request.path)
     if request.watch:
-        engine.watches.add(client, DATA, request.path, STANDARD)
+        state.watches.add(client, DATA, request.path, STANDARD)
     if node is None:
         raise NoNodeError(request.path)
     return node.stat()
 
 
-def _children(engine: Engine, client: ClientConnection, request: r.GetChildrenRequest) -> tuple[bytes, bytes]:
-    node = engine.tree.find(request.path)
+def _children(state: ServerState, client: ClientConnection, request: r.GetChildrenRequest) -> tuple[bytes, bytes]:
+    node = state.tree.find(request.path)
     if node.acl:
-        engine.acls.check(node.acl, client, Perm.READ, request.path)
+        state.acls.check(node.acl, client, Perm.READ, request.path)
     if request.watch:
-        engine.watches.add(client, CHILD, request.path, STANDARD)
+        state.watches.add(client, CHILD, request.path, STANDARD)
     return node.children.encoded() if node.children else put_strs([]), node.stat()
 
 
 @reads(OpCode.GET_CHILDREN)
-def get_children(engine: Engine, client: ClientConnection, request: r.GetChildrenRequest) -> bytes:
+def get_children(state: ServerState, client: ClientConnection, request: r.GetChildrenRequest) -> bytes:
     """Return the names of a node's children."""
-    return _children(engine, client, request)[0]
+    return _children(state, client, request)[0]
 
 
 @reads(OpCode.GET_CHILDREN2)
-def get_children2(engine: Engine, client: ClientConnection, request: r.GetChildrenRequest) -> bytes:
+def get_children2(state: ServerState, client: ClientConnection, request: r.GetChildrenRequest) -> bytes:
     """Return the names of a node's children, and its own Stat."""
-    names, stat = _children(engine, client, request)
+    names, stat = _children(state, client, request)
     return names + stat
 
 
 @reads(OpCode.GET_ALL_CHILDREN_NUMBER, costly=True)
-def get_all_children_number(engine: Engine, client: ClientConnection, request: r.GetAllChildrenNumberRequest) -> bytes:
+def get_all_children_number(
+    state: ServerState, client: ClientConnection, request: r.GetAllChildrenNumberRequest
+) -> bytes:
     """Count the nodes below a node; the empty path counts the root as well.
 
     Source: DataTree.getAllChildrenNumber.
     """
-    node = engine.tree.find(request.path)
-    engine.acls.check(node.acl, client, Perm.READ, request.path)
-    return pack_int(engine.tree.count_below(node) + (request.path == ""))
+    node = state.tree.find(request.path)
+    state.acls.check(node.acl, client, Perm.READ, request.path)
+    return pack_int(state.tree.count_below(node) + (request.path == ""))
 
 
 @reads(OpCode.GET_ACL, costly=True)
-def get_acl(engine: Engine, client: ClientConnection, request: r.GetACLRequest) -> bytes:
+def get_acl(state: ServerState, client: ClientConnection, request: r.GetACLRequest) -> bytes:
     """Return the ACL list and the Stat; digests are masked for those who may not change the list."""
-    node = engine.tree.find(request.path)
-    engine.acls.check(node.acl, client, Perm.READ | Perm.ADMIN, request.path)
-    acl = engine.acls.list(node.acl)
-    if not engine.acls.allows(node.acl, client, Perm.ADMIN):
+    node = state.tree.find(request.path)
+    state.acls.check(node.acl, client, Perm.READ | Perm.ADMIN, request.path)
+    acl = state.acls.list(node.acl)
+    if not state.acls.allows(node.acl, client, Perm.ADMIN):
         acl = _masked(acl)
     return r.GetACLResponse(acl, r.Stat.decode(node.stat())).encode()
 
@@ -104,10 +102,10 @@ def _masked(acl: AclList) -> AclList:
 
 
 @reads(OpCode.GET_EPHEMERALS, costly=True)
-def get_ephemerals(engine: Engine, client: ClientConnection, request: r.GetEphemeralsRequest) -> bytes:
+def get_ephemerals(state: ServerState, client: ClientConnection, request: r.GetEphemeralsRequest) -> bytes:
     """Return the session's own ephemeral nodes; the prefix is one of strings, not of path parts."""
     assert client.session is not None
-    mine = engine.tree.ephemerals.get(client.session.id)
+    mine = state.tree.ephemerals.get(client.session.id)
     prefix = request.prefixPath or ""
     if mine is None:
         return put_strs([])
@@ -115,13 +113,13 @@ def get_ephemerals(engine: Engine, client: ClientConnection, request: r.GetEphem
 
 
 @reads(OpCode.SYNC)
-def sync(engine: Engine, client: ClientConnection, request: r.SyncRequest) -> bytes:
+def sync(state: ServerState, client: ClientConnection, request: r.SyncRequest) -> bytes:
     """Return the path back: with one server everything sent before has happened."""
     return put_str(request.path)
 
 
 @reads(OpCode.WHO_AM_I, costly=True)
-def who_am_i(engine: Engine, client: ClientConnection, request: r.EmptyRequest) -> bytes:
+def who_am_i(state: ServerState, client: ClientConnection, request: r.EmptyRequest) -> bytes:
     """Return the connection's identities; of a digest only the user.
 
     Source: AuthUtil.getClientInfos.

@@ -10,7 +10,6 @@ Source: PrepRequestProcessor.pRequest2Txn, case reconfig; QuorumPeer.QuorumServe
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from zoolet.protocol import records as r
 from zoolet.protocol.enums import Perm
@@ -22,13 +21,11 @@ from zoolet.protocol.errors import (
 )
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.txns import SetDataTxn
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.node import Node
 from zoolet.server.core.ops.dispatch import prepares
+from zoolet.server.core.state import ServerState
 from zoolet.server.core.tree import CONFIG
-
-if TYPE_CHECKING:
-    from zoolet.server.core.client_connection import ClientConnection
-    from zoolet.server.core.engine import Engine
 
 _SPEC = re.compile(
     r"(?P<quorum>\[[^\]]+\]:\d+:\d+|[^:;\[\]]+:\d+:\d+)(?::(?P<role>participant|observer))?;(?:(?P<host>\[[^\]]+\]|[^:;\[\]]*):)?(?P<port>\d+)"
@@ -43,11 +40,11 @@ def reply_config(txn: SetDataTxn, node: Node) -> bytes:
 
 
 @prepares({OpCode.RECONFIG: reply_config})
-def prepare_reconfig(engine: Engine, client: ClientConnection, request: r.ReconfigRequest) -> SetDataTxn:
+def prepare_reconfig(state: ServerState, client: ClientConnection, request: r.ReconfigRequest) -> SetDataTxn:
     """Check a change of members; the last check is the right to write ``/zookeeper/config``."""
-    if not engine.settings.reconfig_enabled:
+    if not state.settings.reconfig_enabled:
         raise ReconfigDisabledError(CONFIG)
-    node = engine.tree.find(CONFIG)
+    node = state.tree.find(CONFIG)
     members, version = parse_config(node.data)
     if request.curConfigId not in (-1, version):
         raise BadVersionError(CONFIG, f"expected configuration {request.curConfigId:x}, found {version:x}")
@@ -60,8 +57,8 @@ def prepare_reconfig(engine: Engine, client: ClientConnection, request: r.Reconf
         raise BadArgumentsError(CONFIG, "the new configuration must have at least one participant")
     if len(voters) > 1:
         raise NewConfigNoQuorumError(CONFIG, "this is the only server: another participant cannot be reached")
-    engine.acls.check(node.acl, client, Perm.WRITE, CONFIG)
-    return SetDataTxn(CONFIG, encode_config(members, engine.zxid), -1)
+    state.acls.check(node.acl, client, Perm.WRITE, CONFIG)
+    return SetDataTxn(CONFIG, encode_config(members, state.zxid), -1)
 
 
 def _changed(members: Members, joining: str | None, leaving: str | None) -> Members:

@@ -6,37 +6,34 @@ Source: FinalRequestProcessor, cases setWatches to removeWatches; DataTree.setWa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import pack_int
 from zoolet.protocol.enums import AddWatchMode, EventType
 from zoolet.protocol.errors import MarshallingError, NoWatcherError, ThrottledOpError
 from zoolet.protocol.operations import OpCode
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.node import Node
 from zoolet.server.core.ops.dispatch import reads
+from zoolet.server.core.state import ServerState
 from zoolet.server.core.watches import CHILD, DATA, NULL_PATH, PERSISTENT, RECURSIVE, STANDARD
-
-if TYPE_CHECKING:
-    from zoolet.server.core.client_connection import ClientConnection
-    from zoolet.server.core.engine import Engine
 
 
 @reads(OpCode.ADD_WATCH)
-def add_watch(engine: Engine, client: ClientConnection, request: r.AddWatchRequest) -> bytes:
+def add_watch(state: ServerState, client: ClientConnection, request: r.AddWatchRequest) -> bytes:
     """Set a watch that stays; the path need not exist, nor be one."""
     if request.mode == AddWatchMode.PERSISTENT:
         stores: tuple[int, ...] = (DATA, CHILD)
         mode = PERSISTENT
     elif request.mode == AddWatchMode.PERSISTENT_RECURSIVE:
-        stores = (DATA,) if engine.settings.compat.watch_modes_coexist else (DATA, CHILD)
+        stores = (DATA,) if state.settings.compat.watch_modes_coexist else (DATA, CHILD)
         mode = RECURSIVE
     else:
         raise MarshallingError(request.path, f"unknown watch mode {request.mode}")
     path = _of(request.path)
-    engine.watches.admit(client, path, sum(path not in client.modes[store] for store in stores))
+    state.watches.admit(client, path, sum(path not in client.modes[store] for store in stores))
     for store in stores:
-        engine.watches.add(client, store, path, mode)
+        state.watches.add(client, store, path, mode)
     return pack_int(0)
 
 
@@ -45,29 +42,29 @@ def _of(path: str | None) -> str:
 
 
 @reads(OpCode.CHECK_WATCHES)
-def check_watches(engine: Engine, client: ClientConnection, request: r.CheckWatchesRequest) -> bytes:
+def check_watches(state: ServerState, client: ClientConnection, request: r.CheckWatchesRequest) -> bytes:
     """Return whether the connection has such a watch on exactly this path."""
-    if engine.watches.wanted(request.type) is None:
+    if state.watches.wanted(request.type) is None:
         raise MarshallingError(request.path, f"unknown watcher type {request.type}")
-    if request.path is None and engine.settings.compat.null_watch_path_unchecked:
+    if request.path is None and state.settings.compat.null_watch_path_unchecked:
         raise MarshallingError(None, "a path must not be null")
-    if not engine.watches.has(client, _of(request.path), request.type):
+    if not state.watches.has(client, _of(request.path), request.type):
         raise NoWatcherError(request.path)
     return b""
 
 
 @reads(OpCode.REMOVE_WATCHES)
-def remove_watches(engine: Engine, client: ClientConnection, request: r.RemoveWatchesRequest) -> bytes:
+def remove_watches(state: ServerState, client: ClientConnection, request: r.RemoveWatchesRequest) -> bytes:
     """Remove such watches of the connection on exactly this path; no event is sent."""
-    if engine.watches.wanted(request.type) is None:
+    if state.watches.wanted(request.type) is None:
         raise MarshallingError(request.path, f"unknown watcher type {request.type}")
-    if not engine.watches.remove(client, _of(request.path), request.type):
+    if not state.watches.remove(client, _of(request.path), request.type):
         raise NoWatcherError(request.path)
     return b""
 
 
 @reads(OpCode.SET_WATCHES, OpCode.SET_WATCHES2, costly=True)
-def set_watches(engine: Engine, client: ClientConnection, request: r.SetWatches | r.SetWatches2) -> bytes:
+def set_watches(state: ServerState, client: ClientConnection, request: r.SetWatches | r.SetWatches2) -> bytes:
     """Set the watches of an earlier connection again; tell at once what happened since ``relativeZxid``.
 
     A null list, or a null in one, makes the request fail, but what stands before it has been dealt with by then; among
@@ -76,19 +73,19 @@ def set_watches(engine: Engine, client: ClientConnection, request: r.SetWatches 
     Clients do not look at the reply, so where there is no room for a watch the connection is closed: they notice that.
     """
     try:
-        _set_again(engine, client, request)
+        _set_again(state, client, request)
     except ThrottledOpError:
-        engine.close_connection(client)
+        state.close_connection(client)
         raise
     return b""
 
 
-def _set_again(engine: Engine, client: ClientConnection, request: r.SetWatches | r.SetWatches2) -> None:
+def _set_again(state: ServerState, client: ClientConnection, request: r.SetWatches | r.SetWatches2) -> None:
     lists = [getattr(request, name) for name in request.__match_args__[1:]]
-    if sum(map(len, filter(None, lists))) > engine.settings.max_set_watches:
-        limit = engine.settings.max_set_watches
-        engine.metrics.refuse("set_watches")
-        engine.warnings.warn(
+    if sum(map(len, filter(None, lists))) > state.settings.max_set_watches:
+        limit = state.settings.max_set_watches
+        state.metrics.refuse("set_watches")
+        state.warnings.warn(
             "set_watches",
             "closing %s:%d: more than %d watches in one setWatches (zoolet.maxSetWatches)",
             client.host,
@@ -98,22 +95,22 @@ def _set_again(engine: Engine, client: ClientConnection, request: r.SetWatches |
         raise ThrottledOpError(None, f"more than {limit} watches in one request")
     since = request.relativeZxid
     for path in _given(request.dataWatches):
-        _again(engine, client, DATA, path, lambda node: node.mzxid > since, EventType.NODE_DATA_CHANGED)
+        _again(state, client, DATA, path, lambda node: node.mzxid > since, EventType.NODE_DATA_CHANGED)
     for path in _given(request.existWatches):
-        if engine.tree.get(path) is None:
-            engine.watches.add(client, DATA, path, STANDARD)
+        if state.tree.get(path) is None:
+            state.watches.add(client, DATA, path, STANDARD)
         else:
-            engine.watches.tell(client, path, EventType.NODE_CREATED)
+            state.watches.tell(client, path, EventType.NODE_CREATED)
     for path in _given(request.childWatches):
-        _again(engine, client, CHILD, path, lambda node: node.pzxid > since, EventType.NODE_CHILDREN_CHANGED)
+        _again(state, client, CHILD, path, lambda node: node.pzxid > since, EventType.NODE_CHILDREN_CHANGED)
     if isinstance(request, r.SetWatches2):
         for path in _staying(request.persistentWatches):
-            engine.watches.add(client, CHILD, path, PERSISTENT)
-            engine.watches.add(client, DATA, path, PERSISTENT)
+            state.watches.add(client, CHILD, path, PERSISTENT)
+            state.watches.add(client, DATA, path, PERSISTENT)
         for path in _staying(request.persistentRecursiveWatches):
-            engine.watches.add(client, DATA, path, RECURSIVE)
-            if not engine.settings.compat.watch_modes_coexist:
-                engine.watches.add(client, CHILD, path, RECURSIVE)
+            state.watches.add(client, DATA, path, RECURSIVE)
+            if not state.settings.compat.watch_modes_coexist:
+                state.watches.add(client, CHILD, path, RECURSIVE)
 
 
 def _given(paths: list[str | None] | None) -> Iterator[str]:
@@ -132,12 +129,17 @@ def _staying(paths: list[str | None] | None) -> Iterator[str]:
 
 
 def _again(
-    engine: Engine, client: ClientConnection, store: int, path: str, missed: Callable[[Node], bool], event: EventType
+    state: ServerState,
+    client: ClientConnection,
+    store: int,
+    path: str,
+    missed: Callable[[Node], bool],
+    event: EventType,
 ) -> None:
-    node = engine.tree.get(path)
+    node = state.tree.get(path)
     if node is None:
-        engine.watches.tell(client, path, EventType.NODE_DELETED)
+        state.watches.tell(client, path, EventType.NODE_DELETED)
     elif missed(node):
-        engine.watches.tell(client, path, event)
+        state.watches.tell(client, path, event)
     else:
-        engine.watches.add(client, store, path, STANDARD)
+        state.watches.add(client, store, path, STANDARD)

@@ -7,8 +7,6 @@ Source: PrepRequestProcessor.pRequest2Txn, pRequest2TxnCreate; DataTree.processT
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from zoolet.protocol import paths
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE, AclList
@@ -40,13 +38,11 @@ from zoolet.protocol.txns import (
     SetACLTxn,
     SetDataTxn,
 )
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.node import CONTAINER_OWNER, MAX_TTL, Node, int32, ttl_owner
 from zoolet.server.core.ops.dispatch import applies, prepares
+from zoolet.server.core.state import ServerState
 from zoolet.server.core.tree import QUOTA, RESERVED
-
-if TYPE_CHECKING:
-    from zoolet.server.core.client_connection import ClientConnection
-    from zoolet.server.core.engine import Engine
 
 AnyCreateTxn = CreateTxn | CreateContainerTxn | CreateTTLTxn
 
@@ -78,27 +74,29 @@ def reply_nothing(txn: object, outcome: object) -> bytes:
 
 
 @prepares({OpCode.CREATE: reply_path, OpCode.CREATE2: reply_path_and_stat})
-def prepare_create(engine: Engine, client: ClientConnection, request: r.CreateRequest) -> CreateTxn:
+def prepare_create(state: ServerState, client: ClientConnection, request: r.CreateRequest) -> CreateTxn:
     """Check the making of a persistent or ephemeral node."""
     flags = request.flags
     if flags in TTL_MODES or not 0 <= flags <= 6:
-        refuse_flags(engine, request, flags)
-    path, acl, parent = check_create(engine, client, request, flags)
+        refuse_flags(state, request, flags)
+    path, acl, parent = check_create(state, client, request, flags)
     return CreateTxn(path, request.data, acl, flags in EPHEMERAL_MODES, int32(parent.creates + 1))
 
 
 @prepares({OpCode.CREATE_CONTAINER: reply_path_and_stat})
-def prepare_create_container(engine: Engine, client: ClientConnection, request: r.CreateRequest) -> CreateContainerTxn:
+def prepare_create_container(
+    state: ServerState, client: ClientConnection, request: r.CreateRequest
+) -> CreateContainerTxn:
     """Check the making of a container; the flags matter only for a sequence number."""
     flags = request.flags
     if flags in TTL_MODES or not 0 <= flags <= 6:
-        refuse_flags(engine, request, flags)
-    path, acl, parent = check_create(engine, client, request, flags)
+        refuse_flags(state, request, flags)
+    path, acl, parent = check_create(state, client, request, flags)
     return CreateContainerTxn(path, request.data, acl, int32(parent.creates + 1))
 
 
 @prepares({OpCode.CREATE_TTL: reply_path_and_stat})
-def prepare_create_ttl(engine: Engine, client: ClientConnection, request: r.CreateTTLRequest) -> CreateTTLTxn:
+def prepare_create_ttl(state: ServerState, client: ClientConnection, request: r.CreateTTLRequest) -> CreateTTLTxn:
     """Check the making of a node that expires.
 
     ZooKeeper stops serving when the flags are not a TTL mode and the ttl is negative; that is answered with
@@ -107,30 +105,30 @@ def prepare_create_ttl(engine: Engine, client: ClientConnection, request: r.Crea
     flags = request.flags
     if not 0 <= flags <= 6:
         raise BadArgumentsError(request.path, f"unknown create flags {flags}")
-    if flags in TTL_MODES and not engine.settings.extended_types:
+    if flags in TTL_MODES and not state.settings.extended_types:
         raise UnimplementedError(request.path, "TTL nodes are switched off (extendedTypesEnabled)")
     if flags not in TTL_MODES or not 1 <= request.ttl <= MAX_TTL:
         raise BadArgumentsError(
             request.path, f"a ttl of {request.ttl} ms with create flags {flags}; the limit is {MAX_TTL} ms"
         )
-    path, acl, parent = check_create(engine, client, request, flags)
+    path, acl, parent = check_create(state, client, request, flags)
     return CreateTTLTxn(path, request.data, acl, int32(parent.creates + 1), request.ttl)
 
 
-def refuse_flags(engine: Engine, request: r.CreateRequest, flags: int) -> None:
+def refuse_flags(state: ServerState, request: r.CreateRequest, flags: int) -> None:
     """Refuse flags that are unknown, or ask for a TTL where none can be given.
 
     Raises:
         BadArgumentsError: They are unknown, or the ttl is missing.
         UnimplementedError: TTL nodes are switched off.
     """
-    if flags in TTL_MODES and not engine.settings.extended_types:
+    if flags in TTL_MODES and not state.settings.extended_types:
         raise UnimplementedError(request.path, "TTL nodes are switched off (extendedTypesEnabled)")
     raise BadArgumentsError(request.path, f"create flags {flags} cannot be used with this operation")
 
 
 def check_create(
-    engine: Engine, client: ClientConnection, request: r.CreateRequest | r.CreateTTLRequest, flags: int
+    state: ServerState, client: ClientConnection, request: r.CreateRequest | r.CreateTTLRequest, flags: int
 ) -> tuple[str, AclList, Node]:
     """Do the checks that all creates have in common.
 
@@ -143,10 +141,10 @@ def check_create(
     at = path.rfind("/")
     if at < 0 or "\0" in path:
         raise BadArgumentsError(path)
-    acl = engine.acls.normalized(request.acl, client, path)
-    parent = engine.tree.path_cache.get(path[:at]) or engine.tree.find(path[:at])
+    acl = state.acls.normalized(request.acl, client, path)
+    parent = state.tree.path_cache.get(path[:at]) or state.tree.find(path[:at])
     if parent.acl:
-        engine.acls.check(parent.acl, client, Perm.CREATE, path)
+        state.acls.check(parent.acl, client, Perm.CREATE, path)
     if flags in SEQUENTIAL_MODES:
         path += paths.sequence_suffix(parent.creates)
     name = path[at + 1 :]
@@ -158,26 +156,26 @@ def check_create(
         raise NodeExistsError(path)
     if parent.owner > 0:
         raise NoChildrenForEphemeralsError(path)
-    if engine.quota.enforced:
-        engine.quota.check(path, 1, len(request.data or b""))
+    if state.quota.enforced:
+        state.quota.check(path, 1, len(request.data or b""))
     return path, acl, parent
 
 
 @applies(CreateTxn, CreateContainerTxn, CreateTTLTxn)
-def apply_create(engine: Engine, txn: AnyCreateTxn, session_id: int) -> Node:
+def apply_create(state: ServerState, txn: AnyCreateTxn, session_id: int) -> Node:
     """Hang the node into the tree and tell those who watch it or its parent."""
     if type(txn) is CreateTxn:
         owner = session_id if txn.ephemeral else 0
     else:
         owner = CONTAINER_OWNER if isinstance(txn, CreateContainerTxn) else ttl_owner(txn.ttl)  # type: ignore[union-attr]
-    path, watches = txn.path, engine.watches
-    acl = 0 if txn.acl is OPEN_ACL_UNSAFE else engine.acls.intern(txn.acl or ())
-    node = engine.tree.create(path, txn.data, acl, owner, engine.zxid, engine.now)
+    path, watches = txn.path, state.watches
+    acl = 0 if txn.acl is OPEN_ACL_UNSAFE else state.acls.intern(txn.acl or ())
+    node = state.tree.create(path, txn.data, acl, owner, state.zxid, state.now)
     if watches.active:
         parent_path = path[: path.rindex("/")] or "/"
-        watches.created(path, acl, parent_path, engine.tree.find(parent_path).acl, engine.zxid)
-    if engine.quota.active or path.startswith(QUOTA):
-        engine.quota.created(path, node)
+        watches.created(path, acl, parent_path, state.tree.find(parent_path).acl, state.zxid)
+    if state.quota.active or path.startswith(QUOTA):
+        state.quota.created(path, node)
     return node
 
 
@@ -185,7 +183,7 @@ def apply_create(engine: Engine, txn: AnyCreateTxn, session_id: int) -> Node:
 
 
 @prepares({OpCode.DELETE: reply_nothing})
-def prepare_delete(engine: Engine, client: ClientConnection, request: r.DeleteRequest) -> DeleteTxn:
+def prepare_delete(state: ServerState, client: ClientConnection, request: r.DeleteRequest) -> DeleteTxn:
     """Check the right to delete in the parent, the version, and that there are no children."""
     path = request.path
     if path is None:
@@ -193,9 +191,9 @@ def prepare_delete(engine: Engine, client: ClientConnection, request: r.DeleteRe
     at = path.rfind("/")
     if at < 0 or "\0" in path or path in RESERVED:
         raise BadArgumentsError(path)
-    parent = engine.tree.path_cache.get(path[:at]) or engine.tree.find(path[:at])
+    parent = state.tree.path_cache.get(path[:at]) or state.tree.find(path[:at])
     if parent.acl:
-        engine.acls.check(parent.acl, client, Perm.DELETE, path)
+        state.acls.check(parent.acl, client, Perm.DELETE, path)
     node = parent.children.get(path[at + 1 :]) if parent.children else None
     if node is None or path.startswith("//"):
         raise NoNodeError(path)
@@ -206,30 +204,30 @@ def prepare_delete(engine: Engine, client: ClientConnection, request: r.DeleteRe
 
 
 @applies(DeleteTxn)
-def apply_delete(engine: Engine, txn: DeleteTxn, session_id: int) -> None:
+def apply_delete(state: ServerState, txn: DeleteTxn, session_id: int) -> None:
     """Take the node out of the tree and tell those who watch it or its parent."""
-    path, watches = txn.path, engine.watches
-    node = engine.tree.delete(path, engine.zxid)
+    path, watches = txn.path, state.watches
+    node = state.tree.delete(path, state.zxid)
     if watches.active:
         parent_path = path[: path.rindex("/")] or "/"
-        watches.deleted(path, node.acl, parent_path, engine.tree.find(parent_path).acl, engine.zxid)
+        watches.deleted(path, node.acl, parent_path, state.tree.find(parent_path).acl, state.zxid)
     if node.acl:
-        engine.acls.release(node.acl)
-    if engine.quota.active:
-        engine.quota.deleted(path, node)
+        state.acls.release(node.acl)
+    if state.quota.active:
+        state.quota.deleted(path, node)
 
 
 # --- the others ---
 
 
-def node_at(engine: Engine, path: str | None) -> Node:
+def node_at(state: ServerState, path: str | None) -> Node:
     """Find a node whose path must be legal in every part.
 
     Raises:
         BadArgumentsError: The path is not legal.
         NoNodeError: There is no such node.
     """
-    node = engine.tree.get(path) if path else None
+    node = state.tree.get(path) if path else None
     if node is None:
         if (why := paths.path_error(path)) is not None:
             raise BadArgumentsError(path, why)
@@ -248,15 +246,15 @@ def check_version(path: str | None, wanted: int, found: int) -> None:
 
 
 @prepares({OpCode.SET_DATA: reply_stat})
-def prepare_set_data(engine: Engine, client: ClientConnection, request: r.SetDataRequest) -> SetDataTxn:
+def prepare_set_data(state: ServerState, client: ClientConnection, request: r.SetDataRequest) -> SetDataTxn:
     """Check the right to write, the quota and the version."""
     path = request.path
-    node = (engine.tree.path_cache.get(path) if path else None) or node_at(engine, path)
+    node = (state.tree.path_cache.get(path) if path else None) or node_at(state, path)
     assert path is not None
     if node.acl:
-        engine.acls.check(node.acl, client, Perm.WRITE, path)
-    if engine.quota.enforced:
-        engine.quota.check(path, 0, len(request.data or b"") - len(node.data or b""))
+        state.acls.check(node.acl, client, Perm.WRITE, path)
+    if state.quota.enforced:
+        state.quota.check(path, 0, len(request.data or b"") - len(node.data or b""))
     version = node.version
     if request.version != ANY_VERSION:
         check_version(path, request.version, version)
@@ -264,53 +262,53 @@ def prepare_set_data(engine: Engine, client: ClientConnection, request: r.SetDat
 
 
 @applies(SetDataTxn)
-def apply_set_data(engine: Engine, txn: SetDataTxn, session_id: int) -> Node:
+def apply_set_data(state: ServerState, txn: SetDataTxn, session_id: int) -> Node:
     """Replace the data and tell those who watch it."""
     path = txn.path
-    quota = engine.quota
-    before = engine.tree.find(path).data if quota.active else None
-    node = engine.tree.set_data(path, txn.data, txn.version, engine.zxid, engine.now)
-    if engine.watches.active:
-        engine.watches.changed(path, node.acl, engine.zxid)
+    quota = state.quota
+    before = state.tree.find(path).data if quota.active else None
+    node = state.tree.set_data(path, txn.data, txn.version, state.zxid, state.now)
+    if state.watches.active:
+        state.watches.changed(path, node.acl, state.zxid)
     if quota.active:
         quota.changed(path, before, node.data)
     return node
 
 
 @prepares({OpCode.SET_ACL: reply_stat})
-def prepare_set_acl(engine: Engine, client: ClientConnection, request: r.SetACLRequest) -> SetACLTxn:
+def prepare_set_acl(state: ServerState, client: ClientConnection, request: r.SetACLRequest) -> SetACLTxn:
     """Check the list, the right to change it, and its version."""
     path = request.path
     if (why := paths.path_error(path)) is not None:
         raise BadArgumentsError(path, why)
     assert path is not None
-    acl = engine.acls.normalized(request.acl, client, path)
-    node = engine.tree.find(path)
-    engine.acls.check(node.acl, client, Perm.ADMIN, path)
+    acl = state.acls.normalized(request.acl, client, path)
+    node = state.tree.find(path)
+    state.acls.check(node.acl, client, Perm.ADMIN, path)
     check_version(path, request.version, node.aversion)
     return SetACLTxn(path, acl, int32(node.aversion + 1))
 
 
 @applies(SetACLTxn)
-def apply_set_acl(engine: Engine, txn: SetACLTxn, session_id: int) -> Node:
+def apply_set_acl(state: ServerState, txn: SetACLTxn, session_id: int) -> Node:
     """Replace the ACL list; nobody is told."""
-    before = engine.tree.find(txn.path).acl
-    node = engine.tree.set_acl(txn.path, engine.acls.intern(txn.acl or ()), txn.version)
-    engine.acls.release(before)
+    before = state.tree.find(txn.path).acl
+    node = state.tree.set_acl(txn.path, state.acls.intern(txn.acl or ()), txn.version)
+    state.acls.release(before)
     return node
 
 
 @prepares({OpCode.CHECK: reply_nothing})
-def prepare_check(engine: Engine, client: ClientConnection, request: r.CheckVersionRequest) -> CheckVersionTxn:
+def prepare_check(state: ServerState, client: ClientConnection, request: r.CheckVersionRequest) -> CheckVersionTxn:
     """Check that a node exists and has the version."""
     path = request.path
-    node = node_at(engine, path)
+    node = node_at(state, path)
     assert path is not None
-    engine.acls.check(node.acl, client, Perm.READ, path)
+    state.acls.check(node.acl, client, Perm.READ, path)
     check_version(path, request.version, node.version)
     return CheckVersionTxn(path, request.version)
 
 
 @applies(CheckVersionTxn)
-def apply_check(engine: Engine, txn: CheckVersionTxn, session_id: int) -> None:
+def apply_check(state: ServerState, txn: CheckVersionTxn, session_id: int) -> None:
     """Change nothing: the check has been made."""

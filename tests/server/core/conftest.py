@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.calls import NOW, connected
+from support.engine import make_engine
 from support.log import Log
 from support.peer import Peer
 from support.private_nodes import stranger
@@ -16,7 +17,7 @@ from zoolet.server.core.settings import Settings
 @pytest.fixture
 def engine() -> Engine:
     """A fresh server; its clock says something, so that "time 0" means something."""
-    return Engine(now=NOW)
+    return make_engine(now=NOW)
 
 
 @pytest.fixture
@@ -40,13 +41,13 @@ def private(engine: Engine) -> Peer:
 @pytest.fixture
 def old() -> Peer:
     """A client of a server that answers as 3.8 does."""
-    return connected(Engine(Settings(compat=V3_8), now=NOW))
+    return connected(make_engine(Settings(compat=V3_8), now=NOW))
 
 
 @pytest.fixture
 def new() -> Peer:
     """A client of a server that answers as 3.9 does."""
-    return connected(Engine(now=NOW))
+    return connected(make_engine(now=NOW))
 
 
 @pytest.fixture

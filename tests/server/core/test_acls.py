@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.calls import connected
+from support.engine import make_engine
 from support.peer import Peer
 
 from zoolet.protocol import records as r
@@ -21,7 +22,6 @@ from zoolet.protocol.errors import InvalidACLError, MarshallingError, NoAuthErro
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.acls import Acls, _without_duplicates
 from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.metrics import Metrics
 from zoolet.server.core.settings import Settings
 
@@ -221,21 +221,21 @@ def test_an_entry_that_is_no_network_harms_no_other() -> None:
 
 
 def test_a_list_that_no_node_uses_any_more_is_forgotten_with_what_it_allows() -> None:
-    engine = Engine()
+    engine = make_engine()
     peer = connected(engine)
     peer.create("/a", acl=(ACL(READ, ANYONE), ACL(ADMIN, Id("ip", "127.0.0.1"))))
 
     peer.delete("/a")
 
     assert not [key for key in engine.acls._grants if key not in engine.acls._lists]
-    assert len(engine.acls._lists) == len(Engine().acls._lists)
+    assert len(engine.acls._lists) == len(make_engine().acls._lists)
 
 
 # --- auth, and how long a list may be ---
 
 
 def test_auth_stands_for_every_identity_that_was_proved() -> None:
-    peer = connected(Engine())
+    peer = connected(make_engine())
     peer.auth("digest", b"u:p")
     peer.auth("digest", b"v:p")
 
@@ -245,7 +245,7 @@ def test_auth_stands_for_every_identity_that_was_proved() -> None:
 
 
 def test_auth_does_not_stand_for_an_address() -> None:
-    peer = connected(Engine())
+    peer = connected(make_engine())
     peer.auth("ip", b"")
 
     with pytest.raises(InvalidACLError):
@@ -253,7 +253,7 @@ def test_auth_does_not_stand_for_an_address() -> None:
 
 
 def test_a_list_as_long_as_it_may_be_is_stored() -> None:
-    peer = connected(Engine(Settings(max_acl_entries=3)))
+    peer = connected(make_engine(Settings(max_acl_entries=3)))
     acl = tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(3))
 
     peer.create("/a", acl=acl)
@@ -262,7 +262,7 @@ def test_a_list_as_long_as_it_may_be_is_stored() -> None:
 
 
 def test_a_list_of_one_entry_too_many_is_invalid() -> None:
-    peer = connected(Engine(Settings(max_acl_entries=3)))
+    peer = connected(make_engine(Settings(max_acl_entries=3)))
     acl = tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(4))
 
     with pytest.raises(InvalidACLError):
@@ -270,7 +270,7 @@ def test_a_list_of_one_entry_too_many_is_invalid() -> None:
 
 
 def test_entries_that_stand_in_a_list_twice_count_once() -> None:
-    peer = connected(Engine(Settings(max_acl_entries=1)))
+    peer = connected(make_engine(Settings(max_acl_entries=1)))
 
     peer.create("/a", acl=(ACL(READ, ANYONE),) * 50)
 
@@ -278,7 +278,7 @@ def test_entries_that_stand_in_a_list_twice_count_once() -> None:
 
 
 def test_what_auth_stands_for_counts_entry_by_entry() -> None:
-    peer = connected(Engine(Settings(max_acl_entries=3)))
+    peer = connected(make_engine(Settings(max_acl_entries=3)))
     peer.auth("digest", b"u:p")
     peer.auth("digest", b"v:p")
 
@@ -287,7 +287,7 @@ def test_what_auth_stands_for_counts_entry_by_entry() -> None:
 
 
 def test_a_set_acl_that_would_store_too_much_is_invalid_and_changes_nothing() -> None:
-    peer = connected(Engine(Settings(max_acl_entries=1)))
+    peer = connected(make_engine(Settings(max_acl_entries=1)))
     peer.create("/a")
 
     with pytest.raises(InvalidACLError):
@@ -297,7 +297,7 @@ def test_a_set_acl_that_would_store_too_much_is_invalid_and_changes_nothing() ->
 
 
 def test_a_list_that_expands_a_thousandfold_costs_no_more_than_what_may_be_stored() -> None:
-    engine = Engine(Settings(max_acl_entries=1000))
+    engine = make_engine(Settings(max_acl_entries=1000))
     peer = connected(engine)
     for number in range(100):
         peer.auth("digest", f"u{number}:p".encode())
@@ -309,11 +309,11 @@ def test_a_list_that_expands_a_thousandfold_costs_no_more_than_what_may_be_store
     took = time.process_time() - started
 
     assert took < 1  # two million entries would be made otherwise
-    assert len(engine.acls._lists) == len(Engine().acls._lists)
+    assert len(engine.acls._lists) == len(make_engine().acls._lists)
 
 
 def test_a_list_that_is_too_long_is_counted() -> None:
-    engine = Engine(Settings(max_acl_entries=1))
+    engine = make_engine(Settings(max_acl_entries=1))
     peer = connected(engine)
 
     with pytest.raises(InvalidACLError):
@@ -323,7 +323,7 @@ def test_a_list_that_is_too_long_is_counted() -> None:
 
 
 def test_a_stranger_is_refused_through_the_whole_server() -> None:
-    engine = Engine()
+    engine = make_engine()
     owner, stranger = connected(engine), connected(engine)
     owner.auth("digest", b"u:p")
     owner.create("/a", b"secret", acl=(ACL(EVERYTHING, Id("auth", "")),))

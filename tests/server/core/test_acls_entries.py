@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from support.calls import acl_of, connected, create, last_zxid, only
+from support.engine import make_engine
 from support.numbers import INVALID_ACL, MARSHALLING_ERROR, OK
 from support.peer import Peer
 from support.private_nodes import OWNER, PRIVATE, owner_of
@@ -104,7 +105,7 @@ def test_perms_are_kept_as_they_came(peer):
 
 
 def test_skipping_acls_still_validates_them():
-    peer = connected(Engine(Settings(skip_acl=True)))
+    peer = connected(make_engine(Settings(skip_acl=True)))
     peer.create("/a", b"secret", acl=only(0))
 
     assert peer.get("/a")[0] == b"secret"

@@ -10,6 +10,7 @@ import hashlib
 
 import pytest
 from support.calls import check_watches, checking, connected, delete, error, multi, only, set_acl, set_data, who_am_i
+from support.engine import make_engine
 from support.logins import USERS, sasl
 from support.numbers import NO_AUTH, NO_WATCHER, OK, RECURSIVE_WATCH
 from support.peer import Peer
@@ -28,7 +29,7 @@ from zoolet.server.core.settings import Settings
 
 
 def test_super_passes_every_acl():
-    engine = Engine(Settings(super_digest="super:xQJmxLMiHGwaqBvst5y6rkB6HQs="))
+    engine = make_engine(Settings(super_digest="super:xQJmxLMiHGwaqBvst5y6rkB6HQs="))
     peer = connected(engine)
     peer.create("/a", b"secret", acl=only(0))
     denied = error(peer, OpCode.GET_DATA, r.GetDataRequest("/a", False))
@@ -209,7 +210,7 @@ def test_an_address_of_another_host_is_not_let_in_by_a_prefix(engine: Engine) ->
 
 
 def test_the_sasl_user_super_of_an_acl_is_not_everybody() -> None:
-    engine = Engine(Settings(sasl_users=USERS))
+    engine = make_engine(Settings(sasl_users=USERS))
     bob = connected(engine)
     sasl(bob, "bob", "secret")
     bob.create("/a", acl=(ACL(Perm.ALL, Id("sasl", "bob")),))
@@ -221,7 +222,7 @@ def test_the_sasl_user_super_of_an_acl_is_not_everybody() -> None:
 
 
 def test_a_digest_user_called_like_a_sasl_user_is_not_that_user() -> None:
-    engine = Engine(Settings(sasl_users=USERS))
+    engine = make_engine(Settings(sasl_users=USERS))
     connected(engine).create("/a", acl=(ACL(Perm.ALL, Id("sasl", "bob")),))
     thief = connected(engine)
     thief.auth("digest", b"bob:secret")

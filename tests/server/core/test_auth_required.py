@@ -9,6 +9,7 @@ import time
 
 import pytest
 from support.calls import connected, engine_with, error, settings_of
+from support.engine import make_engine
 from support.logins import USERS, begin_sasl, sasl
 from support.numbers import REQUIRE_AUTH
 from support.peer import Peer
@@ -19,7 +20,6 @@ from zoolet.protocol.codec import put_bytes
 from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.framing import frame
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
 
@@ -33,7 +33,7 @@ CREATE = (1, int(OpCode.CREATE), r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).
 
 
 def test_a_request_behind_the_login_in_one_segment_is_done() -> None:
-    engine = Engine(Settings(require_auth=frozenset({"digest"})))
+    engine = make_engine(Settings(require_auth=frozenset({"digest"})))
 
     connected(engine).feed(requests(LOGIN, CREATE))
 
@@ -41,7 +41,7 @@ def test_a_request_behind_the_login_in_one_segment_is_done() -> None:
 
 
 def test_a_request_before_the_login_in_one_segment_is_not_done() -> None:
-    engine = Engine(Settings(require_auth=frozenset({"digest"})))
+    engine = make_engine(Settings(require_auth=frozenset({"digest"})))
 
     connected(engine).feed(requests(CREATE, LOGIN, CREATE))
 
@@ -52,7 +52,7 @@ BAD_LOGIN = (-4, int(OpCode.AUTH), r.AuthPacket(0, "nonsense", b"a:b").encode())
 
 
 def test_a_request_behind_a_failed_login_in_one_segment_is_not_done() -> None:
-    engine = Engine()
+    engine = make_engine()
 
     connected(engine).feed(requests(BAD_LOGIN, CREATE))
 
@@ -61,7 +61,7 @@ def test_a_request_behind_a_failed_login_in_one_segment_is_not_done() -> None:
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
 def test_a_request_before_the_login_is_not_done_however_it_is_cut(cut: int) -> None:
-    engine = Engine(Settings(require_auth=frozenset({"digest"})))
+    engine = make_engine(Settings(require_auth=frozenset({"digest"})))
     peer, segment = connected(engine), requests(CREATE, LOGIN, CREATE)
 
     peer.feed(segment[:cut])
@@ -72,7 +72,7 @@ def test_a_request_before_the_login_is_not_done_however_it_is_cut(cut: int) -> N
 
 @pytest.mark.parametrize("op", [op for op in OpCode if op not in (OpCode.AUTH, OpCode.SASL)])
 def test_without_a_login_every_operation_ends_the_connection(op: OpCode) -> None:
-    engine = Engine(Settings(require_auth=frozenset({"sasl"})))
+    engine = make_engine(Settings(require_auth=frozenset({"sasl"})))
     peer = connected(engine)
 
     (reply,) = peer.send(op, bytes(40))
@@ -81,7 +81,7 @@ def test_without_a_login_every_operation_ends_the_connection(op: OpCode) -> None
 
 
 def test_a_login_of_another_scheme_does_not_do() -> None:
-    engine = Engine(Settings(sasl_users=USERS, require_auth=frozenset({"sasl"})))
+    engine = make_engine(Settings(sasl_users=USERS, require_auth=frozenset({"sasl"})))
     peer = connected(engine)
     peer.auth("digest", b"a:b")
 
@@ -91,7 +91,7 @@ def test_a_login_of_another_scheme_does_not_do() -> None:
 
 
 def test_the_first_half_of_a_sasl_login_does_not_do() -> None:
-    engine = Engine(Settings(sasl_users=USERS, require_auth=frozenset({"sasl"})))
+    engine = make_engine(Settings(sasl_users=USERS, require_auth=frozenset({"sasl"})))
     peer = connected(engine)
     begin_sasl(peer)
 
@@ -101,7 +101,7 @@ def test_the_first_half_of_a_sasl_login_does_not_do() -> None:
 
 
 def test_a_session_that_moves_has_to_log_in_again() -> None:
-    engine = Engine(Settings(require_auth=frozenset({"digest"})))
+    engine = make_engine(Settings(require_auth=frozenset({"digest"})))
     first = connected(engine)
     first.auth("digest", b"a:b")
     assert first.welcome is not None
@@ -114,7 +114,7 @@ def test_a_session_that_moves_has_to_log_in_again() -> None:
 
 
 def test_sasl_without_users_does_not_open_what_asks_for_sasl() -> None:
-    engine = Engine(settings_of("sessionRequireClientSASLAuth=true\n"))
+    engine = make_engine(settings_of("sessionRequireClientSASLAuth=true\n"))
     peer = connected(engine)
     peer.send(OpCode.SASL, put_bytes(b""))
 
@@ -126,7 +126,7 @@ def test_sasl_without_users_does_not_open_what_asks_for_sasl() -> None:
 def test_a_demand_for_sasl_is_not_weakened_by_other_enforced_schemes() -> None:
     # AuthenticationHelper: with sessionRequireClientSASLAuth the scheme is sasl, whatever enforce.auth.schemes says.
     text = "sessionRequireClientSASLAuth=true\nenforce.auth.enabled=true\nenforce.auth.schemes=digest\n"
-    peer = connected(Engine(settings_of(text)))
+    peer = connected(make_engine(settings_of(text)))
     peer.auth("digest", b"any:thing")
 
     (reply,) = peer.send(OpCode.GET_DATA, r.GetDataRequest("/", False).encode())
@@ -186,7 +186,7 @@ def test_many_identities_make_the_question_who_it_is_no_dearer() -> None:
 
 
 def test_nothing_is_done_for_a_client_that_has_to_log_in_first() -> None:
-    engine = Engine(Settings(sasl_users={"bob": "secret"}, require_auth=frozenset({"sasl"})))
+    engine = make_engine(Settings(sasl_users={"bob": "secret"}, require_auth=frozenset({"sasl"})))
     eager, patient = connected(engine), connected(engine)
 
     (refused,) = eager.send(OpCode.PING)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from support.calls import connected
+from support.engine import make_engine
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
 
 def test_a_container_goes_when_its_last_child_has_gone() -> None:
-    engine = Engine(Settings(container_check_interval=500))
+    engine = make_engine(Settings(container_check_interval=500))
     peer = connected(engine)
     peer.call(OpCode.CREATE_CONTAINER, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 4))
     peer.create("/c/x")
@@ -29,7 +29,7 @@ def test_a_container_goes_when_its_last_child_has_gone() -> None:
 
 
 def test_a_container_that_never_had_a_child_stays() -> None:
-    engine = Engine(Settings(container_check_interval=500))
+    engine = make_engine(Settings(container_check_interval=500))
     peer = connected(engine)
     peer.call(OpCode.CREATE_CONTAINER, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 4))
 
@@ -40,7 +40,7 @@ def test_a_container_that_never_had_a_child_stays() -> None:
 
 
 def test_only_setting_its_data_keeps_a_ttl_node_alive() -> None:
-    engine = Engine(Settings(container_check_interval=100))
+    engine = make_engine(Settings(container_check_interval=100))
     peer = connected(engine)
     peer.call(OpCode.CREATE_TTL, r.CreateTTLRequest("/kept", b"", OPEN_ACL_UNSAFE, 5, 1000))
     peer.call(OpCode.CREATE_TTL, r.CreateTTLRequest("/read", b"", OPEN_ACL_UNSAFE, 5, 1000))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from support.calls import NOW, at, connected, create, create_ttl, creating, deleting, multi, session_of
+from support.engine import make_engine
 from support.frames import string, unhex
 from support.numbers import BAD_ARGUMENTS, CONTAINER, EPHEMERAL, OK, SEQUENTIAL, UNIMPLEMENTED
 from support.peer import Peer
@@ -15,7 +16,6 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.compat import V3_8, V3_9, Compat
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
 # --- a new node ---
@@ -158,14 +158,14 @@ def test_a_sequential_ttl_node_and_a_sequential_container_get_their_number(peer)
 @pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.CREATE2])
 @pytest.mark.parametrize(("extended", "err"), [(True, BAD_ARGUMENTS), (False, UNIMPLEMENTED)])
 def test_a_plain_create_with_ttl_flags_is_refused(op, extended, err):
-    peer = connected(Engine(Settings(extended_types=extended)))
+    peer = connected(make_engine(Settings(extended_types=extended)))
 
     assert create(peer, "/t", flags=5, op=op).err == err
     assert create(peer, "/t", flags=6, op=op).err == err
 
 
 def test_a_ttl_create_where_they_are_switched_off_is_unimplemented_even_if_the_ttl_is_bad():
-    peer = connected(Engine(Settings(extended_types=False)))
+    peer = connected(make_engine(Settings(extended_types=False)))
 
     assert create_ttl(peer, "/t", 1000).err == UNIMPLEMENTED
     assert create_ttl(peer, "/t", -5).err == UNIMPLEMENTED
@@ -188,7 +188,7 @@ def test_a_ttl_create_with_other_flags_and_a_ttl_is_refused(peer, flags):
 
 @pytest.mark.parametrize("compat", [V3_8, V3_9])
 def test_without_ttl_nodes_a_ttl_create_with_other_flags_has_bad_arguments(compat: Compat) -> None:
-    peer = Peer(Engine(Settings(compat=compat, extended_types=False)))
+    peer = Peer(make_engine(Settings(compat=compat, extended_types=False)))
     peer.connect()
 
     (reply,) = peer.send(OpCode.CREATE_TTL, r.CreateTTLRequest("/a", b"", OPEN_ACL_UNSAFE, 0, 5).encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.calls import ask, connected, create, error, last_zxid, renew, session_of
+from support.engine import make_engine
 from support.frames import request, string, unhex
 from support.numbers import (
     BAD_ARGUMENTS,
@@ -25,7 +26,6 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.compat import V3_8
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
 # --- zxids ---
@@ -167,7 +167,7 @@ def test_deleting_a_container_the_internal_way_is_refused_and_ends_the_connectio
 @pytest.mark.parametrize("compat", [{}, {"compat": V3_8}])
 @pytest.mark.parametrize("path", ["/", "/none"])
 def test_a_check_outside_a_multi_is_refused_and_ends_the_connection(compat, path):
-    peer = connected(Engine(Settings(**compat)))
+    peer = connected(make_engine(Settings(**compat)))
 
     raw = peer.feed(request(9, OpCode.CHECK, r.CheckVersionRequest(path, -1)))
 

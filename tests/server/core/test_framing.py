@@ -8,6 +8,7 @@ import time
 
 import pytest
 from support.calls import connected, engine_with, renew
+from support.engine import make_engine
 from support.frames import HELLO, create, unhex
 from support.log import Log
 from support.peer import Peer
@@ -18,7 +19,6 @@ from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.core.settings import Settings
 
@@ -54,7 +54,7 @@ def test_a_frame_of_exactly_the_limit_is_accepted(peer):
 
 
 def test_a_little_of_a_request_is_kept_however_much_others_keep() -> None:
-    engine = Engine(Settings(max_partial_requests=1_000))
+    engine = make_engine(Settings(max_partial_requests=1_000))
     hog, small = ServerConnection(engine, ClientConnection()), ServerConnection(engine, ClientConnection())
     hog.receive_data((100_000).to_bytes(4, "big") + bytes(990))
 
@@ -172,7 +172,7 @@ def test_one_whose_unfinished_request_was_refused_makes_room_for_others() -> Non
 
 def feed_byte_by_byte(size: int) -> float:
     """Feed a connection a frame of that size one byte at a time; return how many seconds it took."""
-    connection = ServerConnection(Engine(), ClientConnection())
+    connection = ServerConnection(make_engine(), ClientConnection())
     connection.receive_data(HELLO)
     connection.client.outbox.clear()
     crumbs = [bytes([byte]) for byte in create(3, "/a", bytes(size))]

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import pytest
 from support.calls import NOW, REFUSED, at, connected, last_zxid, renew, session_of
+from support.engine import make_engine
 from support.frames import unhex
 from support.peer import Peer
 
 from zoolet.protocol.framing import frame
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
 # --- the response ---
@@ -82,7 +82,7 @@ def test_a_client_that_has_seen_the_last_zxid_or_less_is_accepted(engine, peer, 
 
 
 def test_a_renewing_client_ahead_of_the_server_is_hung_up_on_too_where_zookeeper_is_followed_to_the_letter():
-    engine = Engine(Settings(expire_clients_ahead=False), now=NOW)
+    engine = make_engine(Settings(expire_clients_ahead=False), now=NOW)
     peer = connected(engine)
     second = Peer(engine)
 
@@ -102,7 +102,7 @@ def test_a_renewing_client_ahead_of_a_restarted_empty_server_is_told_that_its_se
 
 
 def test_a_client_that_is_ahead_cannot_resume_a_session_that_lives() -> None:
-    engine = Engine()
+    engine = make_engine()
     first, second = Peer(engine), Peer(engine)
     welcome = first.connect()
     assert welcome is not None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from support.calls import connected, engine_with, mntr, multi, setting
+from support.engine import make_engine
 from support.logins import SUPER, USERS, sasl
 from support.peer import Peer
 
 from zoolet.server.admin.four_letter import four_letter_commands
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.metrics import LIMITS
 from zoolet.server.core.settings import Settings
 
@@ -39,7 +39,7 @@ def test_a_reset_of_the_figures_sets_the_refusals_back() -> None:
 
 
 def test_a_failed_login_is_counted() -> None:
-    engine = Engine()
+    engine = make_engine()
 
     connected(engine).auth("nonsense", b"x")
     connected(engine).auth("nonsense", b"x")
@@ -48,7 +48,7 @@ def test_a_failed_login_is_counted() -> None:
 
 
 def test_a_failed_sasl_login_is_counted() -> None:
-    engine = Engine(Settings(sasl_users=USERS))
+    engine = make_engine(Settings(sasl_users=USERS))
 
     sasl(connected(engine), "bob", "wrong")
 
@@ -56,7 +56,7 @@ def test_a_failed_sasl_login_is_counted() -> None:
 
 
 def test_a_failed_sasl_login_that_is_let_pass_is_counted() -> None:
-    engine = Engine(Settings(sasl_users=USERS, allow_failed_sasl=True))
+    engine = make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True))
 
     sasl(connected(engine), "bob", "wrong")
 
@@ -64,7 +64,7 @@ def test_a_failed_sasl_login_that_is_let_pass_is_counted() -> None:
 
 
 def test_a_login_that_succeeds_is_not_counted_as_failed() -> None:
-    engine = Engine(Settings(sasl_users=USERS))
+    engine = make_engine(Settings(sasl_users=USERS))
     peer = connected(engine)
 
     peer.auth("digest", b"a:b")
@@ -74,7 +74,7 @@ def test_a_login_that_succeeds_is_not_counted_as_failed() -> None:
 
 
 def test_super_logins_are_counted() -> None:
-    engine = Engine(Settings(sasl_users=USERS, super_users=frozenset({"bob"}), super_digest=SUPER))
+    engine = make_engine(Settings(sasl_users=USERS, super_users=frozenset({"bob"}), super_digest=SUPER))
 
     connected(engine).auth("digest", b"super:pw")
     sasl(connected(engine), "bob", "secret")

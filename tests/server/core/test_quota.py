@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.calls import connected
+from support.engine import make_engine
 from support.log import Log
 from support.numbers import QUOTA_EXCEEDED
 from support.peer import Peer
@@ -18,7 +19,6 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
 from zoolet.protocol.errors import MarshallingError, QuotaExceededError
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.quota import MAX_TEXT, Amount, _parse
 from zoolet.server.core.settings import Settings
 
@@ -31,7 +31,7 @@ KEYS = ["count", "bytes", "countHardLimit", "byteHardLimit", "more"]
 
 def limited(limits: bytes, log: Log | None = None, *, stats: bool = True) -> Peer:
     """A client of a server on whose node /q is a quota."""
-    peer = connected(Engine(Settings(enforce_quota=True), log=log))
+    peer = connected(make_engine(Settings(enforce_quota=True), log=log))
     peer.create("/q")
     peer.create(QUOTA + "/q")
     peer.create(LIMITS, limits)

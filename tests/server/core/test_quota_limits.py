@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from support.calls import add_watch, at, connected, create, delete, set_data
+from support.engine import make_engine
 from support.numbers import EPHEMERAL, NO_CHILDREN_FOR_EPHEMERALS, NODE_EXISTS, OK, QUOTA_EXCEEDED, RECURSIVE_WATCH
 from support.peer import Peer
 
@@ -14,7 +15,6 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.errors import QuotaExceededError
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
 # --- limits ---
@@ -23,7 +23,7 @@ from zoolet.server.core.settings import Settings
 @pytest.fixture
 def limited() -> Peer:
     """A client of a server that enforces a hard limit of 3 nodes and 10 bytes at /a."""
-    peer = connected(Engine(Settings(enforce_quota=True)))
+    peer = connected(make_engine(Settings(enforce_quota=True)))
     for path in ("/a", "/zookeeper/quota/a"):
         peer.create(path)
     peer.create("/zookeeper/quota/a/zookeeper_limits", b"count=-1,bytes=-1=;byteHardLimit=10;countHardLimit=3")
@@ -72,7 +72,7 @@ def limit(peer: Peer, path: str, limits: str) -> None:
 
 
 def test_an_exceeded_quota_comes_after_an_existing_node_and_an_ephemeral_parent():
-    peer = connected(Engine(Settings(enforce_quota=True)))
+    peer = connected(make_engine(Settings(enforce_quota=True)))
     limit(peer, "/q", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2")
     peer.create("/q/e", flags=EPHEMERAL)
 
@@ -82,7 +82,7 @@ def test_an_exceeded_quota_comes_after_an_existing_node_and_an_ephemeral_parent(
 
 
 def test_an_exceeded_quota_comes_before_a_wrong_version_in_set_data():
-    peer = connected(Engine(Settings(enforce_quota=True)))
+    peer = connected(make_engine(Settings(enforce_quota=True)))
     limit(peer, "/q", "count=-1,bytes=-1=;byteHardLimit=2;countHardLimit=-1")
 
     assert set_data(peer, "/q", version=7).err == QUOTA_EXCEEDED
@@ -90,7 +90,7 @@ def test_an_exceeded_quota_comes_before_a_wrong_version_in_set_data():
 
 @pytest.mark.parametrize("enforced", [False, True])
 def test_limits_directly_below_the_quotas_are_a_plain_node(enforced):
-    peer = connected(Engine(Settings(enforce_quota=enforced)))
+    peer = connected(make_engine(Settings(enforce_quota=enforced)))
 
     peer.create("/zookeeper/quota/zookeeper_limits", b"count=1,bytes=1=;byteHardLimit=1;countHardLimit=1")
     peer.create("/zookeeper/quota/zookeeper_stats", b"mine")

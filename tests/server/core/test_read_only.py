@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.calls import connected
+from support.engine import make_engine
 from support.logins import SUPER
 from support.peer import Peer
 from support.private_nodes import PRIVATE
@@ -13,12 +14,11 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.errors import ErrorCode, NoAuthError, NotReadOnlyError
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
 
 def test_a_read_only_server_answers_reads_and_refuses_writes() -> None:
-    engine = Engine()
+    engine = make_engine()
     connected(engine).create("/a", b"1")
     engine.set_read_only(True)
     peer = connected(engine, read_only=True)
@@ -33,7 +33,7 @@ def test_a_read_only_server_answers_reads_and_refuses_writes() -> None:
 
 
 def test_a_read_only_server_turns_away_clients_that_want_to_write() -> None:
-    engine = Engine()
+    engine = make_engine()
     engine.set_read_only(True)
 
     peer = Peer(engine)
@@ -44,7 +44,7 @@ def test_a_read_only_server_turns_away_clients_that_want_to_write() -> None:
 
 
 def test_switching_cuts_connections_and_keeps_sessions() -> None:
-    engine = Engine()
+    engine = make_engine()
     before = connected(engine)
     before.create("/mine", flags=1)
     assert before.welcome is not None
@@ -73,7 +73,7 @@ def test_switching_cuts_connections_and_keeps_sessions() -> None:
     ids=lambda value: getattr(value, "name", None) or None,
 )
 def test_in_read_only_mode_nothing_is_written_not_even_by_the_super_user(op: OpCode, request_: r.Stat) -> None:
-    engine = Engine(Settings(super_digest=SUPER, reconfig_enabled=True))
+    engine = make_engine(Settings(super_digest=SUPER, reconfig_enabled=True))
     connected(engine).create("/kept")
     engine.set_read_only(True)
     peer = Peer(engine)
@@ -87,7 +87,7 @@ def test_in_read_only_mode_nothing_is_written_not_even_by_the_super_user(op: OpC
 
 
 def test_in_read_only_mode_a_multi_writes_nothing() -> None:
-    engine = Engine()
+    engine = make_engine()
     engine.set_read_only(True)
     peer = Peer(engine)
     peer.connect(read_only=True)

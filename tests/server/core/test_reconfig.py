@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.calls import connected, create, set_acl, set_data
+from support.engine import make_engine
 from support.numbers import NO_AUTH
 from support.peer import Peer
 
@@ -26,7 +27,7 @@ OBSERVER = "server.100=0.0.0.0:1234:2345:observer;0.0.0.0:3456"
 @pytest.fixture
 def ensemble() -> Peer:
     """The super user of an ensemble of one."""
-    peer = connected(Engine(Settings(reconfig_enabled=True, super_digest=SUPER)))
+    peer = connected(make_engine(Settings(reconfig_enabled=True, super_digest=SUPER)))
     peer.auth("digest", b"super:admin")
     return peer
 
@@ -79,7 +80,7 @@ def test_the_last_participant_cannot_leave(ensemble: Peer) -> None:
 
 
 def test_only_who_may_write_the_config_node_may_reconfigure() -> None:
-    peer = connected(Engine(Settings(reconfig_enabled=True)))
+    peer = connected(make_engine(Settings(reconfig_enabled=True)))
 
     with pytest.raises(NoAuthError):
         reconfig(peer, joining=OBSERVER)

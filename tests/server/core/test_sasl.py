@@ -11,6 +11,7 @@ from random import SystemRandom
 
 import pytest
 from support.calls import connected, engine_with, error, who_am_i
+from support.engine import make_engine
 from support.frames import request, unhex
 from support.logins import USERS, begin_sasl, sasl
 from support.numbers import AUTH_FAILED
@@ -22,7 +23,6 @@ from zoolet.protocol.codec import pack_int, put_bytes
 from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.sasl import MAX_TOKEN, answer
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.sasl import DigestMd5
 from zoolet.server.core.settings import Settings
 
@@ -53,7 +53,7 @@ def login(peer: Peer, user: str, password: str) -> tuple[int, bytes]:
 
 
 def test_a_user_of_the_jaas_file_logs_in() -> None:
-    peer = connected(Engine(Settings(sasl_users={"bob": "secret"})))
+    peer = connected(make_engine(Settings(sasl_users={"bob": "secret"})))
 
     err, body = login(peer, "bob", "secret")
 
@@ -64,14 +64,14 @@ def test_a_user_of_the_jaas_file_logs_in() -> None:
 
 @pytest.mark.parametrize(("user", "password"), [("bob", "wrong"), ("eve", "secret")])
 def test_a_wrong_password_or_user_closes_the_connection(user: str, password: str) -> None:
-    peer = connected(Engine(Settings(sasl_users={"bob": "secret"})))
+    peer = connected(make_engine(Settings(sasl_users={"bob": "secret"})))
 
     assert login(peer, user, password) == (-115, b"\xff\xff\xff\xff")
     assert peer.closed
 
 
 def test_a_third_step_is_a_failure() -> None:
-    peer = connected(Engine(Settings(sasl_users={"bob": "secret"})))
+    peer = connected(make_engine(Settings(sasl_users={"bob": "secret"})))
     login(peer, "bob", "secret")
 
     (third,) = peer.send(OpCode.SASL, put_bytes(b""))
@@ -80,14 +80,14 @@ def test_a_third_step_is_a_failure() -> None:
 
 
 def test_a_failed_login_may_be_let_pass() -> None:
-    peer = connected(Engine(Settings(sasl_users={"bob": "secret"}, allow_failed_sasl=True)))
+    peer = connected(make_engine(Settings(sasl_users={"bob": "secret"}, allow_failed_sasl=True)))
 
     assert login(peer, "bob", "wrong") == (0, b"\xff\xff\xff\xff")
     assert not peer.closed
 
 
 def test_a_super_user_may_do_everything() -> None:
-    peer = connected(Engine(Settings(sasl_users={"root": "x"}, super_users=frozenset({"root"}))))
+    peer = connected(make_engine(Settings(sasl_users={"root": "x"}, super_users=frozenset({"root"}))))
     login(peer, "root", "x")
 
     peer.set("/zookeeper/config", b"changed")
@@ -113,7 +113,7 @@ def test_a_login_with_a_token_that_is_too_long_fails() -> None:
 
 
 def test_a_first_token_is_not_looked_at_however_long_it_is() -> None:
-    exchange = DigestMd5({}, Engine().rng)
+    exchange = DigestMd5({}, make_engine().rng)
 
     assert b"nonce=" in exchange.step(b"x" * (MAX_TOKEN + 1))
 
@@ -129,7 +129,7 @@ def test_the_longest_login_that_a_client_makes_is_accepted() -> None:
 
 
 def test_each_exchange_has_a_nonce_of_its_own() -> None:
-    engine = Engine(Settings(sasl_users=USERS), rng=SystemRandom())
+    engine = make_engine(Settings(sasl_users=USERS), rng=SystemRandom())
 
     challenges = {begin_sasl(connected(engine)) for _ in range(20)}
 
@@ -137,7 +137,7 @@ def test_each_exchange_has_a_nonce_of_its_own() -> None:
 
 
 def test_a_proof_does_not_serve_on_another_connection() -> None:
-    engine = Engine(Settings(sasl_users=USERS), rng=SystemRandom())
+    engine = make_engine(Settings(sasl_users=USERS), rng=SystemRandom())
     overheard, _ = answer(begin_sasl(connected(engine)), "bob", "secret", "cnonce")
     thief = connected(engine)
     begin_sasl(thief)
@@ -148,7 +148,7 @@ def test_a_proof_does_not_serve_on_another_connection() -> None:
 
 
 def test_the_old_challenge_is_not_taken_again_after_a_failure() -> None:
-    peer = connected(Engine(Settings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom()))
+    peer = connected(make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom()))
     first = begin_sasl(peer)
     wrong, _ = answer(first, "bob", "wrong", "cnonce")
     peer.send(OpCode.SASL, put_bytes(wrong))
@@ -161,7 +161,7 @@ def test_the_old_challenge_is_not_taken_again_after_a_failure() -> None:
 
 
 def test_after_a_failure_that_is_let_pass_another_exchange_begins_with_another_nonce() -> None:
-    engine = Engine(Settings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom())
+    engine = make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom())
     peer = connected(engine)
     first = begin_sasl(peer)
     wrong, _ = answer(first, "bob", "wrong", "cnonce")
@@ -177,7 +177,7 @@ def test_after_a_failure_that_is_let_pass_another_exchange_begins_with_another_n
 
 
 def test_after_a_failure_that_is_let_pass_the_right_password_is_taken() -> None:
-    peer = connected(Engine(Settings(sasl_users=USERS, allow_failed_sasl=True)))
+    peer = connected(make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True)))
     sasl(peer, "bob", "wrong")
 
     sasl(peer, "bob", "secret")
@@ -186,7 +186,7 @@ def test_after_a_failure_that_is_let_pass_the_right_password_is_taken() -> None:
 
 
 def test_a_failure_that_is_let_pass_gives_no_identity() -> None:
-    peer = connected(Engine(Settings(sasl_users=USERS, allow_failed_sasl=True)))
+    peer = connected(make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True)))
 
     sasl(peer, "bob", "wrong")
 
@@ -194,7 +194,7 @@ def test_a_failure_that_is_let_pass_gives_no_identity() -> None:
 
 
 def test_a_failure_that_is_let_pass_does_not_open_what_asks_for_a_login() -> None:
-    peer = connected(Engine(Settings(sasl_users=USERS, allow_failed_sasl=True, require_auth=frozenset({"sasl"}))))
+    peer = connected(make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True, require_auth=frozenset({"sasl"}))))
     sasl(peer, "bob", "wrong")
 
     (reply,) = peer.send(OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode())
@@ -207,7 +207,7 @@ def test_a_failure_that_is_let_pass_does_not_open_what_asks_for_a_login() -> Non
 
 @pytest.mark.parametrize("token", [put_bytes(b"\0"), put_bytes(b"="), put_bytes(b"\xff" * 5000)])
 def test_a_token_that_means_nothing_is_a_failed_login(token: bytes) -> None:
-    peer = connected(Engine(Settings(sasl_users=USERS)))
+    peer = connected(make_engine(Settings(sasl_users=USERS)))
     begin_sasl(peer)
 
     (reply,) = peer.send(OpCode.SASL, token)
@@ -216,7 +216,7 @@ def test_a_token_that_means_nothing_is_a_failed_login(token: bytes) -> None:
 
 
 def test_a_null_token_ends_the_connection_without_an_answer() -> None:
-    peer = connected(Engine(Settings(sasl_users=USERS)))
+    peer = connected(make_engine(Settings(sasl_users=USERS)))
     begin_sasl(peer)
 
     replies = peer.send(OpCode.SASL, pack_int(-1))

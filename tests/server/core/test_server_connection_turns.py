@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.engine import make_engine
 from support.frames import HELLO, create, exists, get, request, set_data
 
 from zoolet.protocol import multi as wire
@@ -50,7 +51,7 @@ UNTIL: Final = 1.0
 
 @pytest.fixture
 def connection() -> ServerConnection:
-    return opened(Engine())
+    return opened(make_engine())
 
 
 def opened(engine: Engine) -> ServerConnection:
@@ -250,7 +251,7 @@ def test_however_a_pipeline_is_cut_and_interrupted_its_bytes_are_the_same(
     pipeline: list[Callable[[int], bytes]], sizes: list[int], late: list[bool]
 ) -> None:
     data = b"".join(step(xid) for xid, step in enumerate(pipeline, 1))
-    whole, cut = opened(Engine()), opened(Engine())
+    whole, cut = opened(make_engine()), opened(make_engine())
     clock = Time(*(2.0 * flag for flag in late))
 
     whole.receive_data(data)

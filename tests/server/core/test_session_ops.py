@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from support.calls import connected, engine_with, last_zxid, renew, settings_of, who_am_i
+from support.engine import make_engine
 from support.frames import long, request, string, unhex
 from support.log import Log
 from support.logins import SUPER, USERS
@@ -19,7 +20,6 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE, digest_id
 from zoolet.protocol.errors import ErrorCode, InvalidACLError
 from zoolet.protocol.framing import frame
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
 # --- closeSession ---
@@ -106,7 +106,7 @@ def test_an_auth_packet_that_does_not_decode_is_hung_up_on_without_a_word(peer):
 
 @pytest.mark.parametrize("scheme", ["super", "world", "auth", "sasl", "x509", "DIGEST", "digest\0", "", None])
 def test_no_other_scheme_logs_in(scheme: str | None) -> None:
-    peer = connected(Engine(Settings(sasl_users=USERS, super_digest=SUPER)))
+    peer = connected(make_engine(Settings(sasl_users=USERS, super_digest=SUPER)))
 
     reply = peer.auth(scheme, b"super:pw")
 
@@ -114,7 +114,7 @@ def test_no_other_scheme_logs_in(scheme: str | None) -> None:
 
 
 def test_scheme_ip_proves_the_address_of_the_connection_whatever_is_sent() -> None:
-    peer = connected(Engine(), host="127.0.0.2")
+    peer = connected(make_engine(), host="127.0.0.2")
 
     peer.auth("ip", b"10.0.0.1")
 
@@ -122,7 +122,7 @@ def test_scheme_ip_proves_the_address_of_the_connection_whatever_is_sent() -> No
 
 
 def test_credentials_that_are_not_utf_8_are_somebody_else() -> None:
-    engine = Engine(Settings(super_digest=digest_id(b"super:\xff")))
+    engine = make_engine(Settings(super_digest=digest_id(b"super:\xff")))
     peer = connected(engine)
 
     peer.auth("digest", b"super:\xfe")
@@ -163,7 +163,7 @@ def test_another_connection_has_room_for_identities_of_its_own() -> None:
 
 
 def test_without_the_digest_provider_there_is_no_login() -> None:
-    peer = connected(Engine(settings_of("DigestAuthenticationProvider.enabled=false\n")))
+    peer = connected(make_engine(settings_of("DigestAuthenticationProvider.enabled=false\n")))
 
     reply = peer.auth("digest", b"a:b")
 
@@ -172,7 +172,7 @@ def test_without_the_digest_provider_there_is_no_login() -> None:
 
 def test_without_the_digest_provider_there_is_no_super_user() -> None:
     text = f"DigestAuthenticationProvider.superDigest={digest_id(b'super:pw')}\n"
-    engine = Engine(settings_of(text + "DigestAuthenticationProvider.enabled=false\n"))
+    engine = make_engine(settings_of(text + "DigestAuthenticationProvider.enabled=false\n"))
 
     reply = connected(engine).auth("digest", b"super:pw")
 
@@ -181,7 +181,7 @@ def test_without_the_digest_provider_there_is_no_super_user() -> None:
 
 
 def test_without_the_digest_provider_there_are_no_digest_acls() -> None:
-    peer = connected(Engine(settings_of("DigestAuthenticationProvider.enabled=false\n")))
+    peer = connected(make_engine(settings_of("DigestAuthenticationProvider.enabled=false\n")))
 
     with pytest.raises(InvalidACLError):
         peer.create("/a", acl=PRIVATE)
@@ -206,7 +206,7 @@ def test_without_the_digest_provider_there_are_no_digest_acls() -> None:
     ],
 )
 def test_only_the_right_credentials_make_a_super_user(credentials: bytes) -> None:
-    engine = Engine(Settings(super_digest=SUPER))
+    engine = make_engine(Settings(super_digest=SUPER))
     peer = connected(engine)
 
     peer.auth("digest", credentials)
@@ -216,7 +216,7 @@ def test_only_the_right_credentials_make_a_super_user(credentials: bytes) -> Non
 
 
 def test_the_right_credentials_make_a_super_user() -> None:
-    engine = Engine(Settings(super_digest=SUPER))
+    engine = make_engine(Settings(super_digest=SUPER))
     peer = connected(engine)
 
     peer.auth("digest", b"super:pw")
@@ -226,7 +226,7 @@ def test_the_right_credentials_make_a_super_user() -> None:
 
 @pytest.mark.parametrize("digest", ["", ":", "super", "super:"])
 def test_half_a_super_digest_makes_nobody_a_super_user(digest: str) -> None:
-    peer = connected(Engine(settings_of(f"DigestAuthenticationProvider.superDigest={digest}\n")))
+    peer = connected(make_engine(settings_of(f"DigestAuthenticationProvider.superDigest={digest}\n")))
 
     peer.auth("digest", digest.encode())
 
@@ -234,7 +234,7 @@ def test_half_a_super_digest_makes_nobody_a_super_user(digest: str) -> None:
 
 
 def test_a_super_digest_that_is_not_ascii_is_compared() -> None:
-    engine = Engine(Settings(super_digest=digest_id("süper:pw".encode())))
+    engine = make_engine(Settings(super_digest=digest_id("süper:pw".encode())))
     peer = connected(engine)
 
     peer.auth("digest", "süper:pw".encode())

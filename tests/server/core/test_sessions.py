@@ -9,6 +9,7 @@ from random import Random, SystemRandom
 
 import pytest
 from support.calls import REFUSED, add_watch, ask, connected, error, last_zxid, only, renew, session_of, who_am_i
+from support.engine import make_engine
 from support.frames import unhex
 from support.numbers import EPHEMERAL, NO_AUTH, OK, PERSISTENT_WATCH
 from support.peer import Peer
@@ -170,7 +171,7 @@ def test_after_a_move_the_old_connection_does_nothing_more(engine: Engine) -> No
 
 
 def test_two_servers_give_different_passwords_for_the_same_session() -> None:
-    one, another = Engine(rng=SystemRandom()), Engine(rng=SystemRandom())
+    one, another = make_engine(rng=SystemRandom()), make_engine(rng=SystemRandom())
 
     (id_of_one, password_of_one), (id_of_another, password_of_another) = offered(one), offered(another)
 
@@ -179,7 +180,7 @@ def test_two_servers_give_different_passwords_for_the_same_session() -> None:
 
 
 def test_the_same_seed_gives_the_same_passwords() -> None:
-    assert offered(Engine(rng=Random(7))) == offered(Engine(rng=Random(7)))
+    assert offered(make_engine(rng=Random(7))) == offered(make_engine(rng=Random(7)))
 
 
 def test_two_sessions_have_different_passwords(engine: Engine) -> None:
@@ -233,7 +234,7 @@ def test_the_password_of_another_session_does_not_resume(engine: Engine) -> None
 
 
 def test_the_password_of_another_server_does_not_resume() -> None:
-    ours, theirs = Engine(rng=SystemRandom()), Engine(rng=SystemRandom())
+    ours, theirs = make_engine(rng=SystemRandom()), make_engine(rng=SystemRandom())
     (session, _), (_, password) = offered(ours), offered(theirs)
 
     assert resumed(ours, session, password) == 0
@@ -246,7 +247,7 @@ def test_zookeepers_formula_opens_no_session(engine: Engine) -> None:
 
 
 def test_only_3_8_keeps_zookeepers_formula() -> None:
-    session, password = offered(Engine(Settings(compat=V3_8), rng=SystemRandom()))
+    session, password = offered(make_engine(Settings(compat=V3_8), rng=SystemRandom()))
 
     assert password == password_of(session)
 

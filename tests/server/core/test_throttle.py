@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from support.engine import make_engine
 from support.peer import Peer
 
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
 
 def test_a_session_takes_a_token_and_time_gives_it_back() -> None:
-    engine = Engine(Settings(throttle_tokens=2, throttle_fill_time=100, throttle_fill_count=1))
+    engine = make_engine(Settings(throttle_tokens=2, throttle_fill_time=100, throttle_fill_count=1))
 
     came = [Peer(engine).connect() is not None for _ in range(3)]
     engine.set_time(0, 100)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.calls import connected
+from support.engine import make_engine
 from support.numbers import CONTAINER, EPHEMERAL, SEQUENTIAL
 from support.peer import Peer
 
@@ -77,7 +78,7 @@ class Multi:
 
 def filled(operations: list[Operation]) -> Peer:
     """A client of a server at which these were tried; it has a few nodes in any case."""
-    peer = connected(Engine())
+    peer = connected(make_engine())
     for path in ("/a", "/a/b", "/a/b/c", "/b"):
         peer.create(path)
     for operation in operations:
@@ -116,7 +117,7 @@ def test_the_first_count_is_that_of_a_walk(before: list[Operation]) -> None:
 def test_counts_go_back_and_forth_with_snapshots(
     before: list[Operation], between: list[Operation], after: list[Operation]
 ) -> None:
-    peer = connected(Engine())
+    peer = connected(make_engine())
     journal = History(peer.engine)
     for operation in before:
         do(peer, operation)
@@ -169,7 +170,7 @@ def test_the_empty_path_counts_the_root_too() -> None:
 
 
 def test_a_count_in_a_large_tree_costs_nothing_once_it_was_counted() -> None:
-    peer = connected(Engine())
+    peer = connected(make_engine())
     for number in range(20_000):
         peer.engine.tree.create(f"/{number}", b"", 0, 0, 1, 0)
     below(peer, "/")
@@ -212,7 +213,7 @@ prefixes = st.one_of(st.none(), st.sampled_from(["", " ", "/", "//", "/a", "a"])
 def test_ephemerals_below_a_prefix_are_those_of_a_filter(
     mine: list[str], removed: list[str], prefix: str | None
 ) -> None:
-    peer = connected(Engine())
+    peer = connected(make_engine())
     for path in [*mine, *removed]:
         do(peer, (OpCode.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, EPHEMERAL)))
     ephemerals(peer, "/x")
@@ -227,7 +228,7 @@ def test_ephemerals_below_a_prefix_are_those_of_a_filter(
 
 
 def test_ephemerals_are_those_of_the_session_alone() -> None:
-    engine = Engine()
+    engine = make_engine()
     first, second = connected(engine), connected(engine)
     first.create("/a1", flags=EPHEMERAL)
     second.create("/a2", flags=EPHEMERAL)
@@ -253,7 +254,7 @@ UNDOES = {"a transaction": fail_a_transaction, "a snapshot": go_back}
 
 @pytest.mark.parametrize("undo", ["a transaction", "a snapshot"])
 def test_ephemerals_that_were_undone_are_not_found(undo: str) -> None:
-    peer = connected(Engine())
+    peer = connected(make_engine())
     peer.create("/a1", flags=EPHEMERAL)
     ephemerals(peer, "/a")
 

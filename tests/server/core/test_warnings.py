@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from support.calls import connected
+from support.engine import make_engine
 from support.log import Log
 from support.logins import SUPER, USERS, begin_sasl, sasl
 
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import put_bytes
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 from zoolet.server.core.warnings import PAUSE_MS, Warnings
 
@@ -48,7 +48,7 @@ def test_a_line_is_not_passed_on_a_moment_too_early(log: Log) -> None:
 
 
 def test_a_line_from_before_the_first_tick_is_one_within_the_last_ten_seconds(log: Log) -> None:
-    engine = Engine(monotonic_ms=5_000_000, log=log)
+    engine = make_engine(monotonic_ms=5_000_000, log=log)
     engine.warnings.warn("a", "it")
 
     engine.set_time(500, 5_000_500)
@@ -88,7 +88,7 @@ def test_nobody_who_listens_costs_nothing() -> None:
 
 def test_a_super_login_is_logged_with_host_and_scheme() -> None:
     log = Log()
-    engine = Engine(Settings(super_digest=SUPER), log=log)
+    engine = make_engine(Settings(super_digest=SUPER), log=log)
 
     connected(engine, host="127.0.0.9").auth("digest", b"super:pw")
 
@@ -97,7 +97,7 @@ def test_a_super_login_is_logged_with_host_and_scheme() -> None:
 
 def test_the_password_of_a_super_user_is_not_logged() -> None:
     log = Log()
-    engine = Engine(Settings(super_digest=SUPER), log=log)
+    engine = make_engine(Settings(super_digest=SUPER), log=log)
 
     connected(engine).auth("digest", b"super:pw")
 
@@ -106,7 +106,7 @@ def test_the_password_of_a_super_user_is_not_logged() -> None:
 
 def test_failed_logins_of_one_host_are_one_line_in_ten_seconds() -> None:
     log = Log()
-    engine = Engine(log=log)
+    engine = make_engine(log=log)
     engine.set_time(0, 1)
     connected(engine).auth("nonsense", b"x")
     engine.set_time(0, 10_000)
@@ -122,7 +122,7 @@ def test_failed_logins_of_one_host_are_one_line_in_ten_seconds() -> None:
 
 def test_failed_logins_of_two_hosts_are_a_line_each() -> None:
     log = Log()
-    engine = Engine(log=log)
+    engine = make_engine(log=log)
 
     connected(engine, host="127.0.0.1").auth("nonsense", b"x")
     connected(engine, host="127.0.0.2").auth("nonsense", b"x")
@@ -132,7 +132,7 @@ def test_failed_logins_of_two_hosts_are_a_line_each() -> None:
 
 def test_kinds_of_failed_logins_are_a_line_each() -> None:
     log = Log()
-    engine = Engine(Settings(sasl_users=USERS), log=log)
+    engine = make_engine(Settings(sasl_users=USERS), log=log)
 
     connected(engine).auth("nonsense", b"x")
     sasl(connected(engine), "bob", "wrong")
@@ -142,7 +142,7 @@ def test_kinds_of_failed_logins_are_a_line_each() -> None:
 
 def test_failed_logins_of_a_thousand_hosts_are_a_line_each_all_the_same() -> None:
     log = Log()
-    engine = Engine(log=log)
+    engine = make_engine(log=log)
     hosts = [f"2001:db8::{number:x}" for number in range(1_100)] * 2
 
     replies = [connected(engine, host=host).auth("nonsense", b"x") for host in hosts]
@@ -160,7 +160,7 @@ HOSTILE = ["eve\n2026-01-01 INFO all is well", "eve\r\x1b[2Jx", "\u202egnp", "\x
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_user_name_does_not_write_lines_into_the_log(name: str) -> None:
     log = Log()
-    engine = Engine(Settings(sasl_users=USERS), log=log)
+    engine = make_engine(Settings(sasl_users=USERS), log=log)
 
     sasl(connected(engine), name, "x")
 
@@ -172,7 +172,7 @@ def test_a_user_name_does_not_write_lines_into_the_log(name: str) -> None:
 def test_a_scheme_does_not_write_lines_into_the_log(name: str) -> None:
     log = Log()
 
-    connected(Engine(log=log)).auth(name, b"x")
+    connected(make_engine(log=log)).auth(name, b"x")
 
     assert len(log) == 1
     assert log[0].isprintable()
@@ -181,7 +181,7 @@ def test_a_scheme_does_not_write_lines_into_the_log(name: str) -> None:
 def test_a_long_scheme_is_cut_in_the_log() -> None:
     log = Log()
 
-    connected(Engine(log=log)).auth("s" * 10_000, b"x")
+    connected(make_engine(log=log)).auth("s" * 10_000, b"x")
 
     assert "s" * 60 in log[0]
     assert "s" * 65 not in log[0]
@@ -190,7 +190,7 @@ def test_a_long_scheme_is_cut_in_the_log() -> None:
 def test_a_long_user_name_is_cut_in_the_log() -> None:
     log = Log()
 
-    sasl(connected(Engine(Settings(sasl_users=USERS), log=log)), "u" * 3_000, "x")
+    sasl(connected(make_engine(Settings(sasl_users=USERS), log=log)), "u" * 3_000, "x")
 
     assert "u" * 64 in log[0]
     assert "u" * 65 not in log[0]
@@ -199,7 +199,7 @@ def test_a_long_user_name_is_cut_in_the_log() -> None:
 @pytest.mark.parametrize("token", [b"n" * 2_000 + b"=1," + b"n" * 2_000 + b"=1"])
 def test_a_long_directive_is_cut_in_the_log(token: bytes) -> None:
     log = Log()
-    peer = connected(Engine(Settings(sasl_users=USERS), log=log))
+    peer = connected(make_engine(Settings(sasl_users=USERS), log=log))
     begin_sasl(peer)
 
     peer.send(OpCode.SASL, put_bytes(token))
@@ -210,7 +210,7 @@ def test_a_long_directive_is_cut_in_the_log(token: bytes) -> None:
 
 def test_the_path_of_a_watch_does_not_write_lines_into_the_log() -> None:
     log = Log()
-    peer = connected(Engine(Settings(max_watches_per_connection=1), log=log))
+    peer = connected(make_engine(Settings(max_watches_per_connection=1), log=log))
     paths: list[str | None] = ["/a\n2026-01-01 00:00:00 INFO zoolet.server: all is well", "/b"]
 
     peer.send(OpCode.SET_WATCHES2, r.SetWatches2(0, [], [], [], paths, []).encode(), xid=-8)
@@ -221,7 +221,7 @@ def test_the_path_of_a_watch_does_not_write_lines_into_the_log() -> None:
 
 def test_the_path_of_a_watch_is_cut_in_the_log() -> None:
     log = Log()
-    peer = connected(Engine(Settings(max_watches_per_connection=1), log=log))
+    peer = connected(make_engine(Settings(max_watches_per_connection=1), log=log))
 
     peer.send(OpCode.SET_WATCHES2, r.SetWatches2(0, [], [], [], ["/" + "a" * 100_000], []).encode(), xid=-8)
 
@@ -232,7 +232,7 @@ def test_the_path_of_a_watch_is_cut_in_the_log() -> None:
 def quota_line(name: str) -> str:
     """Exceed the soft limit of a node; return what is logged of it."""
     log = Log()
-    peer = connected(Engine(Settings(enforce_quota=True), log=log))
+    peer = connected(make_engine(Settings(enforce_quota=True), log=log))
     peer.create(f"/{name}")
     peer.create(f"/zookeeper/quota/{name}")
     peer.create(f"/zookeeper/quota/{name}/zookeeper_stats")

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from support.calls import connected, word
+from support.engine import make_engine
 from support.numbers import CREATED, NO_WATCHER, PERSISTENT_WATCH, RECURSIVE_WATCH
 from support.peer import Peer
 from support.watch_tables import kept
@@ -134,7 +135,7 @@ def test_a_connection_that_the_server_closes_leaves_its_watches_to_be_swept_too(
 
 @pytest.mark.slow
 def test_fifty_thousand_watches_delay_the_loss_of_a_connection_by_nothing() -> None:
-    engine = Engine(Settings(max_set_watches=100_000))
+    engine = make_engine(Settings(max_set_watches=100_000))
     peer = watching(engine, 50_000)
 
     started = time.process_time()
@@ -157,7 +158,7 @@ def test_watches_that_wait_to_be_swept_do_not_count_as_watches(engine: Engine) -
 
 
 def test_watches_that_wait_to_be_swept_take_room_until_they_are() -> None:
-    engine = Engine(Settings(max_watches=MANY))
+    engine = make_engine(Settings(max_watches=MANY))
     gone(engine)
     peer = connected(engine)
 
@@ -269,7 +270,7 @@ def test_the_test_servers_view_shows_no_watch_of_one_who_is_gone(engine: Engine)
 
 
 def test_in_3_8_a_watch_of_one_who_is_gone_is_not_seen_by_others() -> None:
-    engine = Engine(Settings(compat=V3_8))
+    engine = make_engine(Settings(compat=V3_8))
     gone(engine)
     asker = connected(engine)
 

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 import pytest
+from support.engine import make_engine
 from support.frames import ping
 from support.peer import Peer
 
 from zoolet.server.admin.four_letter import four_letter_commands
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.sessions import Session
 from zoolet.server.core.settings import Settings
 from zoolet.server.net.clock import RealClock
@@ -45,7 +45,7 @@ class Stage:
     def __init__(self) -> None:
         self.clock = HandClock()
         self.log: list[str] = []
-        self.engine = Engine(
+        self.engine = make_engine(
             Settings(tick_time=TICK, min_session_timeout=1),
             monotonic_ms=self.clock.read()[1],
             log=lambda message, *arguments: self.log.append(message % arguments),

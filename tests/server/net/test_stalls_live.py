@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 from support.daemon import DaemonProcess
+from support.engine import make_engine
 from support.frames import ping
 from support.socket_client import SocketClient
 from support.waiting import DEADLINE_S
@@ -20,7 +21,6 @@ from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.server import Server
 from zoolet.server.admin.four_letter import four_letter_commands
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 from zoolet.server.net.clock import RealClock
 from zoolet.server.net.daemon import Daemon
@@ -57,7 +57,7 @@ async def serve() -> AsyncIterator[Serve]:
         clock = RealClock()
         now, monotonic_ms = clock.read()
         settings = Settings(tick_time=tick, min_session_timeout=1)
-        listener = Daemon(Engine(settings, now=now, monotonic_ms=monotonic_ms), clock, four_letter_commands(["*"]))
+        listener = Daemon(make_engine(settings, now=now, monotonic_ms=monotonic_ms), clock, four_letter_commands(["*"]))
         port = await listener.start("127.0.0.1", 0)
         link = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port))
         client = SocketClient(link)

@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 import pytest
+from support.engine import make_engine
 from support.frames import HELLO, create, exists, get, request, set_data
 from support.live_server import Dial, LiveServer
 from support.raw_client import RawClient
@@ -22,7 +23,6 @@ from zoolet.protocol.framing import Frames
 from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
 from zoolet.server.admin.four_letter import four_letter_commands
-from zoolet.server.core.engine import Engine
 from zoolet.server.net.clock import RealClock
 from zoolet.server.net.daemon import Daemon
 
@@ -48,7 +48,7 @@ async def listener(_busy: None) -> AsyncIterator[Daemon]:
     clock = RealClock()
     now, monotonic_ms = clock.read()
     listener = Daemon(
-        Engine(now=now, monotonic_ms=monotonic_ms), clock, four_letter_commands(["*"]), max_per_host=0, turn=TINY
+        make_engine(now=now, monotonic_ms=monotonic_ms), clock, four_letter_commands(["*"]), max_per_host=0, turn=TINY
     )
     await listener.start("127.0.0.1", 0)
     yield listener
@@ -307,7 +307,7 @@ async def test_an_internal_error_in_a_turn_costs_that_connection_alone(
 
 async def test_turns_shorter_than_a_look_at_the_clock_are_turns_all_the_same() -> None:
     clock = RealClock()
-    listener = Daemon(Engine(monotonic_ms=clock.read()[1]), clock, four_letter_commands(["*"]), turn=1e-9)
+    listener = Daemon(make_engine(monotonic_ms=clock.read()[1]), clock, four_letter_commands(["*"]), turn=1e-9)
     client = RawClient(*await asyncio.open_connection("127.0.0.1", await listener.start("127.0.0.1", 0)))
     await client.shake_hands()
 

@@ -1,0 +1,124 @@
+"""A listening socket in plain text: listen, refuse for a while, accept again, close."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+from zoolet.server.net.connections import Connections
+from zoolet.server.net.protocol import ServerProtocol
+
+
+class Acceptor:
+    """Accepts connections on one port.
+
+    Args:
+        connections: Where accepted connections go.
+        backlog: Connections that may wait to be accepted.
+    """
+
+    def __init__(self, connections: Connections, backlog: int = 128) -> None:
+        self._connections = connections
+        self._loop = connections.loop
+        self._backlog = backlog
+        self._server: asyncio.Server | None = None
+        self._refused: tuple[int, Any] | None = None  # family and address that connections are refused at
+        self._placeholder: socket.socket | None = None  # keeps the port meanwhile
+        self._resuming: asyncio.Task[None] | None = None
+
+    async def start(self, host: str | None, port: int) -> int:
+        """Listen.
+
+        Args:
+            host: An address or name; None for all addresses of the machine.
+            port: 0 for a free one.
+
+        Returns:
+            The port.
+
+        Raises:
+            OSError: The address is in use or is not this machine's.
+        """
+        if host is None and port == 0:
+            port = free_port_of_all_addresses()
+        self._server = await self._loop.create_server(self._protocol, host, port, backlog=self._backlog)
+        bound: socket.socket = self._server.sockets[0]
+        return int(bound.getsockname()[1])
+
+    def _protocol(self) -> ServerProtocol:
+        return ServerProtocol(self._connections)
+
+    def refuse(self) -> None:
+        """Accept no more, so that clients are refused, until :meth:`accept`; the port stays taken."""
+        if self._server is None or self._refused is not None:
+            return
+        bound: socket.socket = self._server.sockets[0]
+        self._refused = bound.family, bound.getsockname()
+        self._server.close()
+        self._keep_port()
+
+    def _keep_port(self) -> None:
+        if self._refused is None:
+            return
+        family, address = self._refused
+        placeholder = _stream_socket(family)
+        try:
+            placeholder.bind(address)
+        except OSError:  # uvloop closes what listened some rounds later
+            placeholder.close()
+            self._loop.call_soon(self._keep_port)
+        else:
+            self._placeholder = placeholder
+
+    def accept(self) -> None:
+        """Accept connections again, on the same port."""
+        if self._refused is None:
+            return
+        family, address = self._refused
+        self._refused = None
+        if self._placeholder is not None:
+            self._placeholder.close()
+            self._placeholder = None
+        listening = _stream_socket(family)
+        listening.bind(address)
+        listening.listen(self._backlog)  # a client that comes from now on waits until the loop listens too
+        self._resuming = self._loop.create_task(self._listen_on(listening))
+
+    async def _listen_on(self, listening: socket.socket) -> None:
+        self._server = await self._loop.create_server(self._protocol, sock=listening, backlog=self._backlog)
+
+    async def close(self) -> None:
+        """Accept no more; the connections stay open."""
+        if self._resuming is not None:
+            await self._resuming
+        refused, self._refused = self._refused, None
+        if self._placeholder is not None:
+            self._placeholder.close()
+        if self._server is not None and refused is None:
+            self._server.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until the socket is closed; all connections have to be closed before."""
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    def descriptors(self) -> list[int]:
+        """Return the file descriptors of the sockets."""
+        sockets: list[Any] = list(self._server.sockets) if self._server is not None else []
+        if self._placeholder is not None:
+            sockets.append(self._placeholder)
+        return [each.fileno() for each in sockets]
+
+
+def _stream_socket(family: int) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return made
+
+
+def free_port_of_all_addresses() -> int:
+    """Find a free port: left to themselves, the IPv4 and the IPv6 socket would each take one of their own."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
