@@ -17,7 +17,7 @@ What keeps them sound:
 - In CONNECTING nothing but a connect request or a four-letter command is answered; in OPEN the client has a session,
   unless it was closed or taken over by another connection in this very batch (``client.closing``).
 - After CLOSED arriving bytes are dropped; the outbox is still to be sent, and nothing is added to it.
-- ``_missing`` is the number of bytes without which there is nothing to do: while it is above 0, parts are only
+- ``missing`` is the number of bytes without which there is nothing to do: while it is above 0, parts are only
   collected, so that a frame of n bytes costs n, in however many pieces it comes.
 - What ``_parts`` holds is counted in ``engine.partial_requests``; whoever empties it subtracts that.
 
@@ -86,15 +86,18 @@ class ServerConnection:
         engine: The state machine that answers.
         client: The connection as the operations see it; replies go to its outbox.
         four_letter_commands: The four-letter commands that are answered, by their four bytes.
+
+    Attributes:
+        missing: Bytes without which there is nothing to do.
     """
 
     __slots__ = (
         "_four_letter_commands",
         "_kept",
-        "_missing",
         "_parts",
         "client",
         "engine",
+        "missing",
         "state",
     )
 
@@ -110,7 +113,7 @@ class ServerConnection:
         self._four_letter_commands = four_letter_commands
         self._parts: list[bytes] = []  # of a frame that has not arrived completely
         self._kept = 0  # bytes in _parts
-        self._missing = 4  # bytes without which there is nothing to do
+        self.missing = 4
         engine.connect(client)
 
     # --- what a transport calls ---
@@ -132,9 +135,9 @@ class ServerConnection:
         """
         if self.client.closing:
             return False
-        self._missing -= len(data)
+        self.missing -= len(data)
         parts = self._parts
-        if self._missing > 0:  # a long frame arrives in pieces: join them once
+        if self.missing > 0:  # a long frame arrives in pieces: join them once
             if data:
                 self._keep_part(data)
             return False
@@ -149,7 +152,7 @@ class ServerConnection:
             self.state = State.CLOSED
             return False
         if offset == len(data):
-            self._missing = 4
+            self.missing = 4
             return False
         return self._keep_rest(data, offset)
 
@@ -231,8 +234,8 @@ class ServerConnection:
                 return False
         if rest:
             self._keep_part(buf[offset:])
-        self._missing = 4 + max(length, 0) - rest
-        return self._missing <= 0 and not self.client.closing
+        self.missing = 4 + max(length, 0) - rest
+        return self.missing <= 0 and not self.client.closing
 
     # --- the first frame ---
 

@@ -20,7 +20,7 @@ SPARE_DESCRIPTORS: Final = 8
 
 
 class Connection(Protocol):
-    """What answers on a socket: a :class:`~zoolet.server.core.server_connection.ServerConnection`, or what wraps one."""
+    """What answers on a socket: a ``ServerConnection``, or what wraps one."""
 
     @property
     def client(self) -> ClientConnection:
@@ -195,7 +195,7 @@ class Connections:
         if not self.open:
             self._all_closed.set()
 
-    async def wait_closed(self, timeout: float | None) -> None:
+    async def wait_closed(self, seconds: float | None) -> None:
         """Wait until no connection is open.
 
         Raises:
@@ -203,7 +203,7 @@ class Connections:
         """
         if self.open:
             self._all_closed.clear()
-            await asyncio.wait_for(self._all_closed.wait(), timeout)
+            await asyncio.wait_for(self._all_closed.wait(), seconds)
 
     def abort_all(self) -> None:
         """Close all connections at once; what has not been sent is lost."""

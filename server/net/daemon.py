@@ -169,11 +169,19 @@ class Daemon:
 
     def _schedule(self, seconds: float) -> None:
         self.next_tick = self._loop.time() + seconds
-        self._timer = self._loop.call_later(seconds, self.on_timer)
+        self._timer = self._loop.call_later(seconds, self._on_timer)
 
-    def on_timer(self) -> None:
-        """Tick, unless the process was stopped until just now; the loop calls this."""
-        late = self._loop.time() - self.next_tick if self.next_tick is not None else 0.0
+    def _on_timer(self) -> None:
+        self.ticked(self._loop.time() - self.next_tick if self.next_tick is not None else 0.0)
+
+    def ticked(self, late: float) -> None:
+        """Tick, unless the process was stopped until just now; the loop's timer calls this.
+
+        Args:
+            late: Seconds by which the tick comes later than it was due.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = self.next_tick = None
         if late > STALL:
             self._forgive(late)

@@ -17,14 +17,14 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from zoolet.server import config as configuration
-from zoolet.server.admin.four_letter import four_letter_commands
+from zoolet.server.app import assemble
 from zoolet.server.config import Config, Setting
-from zoolet.server.core.client_connection import ClientConnection
+from zoolet.server.core.client_connection import Session
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.sessions import Session
 from zoolet.server.net.clock import Clock, RealClock
+from zoolet.server.net.connections import OpenSocket
 from zoolet.server.net.daemon import Daemon
-from zoolet.server.net.protocol import TURN, ServerProtocol
+from zoolet.server.net.turns import TURN
 from zoolet.server.testing import views
 from zoolet.server.testing.actions import Action
 from zoolet.server.testing.clock import MANUAL_CLOCK_START, ManualClock
@@ -146,7 +146,7 @@ class Server:
             self._state = "stopped"
             self._loop = None
             _running.discard(self)
-            await self._listener.stop(patient=False)
+            await self._listener.stop(gracefully=False)
 
     def start(self) -> None:
         """Start, in a thread of its own; returns once clients can connect.
@@ -205,29 +205,20 @@ class Server:
                 ready.append(None)
             started.set()
         await self._stopping.wait()
-        await self._listener.stop(patient=False)
+        await self._listener.stop(gracefully=False)
 
     async def _open(self) -> None:
-        config, loop = self._config, asyncio.get_running_loop()
-        now, monotonic_ms = self._clock.read()
-        engine = Engine(config.settings, now=now, monotonic_ms=monotonic_ms, rng=Random(self.seed), log=_log.warning)
-        self._history = History(engine)
-        call_later = self._clock.call_later if isinstance(self._clock, ManualClock) else loop.call_later
-        self._interceptor = interceptor = Interceptor(engine, call_later)
-        answered = four_letter_commands((*config.whitelist, "isro") if config.isro else config.whitelist)
-
-        def connection(transport: ServerProtocol, client: ClientConnection) -> Any:
-            return interceptor.connect(partial(transport.data_received, b""), client, answered)
-
-        self._listener = Daemon(
-            engine,
-            self._clock,
-            answered,
-            max_per_host=config.max_client_cnxns,
-            max_connections=config.max_cnxns,
-            connection=connection,
+        loop = asyncio.get_running_loop()
+        later = self._clock.call_later if isinstance(self._clock, ManualClock) else loop.call_later
+        self._listener = assemble(
+            self._config,
+            clock=self._clock,
+            rng=Random(self.seed),
+            connection_factory=lambda connection, resume: self._interceptor.wrap(connection, resume),
             turn=self._turn,
         )
+        self._history = History(self._listener.engine)
+        self._interceptor = Interceptor(self._listener.engine, later)
         self._stopping = asyncio.Event()
         self._port = await self._listener.start(self._host, self._wanted_port)
         self._pid = os.getpid()
@@ -278,7 +269,7 @@ class Server:
         try:
             return do()
         finally:
-            self._listener.deliver()
+            self._listener.connections.deliver()
             self._listener.wake()
 
     @property
@@ -339,12 +330,12 @@ class Server:
 
         def do() -> None:
             ids = {session.id for session in self._sessions(who)}
-            for transport in list(self._listener.open):
+            for transport in list(self._listener.connections.open.values()):
                 self._drop(transport, None if who == "all" else ids)
 
         self._call(do)
 
-    def _drop(self, transport: ServerProtocol, ids: set[int] | None) -> None:
+    def _drop(self, transport: OpenSocket, ids: set[int] | None) -> None:
         connection = transport.connection
         if connection is None:
             return
@@ -394,10 +385,10 @@ class Server:
         self._call(self._accept)
 
     def _refuse(self) -> None:
-        self._listener.refuse()
+        self._listener.refuse_connections()
 
     def _accept(self) -> None:
-        self._listener.accept()
+        self._listener.accept_connections()
 
     def _sessions(self, who: Any) -> list[Session]:
         alive = self._engine.sessions.alive
@@ -543,7 +534,7 @@ class Server:
             self._interceptor.reset()
             for session in list(self._engine.sessions.alive.values()):
                 self._engine.close_session(session)
-            for transport in list(self._listener.open):
+            for transport in list(self._listener.connections.open.values()):
                 self._drop(transport, None)
             self._accept()
             self._history.restore_to(self._history.start)

@@ -2,59 +2,79 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 
-from zoolet.server.config import KEYS, NO_EFFECT, Config
-from zoolet.server.core.settings import Settings
-from zoolet.server.net.tls_settings import TlsSettings
+from zoolet.server.config.keys import IGNORED, REFUSED, SECTIONS, Key
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+INTRODUCTION = """\
+# Configuration
+
+*Made by `make docs` from the table in `server/config/keys.py`; do not edit.*
+
+A key may be written in zoo.cfg as it stands here or with the prefix `zookeeper.`, and as `-DKEY=VALUE` or
+`-Dzookeeper.KEY=VALUE` on the command line or in the environment variables `SERVER_JVMFLAGS` and `JVMFLAGS`. Some keys have an
+option of `zoolet serve` as well. Options beat the file, and the file beats the environment. A key that is set twice in one place
+has the last value.
+
+A value that is invalid, or not supported where that matters, ends the start with exit code 2 and one line that says where it is set
+and what is expected. A key that nobody knows is a warning that names the nearest known key; in `Server(config=...)` it is an error.
+[Security](security.md) says what the server is safe against."""
+ABOUT_IGNORED = """\
+These keys of ZooKeeper are accepted and have no effect. One line in the log names those that are set: in the file, or as a `-D`
+option with the prefix `zookeeper.`. `*` stands for the rest of a name."""
+ABOUT_REFUSED = """\
+These keys of ZooKeeper must not be ignored, because security or the answers to clients depend on them: a value that is not accepted
+is an error."""
 
 
-SAID_HERE = {
-    "host": "The address or name to listen on; with a port in the file and no address: all of the machine's.",
-    "schemes": "With `enforce.auth.enabled`: the schemes of which a client must have proved one.",
-    "enforced": "Let a client do nothing until it has proved who it is.",
-    "settings.require_auth": "The same as `enforce.auth.schemes=sasl`.",
-    "settings.min_session_timeout": "The shortest session timeout; -1 is twice `tickTime`.",
-    "settings.max_session_timeout": "The longest session timeout; -1 is twenty times `tickTime`.",
-    "jaas": "A JAAS file; its section `Server` names the users of SASL DIGEST-MD5.",
-    "jaas_section": "The section of the JAAS file; `Server` by default.",
-    "tls.client_auth": "Whether clients have to show a certificate: `need` (with a trust store the default), `want` or `none`.",
-    "tls.key": "A PEM file with the key, where it is not in the key store's file. (Not in ZooKeeper.)",
-    "port": "The port; 0 for a free one. Without it only TLS is spoken, if `secureClientPort` is set.",
-    "secure_port": "A port for connections over TLS; 0 for a free one.",
-    "settings.max_frame": "The longest request; a longer one closes its connection.",
-}
+def code(text: str) -> str:
+    """Format a name or a value."""
+    return f"`{text}`"
 
 
-def meaning(target: str) -> str:
-    """Return what a field's docstring says of it."""
-    group, _, field = target.rpartition(".")
-    cls, name = {"settings": Settings, "tls": TlsSettings, "": Config}[group], field
-    found = re.search(rf"^ *{name}: (.*?)(?=\n *\w+: |\n\n|\n *$|\Z)", cls.__doc__ or "", re.DOTALL | re.MULTILINE)
-    return SAID_HERE.get(target) or (re.sub(r"\s+", " ", found[1]).replace("``", "`") if found else "")
+def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Yield the lines of a table."""
+    titles = list(columns)
+    yield from ("", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|")
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def honoured(key: Key) -> tuple[str, ...]:
+    """Return the cells of a key that is honoured."""
+    value = ", ".join(filter(None, (key.converter.type, key.converter.limits, key.converter.unit)))
+    default = code(key.default) if key.default else "not set"
+    default += f" ({key.default_note})" if key.default_note else ""
+    details = [
+        f"Option {code(key.option)}." if key.option else "",
+        f"Needs {' and '.join(map(code, key.requires))}." if key.requires else "",
+        f"Has no effect where {code(key.overruled_by)} is set." if key.overruled_by else "",
+    ]
+    return code(key.name), value, default, code(key.example), " ".join(filter(None, (key.help, *details)))
+
+
+def refused(key: Key) -> tuple[str, ...]:
+    """Return the cells of a key that is refused."""
+    values = [key.converter.show(value) for value in key.supported]
+    accepted = ", ".join(code(value) if value else "empty" for value in values) or "none"
+    return code(key.name), accepted, f"not supported; {key.help}."
 
 
 def page() -> str:
     """Return the text of the page."""
-    lines = [
-        "# Configuration",
-        "",
-        "*Made by `make docs` from the table in `server/config.py`; do not edit.*",
-        "",
-        "A key may stand in zoo.cfg as it is or behind `zookeeper.`, and as `-DKEY=VALUE` or `-Dzookeeper.KEY=VALUE` on the command",
-        "line or in `SERVER_JVMFLAGS` and `JVMFLAGS`. Times are milliseconds, sizes bytes. Of a key that nobody knows the daemon warns, and",
-        "names the nearest one; `Server(config=...)` raises. What means security is obeyed or refused, with exit code 2; see",
-        "[security](security.md).",
-        "",
-        "| Key | Meaning |",
-        "|---|---|",
-    ]
-    lines += [f"| `{name}` | {meaning(key.target)} |" for name, key in KEYS.items()]
-    lines += ["", "Known, and without effect here: " + ", ".join(f"`{name}`" for name in sorted(NO_EFFECT)) + ".", ""]
-    return "\n".join(lines)
+    lines = [INTRODUCTION]
+    for title, keys in SECTIONS.items():
+        lines += ["", f"## {title}"]
+        lines += table(("Key", "Value", "Default", "Example", "Meaning"), map(honoured, keys))
+    lines += ["", "## Keys that are ignored", "", ABOUT_IGNORED]
+    reasons = groupby(IGNORED, lambda key: key.help)
+    lines += table(("Keys", "Why"), ((", ".join(code(key.name) for key in keys), why) for why, keys in reasons))
+    lines += ["", "## Keys that are refused", "", ABOUT_REFUSED]
+    lines += table(("Key", "Accepted values", "Any other value"), map(refused, REFUSED))
+    return "\n".join([*lines, ""])
 
 
 if __name__ == "__main__":

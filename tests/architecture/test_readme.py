@@ -87,7 +87,7 @@ def targets() -> set[str]:
 
 def subcommands() -> set[str]:
     """Find the subcommands of zoolet."""
-    actions = [one for one in cli._parser()._actions if isinstance(one, argparse._SubParsersAction)]
+    actions = [one for one in cli.parser()._actions if isinstance(one, argparse._SubParsersAction)]
     return {name for action in actions for name in action.choices}
 
 

@@ -156,7 +156,7 @@ def _decode(op: int, data: bytes, at: int, stop: int) -> None:
             return
         kind = _RESPONSES.get(op)
         if kind is not None:
-            record, end = kind.take(data, at, stop)
+            record, end = kind.read_from(data, at, stop)
             fail_unless(end == stop, "bytes behind the body of a reply", op, data[at:stop])
             fail_unless(record.encode() == data[at:stop], "a reply that does not encode as it was", op, data[at:stop])
     except MarshallingError as error:
@@ -314,7 +314,7 @@ class World:
                 self.digest = crc32(data, self.digest)
 
     def _deliver(self) -> None:
-        dirty = self.engine.watches.pending_output
+        dirty = self.engine.pending_output
         while dirty:
             callers = list(dirty)
             dirty.clear()

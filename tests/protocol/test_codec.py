@@ -190,7 +190,9 @@ def test_a_record_is_not_read_beyond_its_stop_even_if_the_buffer_goes_on(kind: t
         stop for stop in range(2, 2 + len(raw)) if survives(lambda buf, at=stop: kind.decode(buf, 2, at), b"##" + raw)
     ]
     taken = [
-        stop for stop in range(2, 2 + len(raw)) if survives(lambda buf, at=stop: kind.take(buf, 2, at), b"##" + raw)
+        stop
+        for stop in range(2, 2 + len(raw))
+        if survives(lambda buf, at=stop: kind.read_from(buf, 2, at), b"##" + raw)
     ]
 
     assert (decoded, taken) == ([], [])

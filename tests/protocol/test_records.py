@@ -127,7 +127,7 @@ def test_take_tells_where_the_next_record_starts(
     written = data.draw(instances(kind))
     raw = written.encode()
 
-    taken, at = kind.take(before + raw + rest, len(before), len(before + raw + rest))
+    taken, at = kind.read_from(before + raw + rest, len(before), len(before + raw + rest))
 
     assert (taken, at) == (written, len(before + raw))
 

@@ -5,8 +5,17 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from zoolet.server.admin.four_letter import four_letter_commands
+from zoolet.server.app import assemble
+from zoolet.server.config import Config
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.core.settings import Settings
+from zoolet.server.net.clock import Clock, RealClock
+from zoolet.server.net.connections import Connections
+from zoolet.server.net.daemon import Daemon
+from zoolet.server.net.gc import GcTuner
+from zoolet.server.net.turns import TURN
 
 
 def make_engine(
@@ -14,3 +23,31 @@ def make_engine(
 ) -> Engine:
     """Return an engine; by default its randomness follows from *now*."""
     return Engine(settings, now=now, monotonic_ms=monotonic_ms, rng=rng or Random(now), **options)
+
+
+def make_daemon(
+    engine: Engine,
+    clock: Clock,
+    *,
+    max_per_host: int = 60,
+    max_connections: int = 0,
+    turn: float = TURN,
+    backlog: int = 128,
+    gc_tuner: GcTuner | None = None,
+) -> Daemon:
+    """Return a server of an engine in the running loop, which answers every four-letter command."""
+    commands = four_letter_commands(["*"])
+    connections = Connections(
+        engine,
+        clock,
+        lambda client, resume: ServerConnection(engine, client, commands),
+        max_per_host=max_per_host,
+        max_connections=max_connections,
+        turn=turn,
+    )
+    return Daemon(connections, backlog=backlog, gc_tuner=gc_tuner)
+
+
+def assemble_daemon(config: Config, clock: Clock | None = None) -> Daemon:
+    """Return a server as the daemon makes it, whose randomness is repeatable."""
+    return assemble(config, clock=clock or RealClock(), rng=Random(0))

@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from support.engine import assemble_daemon
 from support.raw_client import RawClient
 from support.waiting import DEADLINE_S, until
 
-from zoolet.server.app import assemble
 from zoolet.server.config import Config
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.daemon import Daemon
@@ -80,9 +80,9 @@ class LiveServer:
         """Open a session with a socket that holds little, ask, and read no more."""
         client = await self.dial(room=4096)
         await client.shake_hands()
-        before = len(self.listener._not_reading)
+        before = len(self.listener.connections.unread.by_connection)
         client.send(requests)
-        await until(lambda: len(self.listener._not_reading) > before)
+        await until(lambda: len(self.listener.connections.unread.by_connection) > before)
         return client
 
     async def dial_secure(self, local: str | None = None, *, context: ssl.SSLContext | None = None) -> RawClient:
@@ -107,7 +107,11 @@ class LiveServer:
         return answer.decode()
 
     async def _until_missing(self, count: int) -> None:
-        await until(lambda: any(one.connection and one.connection._missing == count for one in self.listener.open))
+        await until(
+            lambda: any(
+                one.connection and one.connection.missing == count for one in self.listener.connections.open.values()
+            )
+        )
 
     def _keep(self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> RawClient:
         client = RawClient(*streams)
@@ -118,7 +122,7 @@ class LiveServer:
 
     def advance(self, milliseconds: int) -> None:
         """Let time pass, and do what is due; only with a manual clock."""
-        clock = self.listener.clock
+        clock = self.listener.connections.clock
         assert isinstance(clock, ManualClock)
         clock.move_to(clock.monotonic_ms + milliseconds)
         self.listener.tick()
@@ -129,13 +133,13 @@ class LiveServer:
 
     async def settle(self) -> None:
         """Wait until the server has seen that all connections are gone."""
-        await until(lambda: not self.listener.open)
+        await until(lambda: not self.listener.connections.open)
 
-    async def stop(self, *, patient: bool = True) -> None:
+    async def stop(self, *, gracefully: bool = True) -> None:
         """Stop the server, once."""
         if not self._stopped:
             self._stopped = True
-            await self.listener.stop(patient=patient)
+            await self.listener.stop(gracefully=gracefully)
 
     async def close(self) -> None:
         """Abort the clients and stop the server."""
@@ -143,7 +147,7 @@ class LiveServer:
             client.writer.transport.abort()
             with suppress(OSError):
                 await client.writer.wait_closed()
-        await self.stop(patient=False)
+        await self.stop(gracefully=False)
 
 
 Serve = Callable[..., Awaitable[LiveServer]]
@@ -159,7 +163,7 @@ async def serve() -> AsyncIterator[Serve]:
 
     async def start(**config: Any) -> LiveServer:
         settled = Config(**{"max_client_cnxns": 0, **config})
-        server = LiveServer(assemble(settled), settled.host or "127.0.0.1")
+        server = LiveServer(assemble_daemon(settled), settled.host or "127.0.0.1")
         await server.listener.start(server.host, 0)
         servers.append(server)
         return server

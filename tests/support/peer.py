@@ -46,7 +46,7 @@ class Peer:
     ) -> None:
         self.engine = engine
         self.client = ClientConnection(host, 40000)
-        self.connection = ServerConnection(engine, self.client, four_letter_commands)
+        self.connection = ServerConnection(engine, self.client, four_letter_commands or {})
         self.inbox: list[Reply] = []
         self.welcome: ConnectResponse | None = None
         self.xid = 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from zoolet.server.app import assemble
+from support.engine import assemble_daemon
+
 from zoolet.server.config import Config
 from zoolet.server.net import tls
 from zoolet.server.net.tls_settings import TlsSettings
@@ -19,8 +20,8 @@ class Served:
         self._settings = settings
 
     async def __aenter__(self) -> int:
-        self._listener = assemble(Config())
+        self._listener = assemble_daemon(Config())
         return await self._listener.start_secure("127.0.0.1", 0, tls.context(self._settings))
 
     async def __aexit__(self, *ignored: object) -> None:
-        await self._listener.stop(patient=False)
+        await self._listener.stop(gracefully=False)

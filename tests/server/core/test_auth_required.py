@@ -178,7 +178,7 @@ def test_many_identities_make_the_question_who_it_is_no_dearer() -> None:
         peer.client.add_id("digest", f"u{number}:x")
 
     started = time.process_time()
-    auth_required = {peer.connection._auth_required() for _ in range(2_000)}
+    auth_required = {peer.connection.auth_required() for _ in range(2_000)}
     took = time.process_time() - started
 
     assert auth_required == {True}

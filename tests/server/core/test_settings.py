@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zoolet.server.config import Config, build
-from zoolet.server.properties import Setting
+from zoolet.server.config import Config, Setting, build
 
 KEYS = {
     "zoolet.maxAclEntries": "max_acl_entries",

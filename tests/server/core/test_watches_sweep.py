@@ -177,7 +177,7 @@ def test_one_who_is_gone_hears_of_nothing(engine: Engine, writer: Peer) -> None:
     writer.delete("/w0")
 
     assert peer.take() == b""
-    assert peer.client not in engine.watches.pending_output
+    assert peer.client not in engine.pending_output
 
 
 def test_one_who_was_disconnected_hears_of_nothing_that_it_watched_recursively(engine: Engine, writer: Peer) -> None:
@@ -189,7 +189,7 @@ def test_one_who_was_disconnected_hears_of_nothing_that_it_watched_recursively(e
     writer.create("/new")
 
     assert peer.take() == b""
-    assert peer.client not in engine.watches.pending_output
+    assert peer.client not in engine.pending_output
 
 
 def test_others_hear_of_what_one_who_is_gone_watched_too(engine: Engine, writer: Peer) -> None:

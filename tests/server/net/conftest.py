@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support.engine import assemble_daemon
 from support.event_loops import pytest_asyncio_loop_factories as pytest_asyncio_loop_factories
 from support.key_stores import Stores
 from support.live_server import Dial, LiveServer
@@ -14,7 +15,6 @@ from support.live_server import serve as serve
 from support.logged_errors import no_error_is_logged as no_error_is_logged
 from support.raw_client import RawClient
 
-from zoolet.server.app import assemble
 from zoolet.server.config import Config
 from zoolet.server.core.settings import Settings
 from zoolet.server.testing.clock import ManualClock
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 async def live(request: pytest.FixtureRequest) -> AsyncIterator[LiveServer]:
     """A server with a manual clock; indirect parameters are its settings."""
     settings = Settings(**getattr(request, "param", {}))
-    server = LiveServer(assemble(Config(max_client_cnxns=0, settings=settings), clock=ManualClock()))
+    server = LiveServer(assemble_daemon(Config(max_client_cnxns=0, settings=settings), clock=ManualClock()))
     await server.listener.start(server.host, 0)
     yield server
     await server.close()

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 import pytest
+from support.engine import assemble_daemon
 from support.frames import add_watch, create, exists, get, request, set_data
 from support.socket_client import SocketClient
 from support.waiting import until
@@ -22,7 +23,6 @@ from support.waiting import until
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import int_at
 from zoolet.protocol.operations import OpCode
-from zoolet.server.app import assemble
 from zoolet.server.config import Config
 from zoolet.server.core.settings import Settings
 from zoolet.server.net.daemon import Daemon
@@ -37,7 +37,7 @@ Dial = Callable[..., Awaitable[SocketClient]]
 async def listener(request: pytest.FixtureRequest) -> AsyncIterator[Daemon]:
     """A server in this loop; indirect parameters are its settings."""
     settings = Settings(**getattr(request, "param", {}))
-    listener = assemble(Config(host="127.0.0.1", settings=settings))
+    listener = assemble_daemon(Config(host="127.0.0.1", settings=settings))
     await listener.start("127.0.0.1", 0)
     yield listener
     await listener.stop()
@@ -63,19 +63,21 @@ async def dial(listener: Daemon) -> AsyncIterator[Dial]:
     for link in links:
         link.close()
     with suppress(TimeoutError):
-        await until(lambda: not listener.open)
+        await until(lambda: not listener.connections.open)
 
 
 def waiting(listener: Daemon) -> int:
     """Count the bytes that wait in this process to be read by clients."""
     return sum(
-        transport._transport.get_write_buffer_size() for transport in listener.open if transport._transport is not None
+        transport._transport.get_write_buffer_size()
+        for transport in listener.connections.open.values()
+        if transport._transport is not None
     )
 
 
 def choked(listener: Daemon) -> list[bool]:
     """Say of each connection whether the server has stopped reading from it."""
-    return [transport._write_paused for transport in listener.open]
+    return [transport.write_paused for transport in listener.connections.open.values()]
 
 
 @contextmanager
@@ -174,11 +176,11 @@ async def test_a_client_that_leaves_too_many_events_unread_is_cut_off(
 
     with memory() as growth:
         written = 0
-        while len(listener.open) == 2 and written < 2000:
+        while len(listener.connections.open) == 2 and written < 2000:
             assert await writer.call(set_data(1, path)) == 0
             written += 1
 
-        assert len(listener.open) == 1
+        assert len(listener.connections.open) == 1
         assert growth() <= 12 * MIB
     assert [record.levelname for record in caplog.records if "disconnecting" in record.getMessage()] == ["WARNING"]
 
@@ -194,7 +196,7 @@ async def test_the_session_of_a_client_that_is_cut_off_lives_on_without_its_watc
 
     await writer.send(b"".join(set_data(xid, path) for xid in range(500)))
     replies = [await writer.payload() for _ in range(500)]
-    await until(lambda: len(listener.open) == 1)
+    await until(lambda: len(listener.connections.open) == 1)
 
     assert [int_at(reply) for reply in replies] == [(xid,) for xid in range(500)]
     assert len(listener.engine.sessions.alive) == 2

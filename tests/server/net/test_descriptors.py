@@ -15,19 +15,20 @@ from support.frames import HELLO
 from support.live_server import Serve
 from support.waiting import DEADLINE_S, until
 
-from zoolet.server.net.daemon import SPARE_DESCRIPTORS, Daemon
+from zoolet.server.net.connections import SPARE_DESCRIPTORS
+from zoolet.server.net.daemon import Daemon
 
 
 def _is_last(listener: Daemon, number: int) -> bool:
-    listener._last_descriptor = 0
-    listener.warn_of_descriptors()
+    listener.connections.last_descriptor = 0
+    listener.connections.warn_of_descriptors()
     return True
 
 
 @pytest.fixture
 def last_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every connection gets one of the last descriptors."""
-    monkeypatch.setattr("zoolet.server.net.daemon.Daemon.is_last_descriptor", _is_last)
+    monkeypatch.setattr("zoolet.server.net.connections.Connections.is_last_descriptor", _is_last)
 
 
 @pytest.mark.usefixtures("last_descriptors")
@@ -54,7 +55,7 @@ async def test_no_session_is_opened_with_one_of_the_last_descriptors(serve: Serv
 
 @pytest.mark.usefixtures("last_descriptors")
 async def test_one_who_says_nothing_keeps_no_last_descriptor(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoolet.server.net.protocol.WORD_ONLY_SECONDS", 0.01)
+    monkeypatch.setattr("zoolet.server.net.protocol.COMMAND_SECONDS", 0.01)
     server = await serve()
 
     client = await server.dial()
@@ -70,7 +71,7 @@ async def test_one_line_says_that_descriptors_run_out(serve: Serve, caplog: pyte
     server = await serve()
 
     clients = [await server.dial() for _ in range(10)]
-    await until(lambda: len(server.listener.open) == 10)
+    await until(lambda: len(server.listener.connections.open) == 10)
 
     assert len([line for line in caplog.messages if "running out of file descriptors" in line]) == 1
     assert len(clients) == 10
@@ -80,7 +81,7 @@ async def test_one_line_says_that_descriptors_run_out(serve: Serve, caplog: pyte
 async def test_the_last_eight_descriptors_are_the_last(serve: Serve, below: int, last: bool) -> None:
     server = await serve()
 
-    found = server.listener.is_last_descriptor(server.listener._last_descriptor + below)
+    found = server.listener.connections.is_last_descriptor(server.listener.connections.last_descriptor + below)
 
     assert found is last
 

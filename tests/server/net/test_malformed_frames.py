@@ -212,7 +212,7 @@ async def test_the_session_of_a_client_that_ends_its_side_lives_on(live: LiveSer
 
     client.end()
     await client.rest()
-    await until(lambda: not live.listener.open)
+    await until(lambda: not live.listener.connections.open)
 
     assert client.welcome is not None
     assert list(live.engine.sessions.alive) == [client.welcome.session_id]
@@ -226,7 +226,7 @@ async def test_the_session_of_a_client_that_ends_its_side_lives_on(live: LiveSer
 async def test_a_client_that_never_finishes_its_handshake_is_closed(live: LiveServer, dial: Dial, said: bytes) -> None:
     client, other = await dial(shake=False), await dial()
     client.send(said)
-    await until(lambda: len(live.listener.open) == 2)
+    await until(lambda: len(live.listener.connections.open) == 2)
 
     live.advance(401)
 
@@ -238,7 +238,7 @@ async def test_a_client_that_never_finishes_its_handshake_is_closed(live: LiveSe
 @pytest.mark.parametrize("live", [{"sessionless_timeout": 200}], indirect=True)
 async def test_a_client_has_its_time_to_shake_hands(live: LiveServer, dial: Dial) -> None:
     client = await dial(shake=False)
-    await until(lambda: live.listener.open)
+    await until(lambda: live.listener.connections.open)
 
     live.advance(199)
     await client.shake_hands()

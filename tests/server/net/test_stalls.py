@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 import pytest
-from support.engine import make_engine
+from support.engine import make_daemon, make_engine
 from support.frames import ping
 from support.peer import Peer
 
@@ -17,7 +17,7 @@ from zoolet.server.admin.four_letter import four_letter_commands
 from zoolet.server.core.sessions import Session
 from zoolet.server.core.settings import Settings
 from zoolet.server.net.clock import RealClock
-from zoolet.server.net.daemon import RECOVERY, STALL, Daemon
+from zoolet.server.net.daemon import RECOVERY, STALL
 from zoolet.server.testing.clock import ManualClock
 
 TICK: Final = 1_000
@@ -50,7 +50,7 @@ class Stage:
             monotonic_ms=self.clock.read()[1],
             log=lambda message, *arguments: self.log.append(message % arguments),
         )
-        self.listener = Daemon(self.engine, self.clock, four_letter_commands(["*"]))
+        self.listener = make_daemon(self.engine, self.clock)
         self.engine.set_time(*self.clock.read())
 
     def client(self) -> Peer:
@@ -62,10 +62,7 @@ class Stage:
     def tick(self, late: float = 0.0) -> None:
         """Let the tick come, so many seconds late; time has passed accordingly."""
         listener = self.listener
-        listener._tick_due = listener.loop.time() - late
-        if listener._tick is not None:
-            listener._tick.cancel()
-        listener._ticked()
+        listener.ticked(late)
 
     def ticks(self, count: int) -> None:
         """Let so many ticks come in time, a second apart."""
@@ -92,8 +89,7 @@ class Stage:
 async def stage() -> AsyncIterator[Stage]:
     made = Stage()
     yield made
-    if made.listener._tick is not None:
-        made.listener._tick.cancel()
+    await made.listener.stop()
 
 
 # --- a late tick ---
@@ -124,13 +120,13 @@ async def test_a_late_tick_leaves_the_wall_clock_as_it_is() -> None:
 
 
 async def test_what_came_meanwhile_has_fifty_milliseconds_to_be_read(stage: Stage) -> None:
-    started = stage.listener.loop.time()
+    started = stage.listener.connections.loop.time()
 
     stage.stand_still(9_000)
 
     assert RECOVERY == 0.05
-    assert stage.listener._recovering
-    assert stage.listener._tick_due - started == pytest.approx(RECOVERY, abs=0.02)
+    assert stage.listener.recovering
+    assert stage.listener.next_tick - started == pytest.approx(RECOVERY, abs=0.02)
 
 
 async def test_the_tick_after_a_late_one_ends_sessions_again(stage: Stage) -> None:
@@ -190,7 +186,7 @@ async def test_a_tick_that_is_a_little_late_is_no_stall(stage: Stage) -> None:
 
     stage.tick(late=STALL * 0.5)
 
-    assert (stage.engine.metrics.stalls, stage.listener._recovering) == (0, False)
+    assert (stage.engine.metrics.stalls, stage.listener.recovering) == (0, False)
 
 
 async def test_ticks_in_time_end_a_dead_session_in_time(stage: Stage) -> None:
@@ -230,7 +226,7 @@ async def test_stalls_are_counted_and_added_up(stage: Stage) -> None:
 async def test_a_stall_of_a_second_is_logged(stage: Stage) -> None:
     stage.stand_still(2_500)
 
-    assert stage.log == ["the server stood still for 2.5 s; sessions get that much longer"]
+    assert stage.log == ["the server was stopped for 2.5 s; sessions are extended by that time"]
 
 
 async def test_a_stall_of_less_is_only_counted(stage: Stage) -> None:
@@ -253,7 +249,7 @@ async def test_ticking_goes_on_after_a_tick_that_failed(stage: Stage, monkeypatc
         with pytest.raises(RuntimeError, match="a defect"):
             stage.tick()
 
-    assert stage.listener._tick is not None
+    assert stage.listener.next_tick is not None
     stage.ticks(5)
     assert stage.alive == []
 

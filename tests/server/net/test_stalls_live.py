@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 from support.daemon import DaemonProcess
-from support.engine import make_engine
+from support.engine import make_daemon, make_engine
 from support.frames import ping
 from support.socket_client import SocketClient
 from support.waiting import DEADLINE_S
@@ -20,7 +20,6 @@ from zoolet.protocol.codec import int_at
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.server import Server
-from zoolet.server.admin.four_letter import four_letter_commands
 from zoolet.server.core.settings import Settings
 from zoolet.server.net.clock import RealClock
 from zoolet.server.net.daemon import Daemon
@@ -32,7 +31,7 @@ async def test_with_a_manual_clock_a_session_ends_at_its_moment_whatever_the_loo
     async with Server(clock="manual") as server:
         client = SocketClient(await asyncio.to_thread(socket.create_connection, ("127.0.0.1", server.port)))
         await client.shake_hands(10_000)
-        server._listener._tick_due -= 60
+        server._listener.next_tick -= 60
 
         server.advance(9.999)
         before = len(server.sessions())
@@ -57,7 +56,7 @@ async def serve() -> AsyncIterator[Serve]:
         clock = RealClock()
         now, monotonic_ms = clock.read()
         settings = Settings(tick_time=tick, min_session_timeout=1)
-        listener = Daemon(make_engine(settings, now=now, monotonic_ms=monotonic_ms), clock, four_letter_commands(["*"]))
+        listener = make_daemon(make_engine(settings, now=now, monotonic_ms=monotonic_ms), clock)
         port = await listener.start("127.0.0.1", 0)
         link = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port))
         client = SocketClient(link)
@@ -68,7 +67,7 @@ async def serve() -> AsyncIterator[Serve]:
     yield start
     for listener, client in started:
         client.link.close()
-        await listener.stop(patient=False)
+        await listener.stop(gracefully=False)
 
 
 async def next_tick(listener: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +114,7 @@ async def test_a_block_between_two_ticks_ends_no_session_of_a_client_that_pings(
     await next_tick(listener, monkeypatch)
     await next_tick(listener, monkeypatch)
     before = len(listener.engine.sessions.alive)
-    left = listener._tick_due - listener.loop.time()
+    left = listener.next_tick - listener.connections.loop.time()
 
     client.ping_for(left + 0.03)
     await next_tick(listener, monkeypatch)

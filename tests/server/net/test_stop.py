@@ -66,7 +66,7 @@ async def test_a_stop_does_not_wait_for_a_client_that_keeps_its_side_open(
     async with asyncio.timeout(DEADLINE_S):
         await server.listener.stop()
 
-    assert not server.listener.open
+    assert not server.listener.connections.open
 
 
 async def test_a_stop_leaves_sessions_as_they_are(serve: Serve) -> None:
@@ -97,7 +97,7 @@ async def test_a_stop_without_connections_ends_at_once(serve: Serve) -> None:
     async with asyncio.timeout(DEADLINE_S):
         await server.listener.stop()
 
-    assert not server.listener.open
+    assert not server.listener.connections.open
 
 
 # --- clients that do not help ---
@@ -115,7 +115,7 @@ async def test_a_stop_disconnects_those_that_do_not_read_when_its_time_is_up(
         await server.listener.stop()
 
     assert STOP_SECONDS == 5.0
-    assert not server.listener.open
+    assert not server.listener.connections.open
     assert "disconnecting 1 clients that do not read" in caplog.text
 
 
@@ -130,7 +130,7 @@ async def test_a_stop_can_be_cut_short(serve: Serve) -> None:
     async with asyncio.timeout(1):
         await stopping
 
-    assert not server.listener.open
+    assert not server.listener.connections.open
 
 
 def stubborn(daemon: DaemonProcess) -> socket.socket:

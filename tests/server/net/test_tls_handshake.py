@@ -154,7 +154,7 @@ async def test_no_place_is_given_back_twice(serve: Serve) -> None:
     await silent.closed()
     await lets_in_at_last(live)
     live.clients[-1].writer.transport.abort()
-    await until(lambda: not live.listener.open)
+    await until(lambda: not live.listener.connections.open)
 
     kept = await live.dial_secure()
 
@@ -166,7 +166,7 @@ async def test_tls_connections_that_are_reset_before_they_are_accepted_leave_not
     live = await serve(max_client_cnxns=2, max_cnxns=2)
     resets = [reset_at_once(live.listener.secure_port) for _ in range(50)]
 
-    await until(lambda: not live.listener.open)
+    await until(lambda: not live.listener.connections.open)
     client = await live.dial_secure()
     client.writer.close()
 
@@ -200,9 +200,9 @@ async def test_a_tls_client_that_does_not_answer_a_close_is_dropped_as_soon_as_a
     await until(lambda: not live.engine.connections)
 
     with connection:
-        await until(lambda: not live.listener.open)
+        await until(lambda: not live.listener.connections.open)
 
-    assert not live.listener.open
+    assert not live.listener.connections.open
 
 
 # --- a stop ---
@@ -215,7 +215,7 @@ async def test_a_stop_ends_the_handshakes_under_way(serve: Serve) -> None:
     await live.dial_secure(context=trusting())  # by now those before it have been accepted
 
     async with asyncio.timeout(2.0):
-        await live.stop(patient=False)
+        await live.stop(gracefully=False)
 
     assert [await client.closed() for client in silent] == [b"", b"", b""]
 
@@ -227,7 +227,7 @@ async def test_a_patient_stop_does_not_wait_for_handshakes(serve: Serve) -> None
     live.clients[-1].writer.transport.abort()
 
     async with asyncio.timeout(2.0):
-        await live.stop(patient=True)
+        await live.stop(gracefully=True)
 
     assert [await client.closed() for client in silent] == [b"", b"", b""]
 
@@ -236,7 +236,7 @@ async def test_a_stopped_server_has_no_port_for_tls(serve: Serve) -> None:
     live = await serve()
 
     async with asyncio.timeout(2.0):
-        await live.stop(patient=True)
+        await live.stop(gracefully=True)
 
     with pytest.raises(ConnectionRefusedError):
         await live.dial_secure()

@@ -11,7 +11,7 @@ from random import Random
 from typing import Final
 
 import pytest
-from support.engine import make_engine
+from support.engine import make_daemon, make_engine
 from support.frames import HELLO, create, exists, get, request, set_data
 from support.live_server import Dial, LiveServer
 from support.raw_client import RawClient
@@ -22,7 +22,6 @@ from zoolet.protocol.codec import int_at
 from zoolet.protocol.framing import Frames
 from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
-from zoolet.server.admin.four_letter import four_letter_commands
 from zoolet.server.net.clock import RealClock
 from zoolet.server.net.daemon import Daemon
 
@@ -38,7 +37,7 @@ def _busy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """A server whose turns are tiny; or one that has always been busy too, so that all have to queue."""
     monkeypatch.setattr("zoolet.server.net.protocol.SHORT_TURN", TINY)
     if request.param == "always busy":
-        monkeypatch.setattr("zoolet.server.net.protocol._PAUSE", 1e12)
+        monkeypatch.setattr("zoolet.server.net.protocol.PAUSE", 1e12)
         monkeypatch.setattr("zoolet.server.net.protocol.BUSY", -1.0)
         monkeypatch.setattr("zoolet.server.net.protocol.CHEAP", 1e-12)
 
@@ -47,12 +46,10 @@ def _busy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 async def listener(_busy: None) -> AsyncIterator[Daemon]:
     clock = RealClock()
     now, monotonic_ms = clock.read()
-    listener = Daemon(
-        make_engine(now=now, monotonic_ms=monotonic_ms), clock, four_letter_commands(["*"]), max_per_host=0, turn=TINY
-    )
+    listener = make_daemon(make_engine(now=now, monotonic_ms=monotonic_ms), clock, max_per_host=0, turn=TINY)
     await listener.start("127.0.0.1", 0)
     yield listener
-    await listener.stop(patient=False)
+    await listener.stop(gracefully=False)
 
 
 @pytest.fixture
@@ -198,7 +195,7 @@ async def test_a_client_that_closes_its_side_and_reads_late_gets_all_its_answers
     client = await dial(room=16 << 10)
     client.send(create(0, "/a", b"x" * 100_000) + b"".join(get(xid, "/a") for xid in range(1, 41)))
     client.end()
-    await until(lambda: any(transport._write_paused for transport in listener.open))
+    await until(lambda: any(transport.write_paused for transport in listener.connections.open.values()))
 
     answer = await client.rest()
 
@@ -208,7 +205,7 @@ async def test_a_client_that_closes_its_side_and_reads_late_gets_all_its_answers
 async def test_a_client_that_does_not_read_gets_its_answers_in_order_once_it_does(listener: Daemon, dial: Dial) -> None:
     slow, other = await dial(room=16 << 10), await dial()
     slow.send(create(0, "/a", b"x" * 100_000) + b"".join(get(xid, "/a") for xid in range(1, 41)))
-    await until(lambda: any(transport._write_paused for transport in listener.open))
+    await until(lambda: any(transport.write_paused for transport in listener.connections.open.values()))
     other.send(exists(1))
     await other.xids(1)
 
@@ -229,26 +226,26 @@ async def test_what_is_behind_the_end_of_a_session_is_not_done(listener: Daemon,
 async def test_a_client_that_crashes_while_it_waits_for_its_turn_leaves_nothing(listener: Daemon, dial: Dial) -> None:
     crashing, other = await dial(), await dial()
     crashing.send(b"".join(create(xid, f"/n{xid}") for xid in range(2_000)))
-    await until(lambda: listener.queued)
+    await until(lambda: listener.connections.turns.queued)
 
     await crashing.reset()
     other.send(b"".join(create(xid, f"/m{xid}") for xid in range(50)))
 
     assert await other.xids(50) == list(range(50))
-    await until(lambda: len(listener.open) == 1)
-    assert (list(listener.queued), listener.engine.partial_requests) == ([], 0)
+    await until(lambda: len(listener.connections.open) == 1)
+    assert (list(listener.connections.turns.queued), listener.engine.partial_requests) == ([], 0)
 
 
 async def test_a_stop_while_connections_wait_for_their_turns_ends(listener: Daemon, dial: Dial) -> None:
     clients = [await dial() for _ in range(3)]
     for client in clients:
         client.send(b"".join(exists(xid) for xid in range(5_000)))
-    await until(lambda: listener.queued)
+    await until(lambda: listener.connections.turns.queued)
 
     async with asyncio.timeout(DEADLINE_S):
-        await listener.stop(patient=False)
+        await listener.stop(gracefully=False)
 
-    assert not listener.open
+    assert not listener.connections.open
 
 
 @pytest.mark.parametrize("word", [b"ruok", b"srvr", b"mntr", b"wchp"])
@@ -293,8 +290,8 @@ async def test_an_internal_error_in_a_turn_costs_that_connection_alone(
     def fail(*_: object) -> bytes:
         raise RuntimeError("a defect")
 
-    decode, _, costly = listener.engine.table[op]
-    monkeypatch.setitem(listener.engine.table, op, (decode, fail, costly))
+    decode, _, costly = listener.engine.dispatch[op]
+    monkeypatch.setitem(listener.engine.dispatch, op, (decode, fail, costly))
 
     broken.send(exists(1) + request(2, op, r.GetACLRequest("/").encode()) + exists(3))
     answer = await broken.rest()
@@ -307,14 +304,14 @@ async def test_an_internal_error_in_a_turn_costs_that_connection_alone(
 
 async def test_turns_shorter_than_a_look_at_the_clock_are_turns_all_the_same() -> None:
     clock = RealClock()
-    listener = Daemon(make_engine(monotonic_ms=clock.read()[1]), clock, four_letter_commands(["*"]), turn=1e-9)
+    listener = make_daemon(make_engine(monotonic_ms=clock.read()[1]), clock, turn=1e-9)
     client = RawClient(*await asyncio.open_connection("127.0.0.1", await listener.start("127.0.0.1", 0)))
     await client.shake_hands()
 
     client.send(b"".join(create(xid, f"/n{xid}") for xid in range(100)))
     answered = await asyncio.gather(client.xids(100), return_exceptions=True)
     await client.close()
-    await listener.stop(patient=False)
+    await listener.stop(gracefully=False)
 
     assert answered == [list(range(100))]
 

@@ -1,4 +1,4 @@
-"""The ``zoolet`` command as a user runs it: what it prints, where, and its exit codes.
+"""``zoolet serve`` as a user runs it: what it prints, where, and its exit codes.
 
 Source: the contract's command line.
 """
@@ -35,11 +35,11 @@ sys.exit(status)
 pytestmark = pytest.mark.slow  # each starts a Python
 
 
-# --- what the tests say it with ---
+# --- the process ---
 
 
 class Running:
-    """A daemon that has said it is ready.
+    """A daemon that is ready.
 
     Args:
         process: Its process.
@@ -112,7 +112,7 @@ def configuration(folder: Path, text: str) -> str:
 
 
 def need(host: str) -> None:
-    """Skip the test where this machine has no such address, for want of IPv6."""
+    """Skip the test where this machine has no such address, because it has no IPv6."""
     try:
         with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
             pass
@@ -122,7 +122,7 @@ def need(host: str) -> None:
 
 @contextmanager
 def taken_port() -> Iterator[int]:
-    """Return a port that somebody listens on."""
+    """Yield a port that somebody listens on."""
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
@@ -131,7 +131,7 @@ def taken_port() -> Iterator[int]:
 
 @contextmanager
 def free_port() -> Iterator[int]:
-    """Return a port that nobody listens on."""
+    """Yield a port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -168,8 +168,7 @@ def test_the_ready_line_can_be_used_to_connect(host: str) -> None:
     need(host)
 
     with daemon("--port", "0", "--host", host) as running:
-        said = running.ready.removeprefix("zoolet ready on ").strip()
-        address, _, port = said.rpartition(":")
+        address, _, port = running.ready.removeprefix("zoolet ready on ").strip().rpartition(":")
 
         assert f"[{address.strip('[]')}]" == address or ":" not in address  # ::1:2181 could be read in two ways
         with socket.create_connection((address.strip("[]"), int(port)), DEADLINE_S):
@@ -188,7 +187,7 @@ def test_a_free_port_is_the_same_on_all_addresses(tmp_path: Path, host: str) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_in_order(number: signal.Signals) -> None:
+def test_a_signal_stops_it_gracefully(number: signal.Signals) -> None:
     with daemon("--port", "0") as running:
         code, out, err = running.stop(number)
 
@@ -214,7 +213,7 @@ def test_its_port_is_free_again_at_once() -> None:
         assert again.port == port
 
 
-# --- what it is told ---
+# --- the configuration ---
 
 
 def test_an_option_beats_the_file_and_the_file_the_environment(tmp_path: Path) -> None:
@@ -276,7 +275,18 @@ def test_logs_can_be_json_lines(tmp_path: Path) -> None:
     assert all(isinstance(line["time"], float) for line in lines)
 
 
-# --- what goes wrong ---
+def test_one_line_names_the_ignored_keys_of_the_file(tmp_path: Path) -> None:
+    path = configuration(tmp_path, "initLimit=5\nsnapCount=1\nleaderServes=no\n")
+
+    with daemon(path, "--port", "0", "-DsyncLimit=2", "-Dzookeeper.forceSync=no") as running:
+        _, _, err = running.stop()
+
+    lines = [line for line in err.splitlines() if "WARNING" in line]
+    assert len(lines) == 1
+    assert lines[0].endswith(" zoolet.server: ignored (not supported): forceSync, initLimit, leaderServes, snapCount")
+
+
+# --- errors ---
 
 
 def test_a_port_in_use_is_one_line_and_exit_1() -> None:
@@ -306,9 +316,6 @@ def test_an_address_that_is_not_ours_is_one_line_and_exit_1(host: str, reason: s
     "arguments",
     [
         ["serve", "--nonsense"],
-        ["serve", "--port", "abc"],
-        ["serve", "--port", "65536"],
-        ["serve", "--port", "-1"],
         ["serve", "--log-format", "xml"],
         ["serve", "--compat", "1.0"],
         ["serve", "a.cfg", "b.cfg"],
@@ -325,23 +332,31 @@ def test_wrong_usage_is_exit_2(arguments: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("port", ["abc", "65536", "-1"])
+def test_a_port_out_of_range_is_one_line_and_exit_2(port: str) -> None:
+    done = run("serve", "--port", port)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"zoolet: command line: --port must be a whole number from 0 to 65535, not '{port}'.\n"
+
+
 def test_a_file_that_cannot_be_read_is_one_line_and_exit_2(tmp_path: Path) -> None:
     path = str(tmp_path / "nowhere.cfg")
 
     done = run("serve", path)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"zoolet: cannot read {path}: No such file or directory\n"
+    assert done.stderr == f"zoolet: {path} cannot be read: No such file or directory.\n"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("tickTime=abc\n", r"zoo\.cfg, line 1: tickTime must be .+'abc'"),
+        ("tickTime=abc\n", r"zoo\.cfg:1: tickTime must be .+'abc'"),
         ("server.1=a:1:2\nserver.2=b:1:2\n", r"2 servers are configured"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_one_line_and_exit_2(tmp_path: Path, text: str, expected: str) -> None:
+def test_an_invalid_file_is_one_line_and_exit_2(tmp_path: Path, text: str, expected: str) -> None:
     done = run("serve", configuration(tmp_path, text))
 
     assert (done.returncode, done.stdout) == (2, "")
@@ -353,7 +368,7 @@ def test_a_file_that_makes_no_sense_is_one_line_and_exit_2(tmp_path: Path, text:
     [(["-Dzookeeper.tickTime=abc"], {}), ([], {"JVMFLAGS": "-Dzookeeper.tickTime=abc"}), ([], {"JVMFLAGS": "'"})],
     ids=["option", "environment", "quotation mark"],
 )
-def test_a_property_that_makes_no_sense_is_one_line_and_exit_2(option: list[str], environment: dict[str, str]) -> None:
+def test_an_invalid_property_is_one_line_and_exit_2(option: list[str], environment: dict[str, str]) -> None:
     done = run("serve", "--port", "0", *option, **environment)
 
     assert (done.returncode, done.stdout) == (2, "")

@@ -1,0 +1,53 @@
+"""The ``zoolet`` command: one module for each of its commands.
+
+Exit codes: 0 fine, 1 the thing asked for failed, 2 wrong usage. An error is one line on stderr that says what is wrong
+and where.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from zoolet.server.cli import run, serve
+from zoolet.server.config import ConfigError
+
+__all__ = ["main", "parser"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the result is its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    end = run.start_of_command(words) if words[:1] == ["run"] else len(words)
+    definitions = [word for word in words[:end] if word.startswith("-D")]
+    others = [word for word in words[:end] if not word.startswith("-D")]
+    options = parser().parse_args([*others, *words[end:]])
+    try:
+        return int(options.command(options, definitions))
+    except ConfigError as error:
+        print(f"zoolet: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"zoolet: {error.strerror or error}", file=sys.stderr)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands; ``-Dname=value`` is not among its options, for it may stand anywhere."""
+    program = argparse.ArgumentParser(prog="zoolet", description="A ZooKeeper-compatible coordination server.")
+    program.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    commands = program.add_subparsers(required=True, metavar="COMMAND")
+    serve.add_command(commands)
+    run.add_command(commands)
+    return program
+
+
+class _Version(argparse.Action):
+    """Print the version; the module that knows it takes 20 ms to import, so nothing else does."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *ignored: object) -> None:
+        from importlib.metadata import version
+
+        print(f"zoolet {version('zoolet')}")
+        parser.exit()

@@ -1,0 +1,181 @@
+"""``zoolet serve``: the daemon."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import ssl
+import sys
+from collections.abc import Iterator
+from random import SystemRandom
+from typing import Final
+
+from zoolet.server.app import assemble
+from zoolet.server.cli.loop import run_loop
+from zoolet.server.config import (
+    KEYS,
+    Config,
+    Setting,
+    Source,
+    build,
+    parse_definitions,
+    read_environment,
+    read_file,
+)
+from zoolet.server.config.messages import suggestion
+from zoolet.server.core.compat import BY_NAME
+from zoolet.server.net.clock import RealClock
+from zoolet.server.net.daemon import Daemon
+from zoolet.server.net.gc import GcTuner
+
+_log = logging.getLogger("zoolet.server")
+OPTIONS: Final = tuple((key.option, key) for key in KEYS if key.option is not None)
+"""The options that stand for a key."""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "serve", help="run the daemon", description="Run the daemon. -Dname=value sets a ZooKeeper property."
+    )
+    parser.add_argument("config", nargs="?", metavar="ZOO_CFG", help="a zoo.cfg")
+    for option, key in OPTIONS:
+        default = f" (default {key.default})" if key.default else ""
+        metavar = option.rpartition("-")[2].upper()
+        parser.add_argument(option, dest=key.name, metavar=metavar, help=f"{key.name}: {key.help}{default}")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="how log lines look on stderr")
+    parser.add_argument(
+        "--compat", choices=sorted(BY_NAME), default="3.9", help="which ZooKeeper to answer like (default 3.9)"
+    )
+    parser.set_defaults(command=_serve)
+
+
+def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it means something, it must not end the daemon
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(_JsonLines() if options.log_format == "json" else text)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    file_settings = read_file(options.config) if options.config else {}
+    cli_settings = parse_definitions(definitions, "command line")
+    for _, key in OPTIONS:
+        if (value := getattr(options, key.name)) is not None:
+            cli_settings[key.name] = Setting(value, "command line", Source.OPTION)
+    return run_loop(_daemon(build(read_environment(os.environ), file_settings, cli_settings, compat=options.compat)))
+
+
+class _JsonLines(logging.Formatter):
+    """Log lines as JSON objects."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json  # 3 ms that most daemons can do without
+
+        line = {
+            "time": record.created,
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+async def _daemon(config: Config) -> int:
+    """Serve until SIGTERM or SIGINT, and at a second one stop at once; SIGUSR1 switches to read-only mode, SIGUSR2
+    back, SIGHUP reads the certificates again.
+    """
+    context = None
+    if config.secure_port is not None:
+        from zoolet.server.net import tls  # takes 10 ms to import
+
+        try:
+            context = tls.context(config.tls)
+        except tls.TlsError as error:
+            print(f"zoolet: {error}", file=sys.stderr)
+            return 2
+    with GcTuner() as gc_tuner:
+        daemon = assemble(config, clock=RealClock(), rng=SystemRandom(), gc_tuner=gc_tuner)
+        stop = asyncio.Event()
+        _handle_signals(daemon, config, stop)
+        ready = await _listen(daemon, config, context)
+        if ready is None:
+            await daemon.stop(gracefully=False)
+            return 1
+        for warning in _warnings(config):
+            _log.warning("%s", warning)
+        print("\n".join(ready), flush=True)
+        await stop.wait()
+        _log.info(
+            "stopping: %d connections, %d sessions", len(daemon.connections.open), len(daemon.engine.sessions.alive)
+        )
+        await daemon.stop()
+    return 0
+
+
+async def _listen(daemon: Daemon, config: Config, context: ssl.SSLContext | None) -> list[str] | None:
+    """Listen on the ports of a configuration.
+
+    Returns:
+        A line for each port; None if one cannot be listened on, which has been said on stderr.
+    """
+    ready = []
+    for kind, host, port in (("on", config.host, config.port), ("for TLS on", config.secure_host, config.secure_port)):
+        if port is None:
+            continue
+        try:
+            if kind == "on":
+                bound = await daemon.start(host, port)
+            else:
+                assert context is not None
+                bound = await daemon.start_secure(host, port, context)
+        except (OSError, UnicodeError) as error:  # the host may not even be a possible name
+            number = getattr(error, "errno", None) or 0
+            reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or error
+            print(f"zoolet: cannot listen on {_address(host or '*', port)}: {reason}", file=sys.stderr)
+            return None
+        ready.append(f"zoolet ready {kind} {_address(host or '0.0.0.0', bound)}")
+    return ready
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _warnings(config: Config) -> Iterator[str]:
+    """Yield a line for the keys that are ignored, and one for each key that is unknown."""
+    if config.ignored:
+        yield f"ignored (not supported): {', '.join(config.ignored)}"
+    for key in config.unknown:
+        yield f"ignored (unknown): {key.name}{suggestion(key.nearest)}"
+
+
+def _handle_signals(daemon: Daemon, config: Config, stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        if stop.is_set():
+            daemon.abort_all()
+        stop.set()
+
+    def reload() -> None:
+        if config.secure_port is None:
+            _log.info("SIGHUP: there are no certificates to read again")
+            return
+        from zoolet.server.net import tls
+
+        try:
+            daemon.use_certificates(tls.context(config.tls))
+        except tls.TlsError as error:
+            _log.error("SIGHUP: the certificates stay as they are: %s", error)
+        else:
+            _log.info("SIGHUP: new connections get the certificates just read")
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    loop.add_signal_handler(signal.SIGUSR1, daemon.set_read_only, True)
+    loop.add_signal_handler(signal.SIGUSR2, daemon.set_read_only, False)

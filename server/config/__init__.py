@@ -1,0 +1,28 @@
+"""The configuration of a server: the table of keys, the sources that set them, and what is made of them.
+
+``keys.py`` is the table; ``load.py`` reads the sources and builds a :class:`Config`; ``properties.py`` and ``jaas.py``
+know the formats, ``converters.py`` the types of values and ``messages.py`` the sentences in which errors are reported.
+"""
+
+from zoolet.server.config.config import Config, UnknownKey
+from zoolet.server.config.keys import KEYS, Key, Status, find
+from zoolet.server.config.load import build, read_environment, read_file
+from zoolet.server.config.messages import ConfigError
+from zoolet.server.config.properties import Setting, Source, parse_definitions, parse_properties
+
+__all__ = [
+    "KEYS",
+    "Config",
+    "ConfigError",
+    "Key",
+    "Setting",
+    "Source",
+    "Status",
+    "UnknownKey",
+    "build",
+    "find",
+    "parse_definitions",
+    "parse_properties",
+    "read_environment",
+    "read_file",
+]

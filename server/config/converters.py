@@ -1,0 +1,212 @@
+"""How the text of a value is read: one :class:`Converter` for each type of value that a key may have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from zoolet.server.net.tls_settings import store_type
+
+MAX_INT: Final = 2**31 - 1
+MIN_INT: Final = -(2**31)
+
+
+class Converter(NamedTuple):
+    """One type of value.
+
+    Args:
+        convert: Returns the value of a text. Raises ValueError if the text is not of this type, and OSError or
+            UnicodeDecodeError if it names a file that has to be read and cannot be.
+        type: The type in plain words, for the documentation.
+        expected: What a text has to be, as a noun that ends "KEY must be ...".
+        unit: The unit of a number, such as ``milliseconds``.
+        limits: The range of a number, such as ``1 to 65535``.
+        show: Returns the text of a value; empty for a value that is not set.
+    """
+
+    convert: Callable[[str], Any]
+    type: str
+    expected: str = ""
+    unit: str = ""
+    limits: str = ""
+    show: Callable[[Any], str] = lambda value: str(value) if isinstance(value, str | int) else ""
+
+
+def number(low: int, high: int = MAX_INT, unit: str = "") -> Converter:
+    """Return the converter of a whole number from *low* to *high*."""
+    return Converter(
+        convert=lambda text: _whole_number(text, low, high),
+        type="whole number",
+        expected=f"a whole number from {low} to {high}" + (f" ({unit})" if unit else ""),
+        unit=unit,
+        limits=f"{low} to {high}",
+    )
+
+
+def milliseconds(low: int) -> Converter:
+    """Return the converter of a time."""
+    return number(low, unit="milliseconds")
+
+
+def one_of(*choices: str, upper: bool = False) -> Converter:
+    """Return the converter of one of several words, in any case; the value is in lower case unless *upper* is set."""
+
+    def convert(text: str) -> str:
+        word = text.upper() if upper else text.lower()
+        if word not in choices:
+            raise ValueError(text)
+        return word
+
+    return Converter(convert=convert, type=_listed(choices), expected=_listed(choices))
+
+
+def _whole_number(text: str, low: int, high: int) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]+", text) or not low <= int(text) <= high:
+        raise ValueError(text)
+    return int(text)
+
+
+def _decoded(text: str) -> int:
+    """Read a number as Integer.getInteger does: 0x and # stand before hexadecimal digits."""
+    if match := re.fullmatch(r"(?:0[xX]|#)([0-9a-fA-F]{1,8})", text):
+        text = str(int(match[1], 16))
+    return _whole_number(text, 0, MAX_INT)
+
+
+def _strict_boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _schemes(text: str) -> frozenset[str]:
+    schemes = frozenset(_names(text))
+    if schemes - {"digest", "ip", "sasl"}:
+        raise ValueError(text)
+    return schemes
+
+
+def _protocols(text: str) -> frozenset[str]:
+    if text == "TLS":  # Java's name for every version it knows
+        return frozenset(_TLS_VERSIONS)
+    if not (versions := frozenset(_names(text))) or versions - {*_TLS_VERSIONS}:
+        raise ValueError(text)
+    return versions
+
+
+def _algorithm(text: str) -> str:
+    name = _hashlib_name(text)
+    if name not in map(_hashlib_name, _ALGORITHMS):
+        raise ValueError(text)
+    return name
+
+
+def _hashlib_name(algorithm: str) -> str:
+    """Return hashlib's name of a digest that Java names ``SHA-256`` or ``SHA3-256``."""
+    return algorithm.lower().replace("sha-", "sha").replace("sha3-", "sha3_")
+
+
+def _key_store(text: str) -> str:
+    if store_type(text, None) == "BCFKS":
+        raise ValueError(text)
+    return _path(text)
+
+
+def _path(text: str) -> str:
+    if "\0" in text:
+        raise ValueError(text)
+    return text
+
+
+def _password_file(text: str) -> str:
+    """Check that the file can be read now; its content is read whenever the certificates are."""
+    Path(_path(text)).read_text(encoding="utf-8")
+    return text
+
+
+def _listed(words: Collection[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} or {last}"
+
+
+def _joined(values: Collection[str]) -> str:
+    return ", ".join(values if isinstance(values, tuple) else sorted(values))
+
+
+_TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+_ALGORITHMS: Final = (
+    *("MD5", "SHA1", "SHA-224", "SHA-256", "SHA-384", "SHA-512"),
+    *("SHA3-256", "SHA3-384", "SHA3-512"),
+)
+_YES_NO: Final = ("no", "yes")
+_TRUE_FALSE: Final = ("false", "true")
+
+TEXT: Final = Converter(convert=str, type="text")
+FILE: Final = Converter(
+    convert=_path,
+    type="file",
+    expected="the path of a file",
+    show=lambda value: value if isinstance(value, str) else "",
+)
+"""A file; a field that is made of what is in the file is not shown."""
+NAMES: Final = Converter(convert=_names, type="names, separated by commas", show=_joined)
+PORT: Final = number(0, 65535)
+ADDRESS: Final = Converter(convert=lambda text: text.strip("[]") or None, type="address or host name")
+PROPERTY: Final = Converter(
+    convert=lambda text: text.lower() == "true",
+    type="true or false",
+    show=lambda value: _TRUE_FALSE[bool(value)],
+)
+"""A boolean system property of Java: ``true`` in any case is true, and everything else is false."""
+BOOLEAN: Final = Converter(
+    convert=_strict_boolean,
+    type="true or false",
+    expected="true or false",
+    show=lambda value: _TRUE_FALSE[bool(value)],
+)
+"""A boolean that ZooKeeper reads from zoo.cfg itself, and refuses if it is neither."""
+YES: Final = Converter(
+    convert=lambda text: text.lower() == "yes", type="yes or no", show=lambda value: _YES_NO[bool(value)]
+)
+"""A boolean that is true only if it is ``yes``."""
+CONNECTIONS: Final = Converter(
+    convert=lambda text: max(0, _whole_number(text, MIN_INT, MAX_INT)),
+    type="whole number",
+    expected=f"a whole number from {MIN_INT} to {MAX_INT} (connections)",
+    unit="connections",
+    limits=f"{MIN_INT} to {MAX_INT}",
+)
+"""A number of connections, of which every negative one means the same as 0."""
+BUFFER: Final = Converter(
+    convert=_decoded,
+    type="whole number, or 0x and a hexadecimal one",
+    expected=f"a whole number from 0 to {MAX_INT} (bytes), or 0x and a hexadecimal one",
+    unit="bytes",
+    limits=f"0 to {MAX_INT}",
+)
+SCHEMES: Final = Converter(
+    convert=_schemes,
+    type="digest, ip or sasl, or several, separated by commas",
+    expected="digest, ip or sasl, or several of them, separated by commas",
+    show=_joined,
+)
+PROTOCOLS: Final = Converter(
+    convert=_protocols,
+    type="TLSv1.2, TLSv1.3 or both, separated by a comma",
+    expected="TLSv1.2, TLSv1.3 or both (older versions are not offered)",
+    show=_joined,
+)
+ALGORITHM: Final = Converter(convert=_algorithm, type="name of a digest", expected=_listed(_ALGORITHMS), show=str.upper)
+KEY_STORE: Final = Converter(
+    convert=_key_store,
+    type="file",
+    expected="a PEM file, or a key store of type JKS or PKCS12 (BCFKS cannot be read)",
+)
+STORE_TYPE: Final = one_of("PEM", "JKS", "PKCS12", upper=True)
+PASSWORD_FILE: Final = Converter(convert=_password_file, type="file", expected="the path of a file")

@@ -1,0 +1,361 @@
+"""From files, options and the environment to a :class:`Config`: options beat the file, the file beats the environment.
+
+A key may be written in zoo.cfg as it stands or with ZooKeeper's prefix ``zookeeper.``, and as ``-Dzookeeper.KEY=VALUE``
+or ``-DKEY=VALUE`` on the command line or in ``SERVER_JVMFLAGS`` or ``JVMFLAGS``.
+
+:func:`build` takes these steps: the sources become one mapping of entries, each beside the row of its key; an ensemble
+is refused; values are converted; keys that need others are checked; and the values become the fields of the result.
+
+Source: QuorumPeerConfig.parseProperties.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from zoolet.server.config import jaas, properties
+from zoolet.server.config.config import Config, UnknownKey
+from zoolet.server.config.converters import FILE, PORT
+from zoolet.server.config.keys import Key, Status, find, nearest
+from zoolet.server.config.messages import (
+    ConfigError,
+    incomplete,
+    invalid,
+    one_line,
+    reason,
+    unknown,
+    unreadable,
+    unsupported,
+)
+from zoolet.server.config.properties import Setting, Source, parse_properties
+from zoolet.server.core.compat import BY_NAME
+from zoolet.server.core.settings import Settings
+from zoolet.server.net.tls_settings import TlsSettings
+
+
+class Entry(NamedTuple):
+    """A setting beside the row of its key.
+
+    Args:
+        key: The row; None for a key that nobody knows.
+        written: The key as it was written, for messages: ``tickTime``, ``-Dzookeeper.tickTime`` or ``--port``.
+        value: The text behind the key.
+        where: The place, for messages.
+        source: The kind of place.
+    """
+
+    key: Key | None
+    written: str
+    value: str
+    where: str
+    source: Source
+
+    @property
+    def is_for_zookeeper(self) -> bool:
+        """Whether it can only be meant for this server: of -D options only those with ZooKeeper's or our prefix are."""
+        return not self.written.startswith("-D") or self.written.startswith(("-Dzookeeper.", "-Dzoolet."))
+
+
+Entries = Mapping[str, Entry]
+"""Entries by key, without ``zookeeper.``."""
+Values = Mapping[str, Any]
+"""Converted values by key."""
+
+
+def read_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
+    """Read the -D options of ``SERVER_JVMFLAGS`` and ``JVMFLAGS``.
+
+    Raises:
+        ConfigError: A quotation mark is not closed.
+    """
+    try:
+        return properties.parse_environment(environ)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def read_file(path: str) -> dict[str, Setting]:
+    """Read a zoo.cfg.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    try:
+        return _read_properties(path)
+    except OSError as error:
+        raise ConfigError(f"{one_line(path)} cannot be read: {reason(error)}.") from None
+
+
+def build(*sources: Mapping[str, Setting], compat: str = "3.9", strict: bool = False) -> Config:
+    """Make a configuration of settings; later sources beat earlier ones.
+
+    Args:
+        sources: The settings by key.
+        compat: The release to answer like.
+        strict: Refuse a key that nobody knows; otherwise the result names it for a warning.
+
+    Raises:
+        ConfigError: A value is invalid, a value is not supported and must not be ignored, or a key needs another one.
+    """
+    entries = _merge(sources)
+    if dynamic := entries.pop("dynamicConfigFile", None):
+        entries |= _merge([_read_dynamic_file(dynamic)])
+    client_address = _reject_ensemble(entries)
+    values = _convert(entries)
+    _check_requirements(entries, values)
+    fields = _default_addresses(sources, entries, client_address) | _fields(entries, values)
+    config = Config(
+        **{name: value for name, value in fields.items() if "." not in name},
+        settings=_settings(entries, fields, compat),
+        tls=TlsSettings(**_part(fields, "tls")),
+        ignored=_ignored(entries),
+        unknown=_unknown(entries),
+    )
+    if strict and config.unknown:
+        raise unknown(config.unknown[0].where, config.unknown[0].name, config.unknown[0].nearest)
+    if config.secure_port is not None:
+        _complete_tls(config, entries)
+    return config
+
+
+# --- entries ---
+
+
+def _merge(sources: Sequence[Mapping[str, Setting]]) -> dict[str, Entry]:
+    entries: dict[str, Entry] = {}
+    for source in sources:
+        for written, setting in source.items():
+            name = written.removeprefix("zookeeper.")
+            key = find(name)
+            entries[name] = Entry(key, _as_written(written, setting, key), *setting)
+    return entries
+
+
+def _as_written(name: str, setting: Setting, key: Key | None) -> str:
+    if setting.source is Source.OPTION and key is not None and key.option is not None:
+        return key.option
+    return f"-D{name}" if setting.source in (Source.DEFINITION, Source.ENVIRONMENT) else name
+
+
+def _read_properties(path: str) -> dict[str, Setting]:
+    return parse_properties(Path(path).read_text(encoding="latin-1"), path)
+
+
+def _read_dynamic_file(entry: Entry) -> dict[str, Setting]:
+    """Read the file that a dynamicConfigFile names: the members of the ensemble and nothing else.
+
+    Raises:
+        ConfigError: It cannot be read, or has another key.
+    """
+    try:
+        settings = _read_properties(FILE.convert(entry.value))
+    except OSError as error:
+        raise unreadable(entry.where, entry.written, entry.value, error) from None
+    except ValueError:
+        raise invalid(entry.where, entry.written, entry.value, FILE.expected) from None
+    for name, setting in settings.items():
+        if (key := find(name)) is None or not key.dynamic:
+            raise ConfigError(
+                f"{setting.where}: {one_line(name)} is not a server.N line; a dynamicConfigFile has nothing else."
+            )
+    return settings
+
+
+_SERVER: Final = (
+    r"(?:\[[^\]]+\]|[^:;|\[\]]+):\d+:\d+(?::(?P<role>\w+))?"
+    r"(?:;(?:(?P<host>\[[^\]]+\]|[^:;|\[\]]*):)?(?P<port>\d+))?(?:[;|].*)?"
+)
+
+
+def _reject_ensemble(entries: Entries) -> tuple[str | None, int] | None:
+    """Return the client address and port behind the semicolon in the line of the only server, if they are there: the
+    official image names its port there and nowhere else.
+
+    Raises:
+        ConfigError: There are several servers, or an observer: a single server that answered for an ensemble would
+            split it, and nobody would notice.
+    """
+    servers = {name: entry for name, entry in entries.items() if entry.key and entry.key.name == "server.<number>"}
+    address = None
+    for entry in servers.values():
+        try:
+            role, host, port = _read_server(entry.value)
+        except ValueError:
+            expected = "host:port:port[:participant][;[host:]port]"
+            raise invalid(entry.where, entry.written, entry.value, expected) from None
+        if role == "observer":
+            raise unsupported(entry.where, entry.written, entry.value, "this is a single server, not an observer")
+        if port is not None:
+            address = host, port
+    if len(servers) > 1:
+        where, names = next(iter(servers.values())).where, ", ".join(sorted(servers))
+        raise ConfigError(f"{where}: {len(servers)} servers are configured ({names}); only a single one is supported.")
+    return address
+
+
+def _read_server(text: str) -> tuple[str, str | None, int | None]:
+    """Return the role, and the client address and port, of the value behind ``server.N``.
+
+    Raises:
+        ValueError: It is not of the form.
+    """
+    match = re.fullmatch(_SERVER, text)
+    role = ((match and match["role"]) or "participant").lower()
+    if match is None or role not in ("participant", "observer"):
+        raise ValueError(text)
+    return role, (match["host"] or "").strip("[]") or None, PORT.convert(match["port"]) if match["port"] else None
+
+
+def _ignored(entries: Entries) -> tuple[str, ...]:
+    """Return the keys that have no effect, of those that were certainly meant for this server."""
+    return tuple(
+        sorted(
+            name
+            for name, entry in entries.items()
+            if entry.key and entry.key.status is Status.IGNORED and entry.is_for_zookeeper
+        )
+    )
+
+
+def _unknown(entries: Entries) -> tuple[UnknownKey, ...]:
+    """Return the keys that nobody knows, of those that were certainly meant for this server."""
+    return tuple(
+        UnknownKey(entry.written, entry.where, nearest(name))
+        for name, entry in entries.items()
+        if entry.key is None and entry.is_for_zookeeper
+    )
+
+
+# --- values ---
+
+
+def _convert(entries: Entries) -> dict[str, Any]:
+    """Return the values of the keys that are honoured and not overruled.
+
+    Raises:
+        ConfigError: A value is invalid, or not supported where it must not be ignored.
+    """
+    values = {}
+    for name, entry in entries.items():
+        key = entry.key
+        if key is None or key.status is Status.IGNORED or key.overruled_by in entries:
+            continue
+        try:
+            value = key.converter.convert(entry.value)
+        except (OSError, UnicodeDecodeError) as error:
+            raise unreadable(entry.where, entry.written, entry.value, error) from None
+        except ValueError:
+            raise invalid(entry.where, entry.written, entry.value, key.converter.expected) from None
+        if key.status is Status.HONOURED:
+            values[name] = value
+        elif value not in key.supported:
+            raise unsupported(entry.where, entry.written, entry.value, key.help)
+    if values.get("sessionRequireClientSASLAuth"):  # AuthenticationHelper does the same
+        values |= {"enforce.auth.enabled": True, "enforce.auth.schemes": frozenset({"sasl"})}
+    return values
+
+
+def _check_requirements(entries: Entries, values: Values) -> None:
+    """Check that a key which asks for something stands beside those that it needs.
+
+    Without this check a server could start in plain text although certificates are configured, or without
+    authentication although a scheme was to be enforced.
+
+    Raises:
+        ConfigError: A key that is needed is missing or empty.
+    """
+    for name, entry in entries.items():
+        value = values.get(name, entry.value)  # a value that is overruled asks for something too
+        if entry.key is None or value is False or (name, value) == ("ssl.clientAuth", "none"):
+            continue  # it asks for nothing
+        without_tls = "secureClientPort" in entry.key.requires and "secureClientPort" not in entries
+        if without_tls and entry.source is Source.ENVIRONMENT:
+            continue  # JVMFLAGS are the clients' too
+        for required in entry.key.requires:
+            if values.get(required) in (None, "", frozenset()):
+                key = find(required)
+                raise incomplete(entry.where, entry.written, key.label if key else required)
+
+
+def _fields(entries: Entries, values: Values) -> dict[str, Any]:
+    """Return the values by field.
+
+    Raises:
+        ConfigError: The JAAS file cannot be read, or is not of the form.
+    """
+    rows = {name: entry.key for name, entry in entries.items() if entry.key and name in values}
+    fields = {row.field: values[name] for name, row in rows.items()}
+    if "secureClientPort" not in values:
+        fields.pop("secure_host", None)  # JVMFLAGS may have it
+    # The fields that several keys make up together:
+    enforced = values.get("enforce.auth.enabled", False)
+    fields["settings.require_auth"] = values["enforce.auth.schemes"] if enforced else frozenset()
+    fields["settings.sasl_users"] = _sasl_users(entries, values)
+    fields["settings.super_users"] = frozenset(
+        values[name] for name, row in rows.items() if row.field == "settings.super_users"
+    )
+    return fields
+
+
+def _sasl_users(entries: Entries, values: Values) -> dict[str, str] | None:
+    if "java.security.auth.login.config" not in values:
+        return None
+    entry, section = entries["java.security.auth.login.config"], entries.get("sasl.serverconfig")
+    try:
+        users = jaas.users(entry.value, section.value if section else jaas.SECTION)
+    except (OSError, UnicodeDecodeError) as error:
+        raise unreadable(entry.where, entry.written, entry.value, error) from None
+    except ValueError as error:
+        raise ConfigError(f"{entry.where}: {error}") from None
+    if users is None and section is not None:
+        raise invalid(section.where, section.written, section.value, f"a section of {one_line(entry.value)}")
+    return users
+
+
+# --- fields ---
+
+
+def _part(fields: Mapping[str, Any], part: str) -> dict[str, Any]:
+    return {name.removeprefix(f"{part}."): value for name, value in fields.items() if name.startswith(f"{part}.")}
+
+
+def _settings(entries: Entries, fields: Mapping[str, Any], compat: str) -> Settings:
+    try:
+        return Settings(compat=BY_NAME[compat], **_part(fields, "settings"))
+    except ValueError as error:  # the shortest session timeout is above the longest: one of them was set
+        entry = entries.get("maxSessionTimeout") or entries["minSessionTimeout"]
+        raise ConfigError(f"{entry.where}: {error}.") from None
+
+
+def _default_addresses(
+    sources: Sequence[Mapping[str, Setting]], entries: Entries, client_address: tuple[str | None, int] | None
+) -> dict[str, Any]:
+    """Return the address and the port that hold unless their keys are set.
+
+    As in ZooKeeper, a port without an address means all addresses; but ``--port`` alone does not open the server to the
+    network.
+    """
+    names_port = any(
+        written.removeprefix("zookeeper.") == "clientPort" and setting.source is not Source.OPTION
+        for source in sources
+        for written, setting in source.items()
+    )
+    if names_port:
+        return {"host": None}
+    if client_address is not None:
+        return {"host": client_address[0], "port": client_address[1]}
+    return {"port": None} if "secureClientPort" in entries else {}
+
+
+def _complete_tls(config: Config, entries: Entries) -> None:
+    """Set the address and the demand on clients that follow from other keys, where there is a port for TLS."""
+    if config.tls.trust_store is not None and "ssl.clientAuth" not in entries:
+        config.tls.client_auth = "need"  # ZooKeeper's default
+    if "secureClientPortAddress" in entries:
+        return
+    address = entries.get("clientPortAddress")
+    by_option = entries["secureClientPort"].source is Source.OPTION or (address and address.source is Source.OPTION)
+    config.secure_host = config.host if by_option else None

@@ -1,0 +1,100 @@
+"""Java properties: files, and ``-Dname=value`` options.
+
+Source: java.util.Properties.load; zkServer.sh.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+
+class Source(Enum):
+    """What kind of place a setting comes from."""
+
+    FILE = auto()
+    """A configuration file, or a mapping that stands for one."""
+    OPTION = auto()
+    """An option of the command line, such as ``--port``."""
+    DEFINITION = auto()
+    """A ``-Dname=value`` of the command line; it may be meant for something other than ZooKeeper."""
+    ENVIRONMENT = auto()
+    """A ``-Dname=value`` of an environment variable, which ZooKeeper's clients read as well."""
+
+
+class Setting(NamedTuple):
+    """One value, and where it was set.
+
+    Args:
+        value: The text behind the key.
+        where: The place, for messages: ``zoo.cfg:12``.
+        source: The kind of place.
+    """
+
+    value: str
+    where: str
+    source: Source = Source.FILE
+
+
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_LINE: Final = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+
+
+def parse_properties(text: str, name: str) -> dict[str, Setting]:
+    """Read a properties file: ``key=value``, ``key: value`` or ``key value``; comments, escapes, continued lines.
+
+    Args:
+        text: The file's text.
+        name: Its name, for messages.
+    """
+    settings: dict[str, Setting] = {}
+    lines = iter(enumerate(re.split("\r\n|\r|\n", text), 1))
+    for number, line in lines:
+        line = line.lstrip(" \t\f")
+        if not line or line[0] in "#!":
+            continue
+        while len(line) - len(line.rstrip("\\")) & 1:  # an odd number of backslashes continues the line
+            _, more = next(lines, (0, ""))
+            line = line[:-1] + more.lstrip(" \t\f")
+        match = _LINE.match(line)
+        assert match is not None  # the pattern matches every line
+        settings[_unescape(match[1])] = Setting(_unescape(match[2]).strip(), f"{name}:{number}")
+    return settings
+
+
+def parse_definitions(arguments: list[str], where: str, source: Source = Source.DEFINITION) -> dict[str, Setting]:
+    """Read ``-Dname=value`` options; others are left out."""
+    settings = {}
+    for argument in arguments:
+        if argument.startswith("-D"):
+            name, _, value = argument[2:].partition("=")
+            settings[name] = Setting(value, where, source)
+    return settings
+
+
+def parse_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
+    """Read the -D options of ``SERVER_JVMFLAGS`` and ``JVMFLAGS``; the second beat the first, as with Java.
+
+    Raises:
+        ValueError: A quotation mark is not closed; the message names the variable.
+    """
+    settings: dict[str, Setting] = {}
+    for name in ("SERVER_JVMFLAGS", "JVMFLAGS"):
+        where = f"environment variable {name}"
+        try:
+            settings |= parse_definitions(shlex.split(environ.get(name, "")), where, Source.ENVIRONMENT)
+        except ValueError as error:
+            raise ValueError(f"{where}: The value cannot be split into options: {error}.") from None
+    return settings
+
+
+def _unescape(text: str) -> str:
+    return re.sub(
+        r"\\(u[0-9a-fA-F]{4}|.)",
+        lambda m: chr(int(m[1][1:], 16)) if m[1][0] == "u" and len(m[1]) == 5 else _ESCAPES.get(m[1], m[1]),
+        text,
+        flags=re.DOTALL,
+    )

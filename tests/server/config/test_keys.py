@@ -1,0 +1,372 @@
+"""The table of keys, and the page that is made from it: every row says the truth.
+
+Source: ZooKeeper Administrator's Guide, "Configuration Parameters"; AuthenticationHelper; ProviderRegistry.
+"""
+
+from __future__ import annotations
+
+import re
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.configuration import LOGIN_MODULE, configured, refusal
+
+from zoolet.server.config import KEYS, Config, ConfigError, Key, Setting, Status, build, find, jaas
+from zoolet.server.config.keys import nearest
+
+PAGE: Final = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
+HONOURED: Final = [key for key in KEYS if key.status is Status.HONOURED]
+FILES: Final = {
+    "jaas.conf": f"Server {{ {LOGIN_MODULE} user_bob=x; }};\nBroker {{ {LOGIN_MODULE} user_eve=y; }};\n",
+    "zoo.cfg.dynamic": "server.1=localhost:2888:3888;2182\n",
+    "keystore.password": "secret\n",
+    "truststore.password": "secret\n",
+}
+"""What is in the files that the examples name."""
+
+
+def name_of(key: Key) -> str:
+    """Name a test case."""
+    return key.name
+
+
+def one_of_family(key: Key) -> str:
+    """Return a key that a row describes."""
+    return re.sub(r"<name>$|<number>$|\*$", "1", key.name)
+
+
+def companions(key: Key) -> dict[str, Key]:
+    """Return a key with those that it needs to have an effect: what it requires, and what requires it for its field."""
+    found: dict[str, Key] = {}
+    pending = [key]
+    while pending:
+        row = pending.pop()
+        found[row.name] = row
+        needed = [find(name) for name in row.requires]
+        needed += [other for other in HONOURED if row.name in other.requires and row.field == other.field]
+        pending += [other for other in needed if other is not None and other.name not in found]
+    return found
+
+
+def examples(key: Key, folder: Path) -> dict[str, Setting]:
+    """Return the example of a key beside those of its companions, with the files that they name."""
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    values = {one_of_family(row): row.example for row in companions(key).values()}
+    return {
+        name: Setting(str(folder / Path(value).name) if Path(value).name in FILES else value, "an example")
+        for name, value in values.items()
+    }
+
+
+def field_of(config: Config, key: Key) -> Any:
+    """Return what a key sets."""
+    return attrgetter(key.field)(config)
+
+
+def message_of(settings: dict[str, Setting]) -> str | None:
+    """Return the message with which settings are refused; None if they are accepted."""
+    try:
+        build(settings)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+# --- the rows ---
+
+
+def test_no_key_has_two_rows() -> None:
+    assert len({key.name for key in KEYS}) == len(KEYS)
+
+
+@pytest.mark.parametrize("key", KEYS, ids=name_of)
+def test_a_row_is_found_by_its_key(key: Key) -> None:
+    assert find(one_of_family(key)) == key
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("server.12", "server.<number>"),
+        ("superUser", "superUser"),
+        ("superUser.a_1", "superUser.<name>"),
+        ("quorum.auth.enableSasl", "quorum.*"),
+        ("sslQuorumReloadCertFiles", "sslQuorum*"),
+        ("connection_throttle_tokens", "connection_throttle_tokens"),
+        ("connection_throttle_freeze_time", "connection_throttle_*"),
+        ("audit.enable", "audit.enable"),
+        ("audit.impl.class", "audit.*"),
+        ("authProvider", "authProvider*"),
+        ("authProvider.sasl", "authProvider*"),
+    ],
+)
+def test_a_row_of_its_own_comes_before_that_of_a_family(name: str, row: str) -> None:
+    found = find(name)
+
+    assert found is not None
+    assert found.name == row
+
+
+@pytest.mark.parametrize(
+    "name", ["", "server.", "server.a", "server.1a", "superUser.", "superUser.a.b", "quorum", "no"]
+)
+def test_a_key_that_no_row_describes_is_unknown(name: str) -> None:
+    assert find(name) is None
+
+
+@pytest.mark.parametrize("key", KEYS, ids=name_of)
+def test_a_row_explains_itself(key: Key) -> None:
+    assert key.help
+    assert key.help.endswith(".") is (key.status is not Status.REFUSED)  # which is the end of a message
+
+
+@pytest.mark.parametrize("key", KEYS, ids=name_of)
+def test_a_row_refers_to_rows_that_are_there(key: Key) -> None:
+    names = {*key.requires, key.overruled_by or "clientPort"}
+
+    assert names <= {row.name for row in HONOURED}
+
+
+@pytest.mark.parametrize("key", HONOURED, ids=name_of)
+def test_the_example_of_a_key_changes_its_field(key: Key, tmp_path: Path) -> None:
+    config = build(examples(key, tmp_path), strict=True)
+
+    assert field_of(config, key) != field_of(build({}), key)
+
+
+@pytest.mark.parametrize("key", [key for key in HONOURED if key.default and not key.fallback], ids=name_of)
+def test_a_default_that_is_written_out_changes_nothing(key: Key, tmp_path: Path) -> None:
+    config = build(examples(key, tmp_path) | {key.name: Setting(key.default, "the default")}, strict=True)
+
+    assert field_of(config, key) == field_of(build({}), key)
+
+
+def test_the_default_section_is_the_one_that_is_read() -> None:
+    assert [key.default for key in KEYS if key.fallback] == [jaas.SECTION]
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if key.status is Status.IGNORED], ids=name_of)
+def test_an_ignored_key_has_no_effect_but_to_be_named(key: Key) -> None:
+    name = one_of_family(key)
+
+    config = build({name: Setting("a:1:2", "zoo.cfg:1")}, strict=True)
+
+    assert config == Config(ignored=(name,))
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if key.status is Status.REFUSED], ids=name_of)
+def test_a_refused_key_with_another_value_is_an_error(key: Key) -> None:
+    name, value = one_of_family(key), "true" if False in key.supported else "observer"
+
+    with pytest.raises(ConfigError) as caught:
+        build({name: Setting(value, "zoo.cfg:1")})
+
+    assert str(caught.value) == f"zoo.cfg:1: {name}={value} is not supported; {key.help}."
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(key, key.converter.show(value)) for key in KEYS for value in key.supported],
+    ids=lambda part: getattr(part, "name", None),
+)
+def test_a_refused_key_with_a_value_that_is_supported_changes_nothing(key: Key, value: str) -> None:
+    assert build({one_of_family(key): Setting(value, "zoo.cfg:1")}, strict=True) == Config()
+
+
+@given(st.sampled_from(KEYS), st.text(max_size=20))
+def test_whatever_is_set_is_a_configuration_or_an_error_in_one_sentence(key: Key, value: str) -> None:
+    message = message_of({one_of_family(key): Setting(value, "zoo.cfg:1")})
+
+    assert message is None or re.fullmatch(r"zoo\.cfg:1: [^\n]+\.", message)
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if key.converter.expected], ids=name_of)
+def test_the_expected_value_is_not_a_sentence(key: Key) -> None:
+    assert not key.converter.expected.endswith(".")
+    assert key.converter.limits in key.converter.expected.replace("from ", "")
+
+
+# --- the page ---
+
+
+@pytest.mark.parametrize("key", KEYS, ids=name_of)
+def test_the_page_has_every_row(key: Key) -> None:
+    assert f"`{key.name}`" in PAGE
+    assert key.help in PAGE
+
+
+@pytest.mark.parametrize("key", HONOURED, ids=name_of)
+def test_the_page_has_the_default_of_an_empty_configuration(key: Key) -> None:
+    row = re.search(rf"^\| `{re.escape(key.name)}` \| [^|]+ \| (?:`([^`]+)`|not set)[ |]", PAGE, re.MULTILINE)
+
+    assert row is not None
+    assert (row[1] or "") == (key.fallback or key.converter.show(field_of(build({}), key)))
+
+
+@pytest.mark.parametrize("key", HONOURED, ids=name_of)
+def test_the_page_has_what_an_operator_needs(key: Key) -> None:
+    (row,) = re.findall(rf"^\| `{re.escape(key.name)}` \|.*", PAGE, re.MULTILINE)
+
+    assert key.converter.type in row
+    assert key.converter.limits in row
+    assert key.converter.unit in row
+    assert f"`{key.example}`" in row
+    assert f"Option `{key.option}`." in row or key.option is None
+
+
+def test_the_page_has_no_terms_of_python() -> None:
+    words = r"\b(None|True|False|bool|int|str|bytes\(|tuple|list\(|frozenset|dict|dataclass|hashlib|regex)\b"
+
+    assert re.findall(words, PAGE) == []
+
+
+# --- what keys set ---
+
+
+@pytest.mark.parametrize("prefix", ["", "zookeeper."])
+@pytest.mark.parametrize(
+    ("key", "value", "target", "expected"),
+    [
+        ("clientPort", "2182", "port", 2182),
+        ("clientPort", "0", "port", 0),
+        ("clientPortAddress", "10.0.0.1", "host", "10.0.0.1"),
+        ("clientPortAddress", "[::1]", "host", "::1"),
+        ("maxClientCnxns", "0", "max_client_cnxns", 0),
+        ("maxCnxns", "7", "max_cnxns", 7),
+        ("4lw.commands.whitelist", "ruok, mntr,,srvr ", "whitelist", ("ruok", "mntr", "srvr")),
+        ("4lw.commands.whitelist", "*", "whitelist", ("*",)),
+        ("tickTime", "200", "settings.tick_time", 200),
+        ("minSessionTimeout", "1", "settings.min_session_timeout", 1),
+        ("maxSessionTimeout", "90000", "settings.max_session_timeout", 90_000),
+        ("maxSessionTimeout", "-1", "settings.max_session_timeout", 40_000),
+        ("jute.maxbuffer", "4194304", "settings.max_frame", 4_194_304),
+        ("nio.sessionlessCnxnTimeout", "500", "settings.sessionless_timeout", 500),
+        ("skipACL", "yes", "settings.skip_acl", True),
+        ("skipACL", "true", "settings.skip_acl", False),
+        ("enforceQuota", "TRUE", "settings.enforce_quota", True),
+        ("enforceQuota", "yes", "settings.enforce_quota", False),
+        ("extendedTypesEnabled", "true", "settings.extended_types", True),
+        ("reconfigEnabled", "True", "settings.reconfig_enabled", True),
+        ("DigestAuthenticationProvider.superDigest", "super:x=", "settings.super_digest", "super:x="),
+        ("DigestAuthenticationProvider.digestAlg", "SHA-256", "settings.digest_algorithm", "sha256"),
+        ("DigestAuthenticationProvider.digestAlg", "SHA3-256", "settings.digest_algorithm", "sha3_256"),
+        ("sessionRequireClientSASLAuth", "true", "settings.require_auth", frozenset({"sasl"})),
+    ],
+)
+def test_a_key_sets_its_field(prefix: str, key: str, value: str, target: str, expected: object) -> None:
+    found: object = configured(f"{prefix}{key}={value}\n")
+
+    for name in target.split("."):
+        found = getattr(found, name)
+    assert found == expected
+
+
+@pytest.mark.parametrize("key", HONOURED, ids=name_of)
+def test_every_key_has_a_field(key: Key) -> None:
+    field_of(Config(), key)
+
+
+def test_every_field_of_tls_has_a_key() -> None:
+    fields = {key.field for key in HONOURED}
+
+    assert {f"tls.{name}" for name in Config().tls.__slots__} <= fields
+
+
+@pytest.mark.parametrize(("text", "expected"), [("0x200000", 2097152), ("#ff", 255), ("4096", 4096)])
+def test_jute_maxbuffer_may_be_hexadecimal(text: str, expected: int) -> None:
+    assert configured(f"jute.maxbuffer={text}\n").settings.max_frame == expected
+
+
+def test_a_negative_number_of_connections_is_no_limit() -> None:
+    assert configured("maxClientCnxns=-1\n").max_client_cnxns == 0
+
+
+@pytest.mark.parametrize("value", ["yes", "1", "on", ""])
+def test_a_boolean_of_the_file_is_true_or_false(value: str) -> None:
+    message = refusal(f"# comment\nreconfigEnabled={value}\n")
+
+    assert message.startswith("zoo.cfg:2: ")
+    assert "reconfigEnabled" in message
+    assert repr(value) in message
+    assert "true" in message
+    assert "false" in message
+
+
+def test_keys_are_case_sensitive() -> None:
+    assert configured("ticktime=500\n").settings.tick_time == 2000
+
+
+def test_the_digest_provider_can_be_switched_off() -> None:
+    assert not configured("DigestAuthenticationProvider.enabled=false\n").settings.digest_enabled
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["electionAlg=2", "peerType=observer", "group.1=1:2", "weight.1=1", "oraclePath=/x"],
+)
+def test_an_ensemble_key_that_is_not_supported_is_refused_with_its_place(line: str) -> None:
+    message = refusal(f"\n{line}\n")
+
+    assert message.startswith("zoo.cfg:2: ")
+    assert line in message
+
+
+BUILT_IN = "org.apache.zookeeper.server.auth"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ssl.crl=true",
+        "ssl.crl=TRUE",
+        "zookeeper.ssl.crl=true",
+        "ssl.ocsp=true",
+        "ssl.clientHostnameVerification=true",
+        "ssl.context.supplier.class=com.example.Supplier",
+        "ssl.authProvider=com.example.Provider",
+        "client.portUnification=true",
+        "audit.enable=true",
+        "client.certReload=true",
+        f"authProvider.1={BUILT_IN}.X509AuthenticationProvider",
+        f"authProvider.x509={BUILT_IN}.X509AuthenticationProvider",
+        f"authProvider.2={BUILT_IN}.EnsembleAuthenticationProvider",
+        "authProvider.1=com.example.Mine",
+        "authProvider.1=",
+        "X509AuthenticationProvider.superUser=CN=root",
+        "ensembleAuthName=prod",
+        "requireKerberosConfig=true",
+    ],
+)
+def test_security_that_is_not_supported_is_refused_with_key_place_and_remedy(line: str) -> None:
+    message = refusal(f"# comment\n{line}\n")
+
+    assert message.startswith("zoo.cfg:2: ")
+    assert line.partition("=")[0].removeprefix("zookeeper.") in message
+    assert "is not supported; " in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ssl.crl=false",
+        "ssl.ocsp=false",
+        "client.portUnification=false",
+        "audit.enable=false",
+        f"authProvider.1={BUILT_IN}.SASLAuthenticationProvider",
+        f"authProvider.2={BUILT_IN}.DigestAuthenticationProvider",
+        f"zookeeper.authProvider.ip={BUILT_IN}.IPAuthenticationProvider",
+    ],
+)
+def test_security_that_is_supported_or_off_is_accepted(line: str) -> None:
+    assert configured(f"{line}\n").unknown == ()
+
+
+def test_a_guess_is_the_nearest_key_or_none() -> None:
+    assert nearest("initLimt") == "initLimit"
+    assert nearest("colour") is None

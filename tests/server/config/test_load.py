@@ -1,0 +1,407 @@
+"""A configuration is made of files, options and the environment.
+
+Source: QuorumPeerConfig.parseProperties; zkServer.sh.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.configuration import configured, refusal, write_jaas_file
+
+from zoolet.server.config import (
+    Config,
+    ConfigError,
+    Setting,
+    Source,
+    UnknownKey,
+    build,
+    parse_definitions,
+    parse_properties,
+    read_environment,
+    read_file,
+)
+from zoolet.server.testing import Server
+
+# --- sources ---
+
+
+def test_a_file_is_latin_1(tmp_path: Path) -> None:
+    (tmp_path / "zoo.cfg").write_bytes(b"superUser=Ren\xe9\n")
+
+    assert read_file(str(tmp_path / "zoo.cfg"))["superUser"].value == "Ren\xe9"
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = str(tmp_path / "nowhere.cfg")
+
+    with pytest.raises(ConfigError, match=r"nowhere\.cfg cannot be read: No such file or directory\.$") as caught:
+        read_file(path)
+
+    assert str(caught.value).startswith(path)
+
+
+def settings(**values: str) -> dict[str, Setting]:
+    """Return the settings of one source."""
+    return {key: Setting(value, "somewhere") for key, value in values.items()}
+
+
+def option(key: str, value: str) -> dict[str, Setting]:
+    """Return the setting of an option of the command line."""
+    return {key: Setting(value, "command line", Source.OPTION)}
+
+
+def test_a_later_source_beats_an_earlier_one() -> None:
+    environment, file, options = settings(tickTime="1"), settings(tickTime="2"), settings(tickTime="3")
+
+    assert build(environment, file, options).settings.tick_time == 3
+    assert build(environment, file, {}).settings.tick_time == 2
+    assert build(environment, {}, {}).settings.tick_time == 1
+
+
+def test_a_prefix_does_not_change_what_beats_what() -> None:
+    file, option = {"zookeeper.tickTime": Setting("2", "file")}, {"tickTime": Setting("3", "option")}
+
+    assert build({}, file, option).settings.tick_time == 3
+    assert build({}, option, file).settings.tick_time == 2
+
+
+def test_the_last_of_two_settings_wins() -> None:
+    assert configured("tickTime=1000\ntickTime=500\n").settings.tick_time == 500
+
+
+def test_sources_are_merged() -> None:
+    config = build(settings(tickTime="100"), settings(maxCnxns="5"), settings(clientPort="1"))
+
+    assert (config.settings.tick_time, config.max_cnxns, config.port) == (100, 5, 1)
+
+
+def test_an_empty_configuration_is_the_default() -> None:
+    assert build({}, {}, {}) == Config()
+
+
+# --- addresses ---
+
+
+def test_without_a_port_only_this_machine_is_served() -> None:
+    assert (configured("tickTime=500\n").host, configured("tickTime=500\n").port) == ("127.0.0.1", 2181)
+
+
+def test_a_file_that_names_a_port_serves_all_addresses() -> None:
+    assert (configured("clientPort=2182\n").host, configured("clientPort=2182\n").port) == (None, 2182)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("server.1=localhost:2888:3888;2182", (None, 2182)),
+        ("server.1=localhost:2888:3888:participant;10.0.0.5:2182", ("10.0.0.5", 2182)),
+        ("server.1=localhost:2888:3888:PARTICIPANT;[::1]:2182", ("::1", 2182)),
+        ("server.1=localhost:2888:3888;2182\nclientPort=2183", (None, 2183)),
+        ("server.1=localhost:2888:3888", ("127.0.0.1", 2181)),
+    ],
+)
+def test_the_port_may_stand_in_the_line_of_the_only_server(line: str, expected: tuple[str | None, int]) -> None:
+    config = configured(line + "\n")
+
+    assert (config.host, config.port) == expected
+
+
+def test_an_option_for_the_port_does_not_open_other_addresses() -> None:
+    config = build({}, option("clientPort", "2182"))
+
+    assert (config.host, config.port) == ("127.0.0.1", 2182)
+
+
+def test_an_option_for_the_port_leaves_the_addresses_of_the_file() -> None:
+    file = parse_properties("clientPort=2181\n", "zoo.cfg")
+
+    assert (build(file, option("clientPort", "0")).host, build(file, option("clientPort", "0")).port) == (None, 0)
+
+
+def test_an_option_for_the_port_leaves_the_address_in_the_line_of_the_only_server() -> None:
+    file = parse_properties("server.1=localhost:2888:3888;10.0.0.5:2182\n", "zoo.cfg")
+
+    config = build(file, option("clientPort", "2183"))
+
+    assert (config.host, config.port) == ("10.0.0.5", 2183)
+
+
+def test_an_option_for_the_port_opens_it_beside_that_for_tls() -> None:
+    file = parse_properties("secureClientPort=2281\nssl.keyStore.location=/k.pem\n", "zoo.cfg")
+
+    config = build(file, option("clientPort", "2182"))
+
+    assert (config.host, config.port, config.secure_port) == ("127.0.0.1", 2182, 2281)
+
+
+@pytest.mark.parametrize("port", ["65536", "99999", "9" * 5000])
+def test_a_port_in_the_line_of_the_only_server_is_in_range(port: str) -> None:
+    assert refusal(f"server.1=localhost:2888:3888;{port}\n").startswith("zoo.cfg:1: server.1 must be host:port:port")
+
+
+# --- session timeouts ---
+
+
+def test_a_shortest_timeout_above_the_longest_is_refused() -> None:
+    message = refusal("minSessionTimeout=5000\nmaxSessionTimeout=4000\n")
+
+    assert "minSessionTimeout 5000 must not be larger than maxSessionTimeout 4000" in message
+    assert "zoo.cfg:" in message
+
+
+# --- authentication ---
+
+
+@pytest.mark.parametrize(
+    "lines", ["enforce.auth.enabled=true\n", "enforce.auth.enabled=true\nenforce.auth.schemes=,\n"]
+)
+def test_enforced_authentication_without_a_scheme_is_refused(lines: str) -> None:
+    message = refusal(lines)
+
+    assert "enforce.auth.enabled" in message
+    assert "enforce.auth.schemes" in message
+    assert "zoo.cfg:" in message
+
+
+def test_enforced_authentication_with_an_unknown_scheme_is_refused() -> None:
+    message = refusal("enforce.auth.enabled=true\nenforce.auth.schemes=nonsense\n")
+
+    assert "nonsense" in message
+    assert message.startswith("zoo.cfg:2: ")
+
+
+def test_a_demand_for_sasl_stays_whatever_else_is_enforced() -> None:
+    text = "sessionRequireClientSASLAuth=true\nenforce.auth.enabled=true\nenforce.auth.schemes=digest,ip\n"
+
+    assert configured(text).settings.require_auth == {"sasl"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("superUser=a\n", {"a"}),
+        ("superUser.1=a\n", {"a"}),
+        ("superUser=a\nsuperUser.1=b\nsuperUser.2=c\n", {"a", "b", "c"}),
+        ("zookeeper.superUser.1=a\nzookeeper.superUser=b\n", {"a", "b"}),
+    ],
+)
+def test_there_may_be_several_super_users(lines: str, expected: set[str]) -> None:
+    config = configured(lines)
+
+    assert config.settings.super_users == expected
+    assert config.unknown == ()
+
+
+def test_the_users_of_the_file_may_log_in(tmp_path: Path) -> None:
+    config = configured(f"java.security.auth.login.config={write_jaas_file(tmp_path)}\n")
+
+    assert config.settings.sasl_users == {"bob": "y"}
+
+
+def test_a_jaas_file_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "jaas.conf"
+    path.write_bytes(b"Server { \xff };")
+
+    with pytest.raises(
+        ConfigError, match=r"login\.config names \S+/jaas\.conf, which cannot be read: it is not text in UTF-8\.$"
+    ):
+        configured(f"java.security.auth.login.config={path}\n")
+
+
+def test_a_jaas_file_that_is_not_there_is_refused_by_name() -> None:
+    message = refusal("# comment\n\njava.security.auth.login.config=/nowhere/jaas.conf\n")
+
+    assert message == (
+        "zoo.cfg:3: java.security.auth.login.config names /nowhere/jaas.conf, which cannot be read: "
+        "No such file or directory."
+    )
+
+
+def test_an_invalid_jaas_file_is_refused_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "jaas.conf"
+    path.write_text("Server { com.sun.security.auth.module.Krb5LoginModule required; };")
+
+    message = refusal(f"java.security.auth.login.config={path}\n")
+
+    assert message.startswith(f"zoo.cfg:1: The section Server of {path} uses com.sun.")
+    assert message.endswith("; only DigestLoginModule is supported.")
+
+
+def test_another_section_of_the_jaas_file_may_be_named(tmp_path: Path) -> None:
+    path = write_jaas_file(tmp_path, "Mine")
+
+    config = configured(f"sasl.serverconfig=Mine\njava.security.auth.login.config={path}\n")
+
+    assert config.settings.sasl_users == {"bob": "y"}
+
+
+def test_a_section_that_is_named_and_not_there_is_refused(tmp_path: Path) -> None:
+    path = write_jaas_file(tmp_path)
+
+    message = refusal(f"java.security.auth.login.config={path}\nsasl.serverconfig=Typo\n")
+
+    assert message == f"zoo.cfg:2: sasl.serverconfig must be a section of {path}, not 'Typo'."
+
+
+def test_a_section_without_a_jaas_file_is_refused() -> None:
+    assert "sasl.serverconfig" in refusal("sasl.serverconfig=Mine\n")
+
+
+# --- server.N ---
+
+THREE = "server.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888;2181\n"
+
+
+def test_an_ensemble_is_refused() -> None:
+    message = refusal(THREE)
+
+    assert "3 servers are configured" in message
+    assert "server.1, server.2, server.3" in message
+
+
+def test_the_refusal_of_an_ensemble_names_the_place() -> None:
+    assert "zoo.cfg:" in refusal(THREE)
+
+
+def test_the_line_of_the_only_server_is_accepted() -> None:
+    assert configured("server.1=localhost:2888:3888;2181\n").ignored == ("server.1",)
+
+
+def test_an_observer_is_refused() -> None:
+    assert "server.1" in refusal("server.1=a:2888:3888:observer\n")
+
+
+def test_server_lines_of_several_sources_count_together() -> None:
+    with pytest.raises(ConfigError, match="2 servers"):
+        build({}, parse_properties("server.1=a:1:2\n", "f"), parse_properties("server.2=b:1:2\n", "o"))
+
+
+def test_a_server_line_without_ports_is_refused() -> None:
+    assert "server.1" in refusal("server.1=localhost\n")
+
+
+def test_an_ensemble_in_a_dynamic_file_is_refused(tmp_path: Path) -> None:
+    dynamic = tmp_path / "zoo.cfg.dynamic"
+    dynamic.write_text(THREE)
+
+    assert "server" in refusal(f"dynamicConfigFile={dynamic}\n")
+
+
+@pytest.mark.parametrize(("lines", "port"), [("", 2182), ("clientPort=2183\n", 2183)])
+def test_the_port_may_stand_in_a_dynamic_file(tmp_path: Path, lines: str, port: int) -> None:
+    (tmp_path / "dynamic").write_text("server.1=localhost:2888:3888;2182\nversion=100000000\n")
+
+    assert configured(f"{lines}dynamicConfigFile={tmp_path / 'dynamic'}\n").port == port
+
+
+def test_a_dynamic_file_that_cannot_be_read_is_refused_by_name() -> None:
+    assert refusal("dynamicConfigFile=/nowhere/dynamic\n") == (
+        "zoo.cfg:1: dynamicConfigFile names /nowhere/dynamic, which cannot be read: No such file or directory."
+    )
+
+
+def test_a_dynamic_file_has_members_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "dynamic").write_text("skipACL=yes\n")
+
+    with pytest.raises(
+        ConfigError, match=r"dynamic:1: skipACL is not a server\.N line; a dynamicConfigFile has nothing else\.$"
+    ):
+        configured(f"dynamicConfigFile={tmp_path / 'dynamic'}\n")
+
+
+# --- ignored keys ---
+
+
+def test_an_ignored_key_is_noted() -> None:
+    assert configured("dataDir=/data\nsnapCount=5\nno.such.key=1\n").ignored == ("dataDir", "snapCount")
+
+
+def test_all_ignored_keys_of_the_file_are_noted() -> None:
+    text = "initLimit=5\nsyncLimit=2\nmetricsProvider.httpPort=7000\nzookeeper.forceSync=no\ntickTime=500\n"
+
+    assert configured(text).ignored == ("forceSync", "initLimit", "metricsProvider.httpPort", "syncLimit")
+
+
+@pytest.mark.parametrize(
+    ("definition", "ignored"),
+    [
+        ("-Dzookeeper.snapCount=1", ("snapCount",)),
+        ("-Dzookeeper.root.logger=INFO", ("root.logger",)),
+        ("-DsnapCount=1", ()),
+        ("-Dlog.dir=/var/log", ()),
+    ],
+)
+def test_an_ignored_property_is_noted_if_it_is_certainly_one_of_zookeepers(
+    definition: str, ignored: tuple[str, ...]
+) -> None:
+    assert build(parse_definitions([definition], "command line")).ignored == ignored
+    assert build(read_environment({"JVMFLAGS": definition})).ignored == ignored
+
+
+# --- unknown keys ---
+
+
+def test_unknown_keys_are_no_error() -> None:
+    assert configured("no.such.key=1\nsnapCount=5\nautopurge.snapRetainCount=1\n").port == 2181
+
+
+@pytest.mark.parametrize(
+    ("line", "nearest"),
+    [
+        ("sercureClientPort=1", "secureClientPort"),
+        ("maxClientCnxn=1", "maxClientCnxns"),
+        ("ssl.clientAth=need", "ssl.clientAuth"),
+        ("skipAcl=yes", "skipACL"),
+        ("zookeeper.enforce.auth.enable=true", "enforce.auth.enabled"),
+        ("DigestAuthenticationProvider.enable=false", "DigestAuthenticationProvider.enabled"),
+        ("DigestAuthenticationProvider.superDigst=a:b", "DigestAuthenticationProvider.superDigest"),
+        ("sasl.serverConfig=Mine", "sasl.serverconfig"),
+        ("sessionRequireClientSaslAuth=true", "sessionRequireClientSASLAuth"),
+        ("jute.maxBuffer=1", "jute.maxbuffer"),
+        ("nio.sessionlessCnxnTimeOut=1", "nio.sessionlessCnxnTimeout"),
+    ],
+)
+def test_an_unknown_key_is_noted_with_the_nearest_known_one(line: str, nearest: str) -> None:
+    assert configured(f"{line}\n").unknown == (UnknownKey(line.partition("=")[0], "zoo.cfg:1", nearest),)
+
+
+def test_an_unknown_key_like_no_other_is_noted_without_a_guess() -> None:
+    assert configured("colour=blue\n").unknown == (UnknownKey("colour", "zoo.cfg:1", None),)
+
+
+def test_an_unknown_key_is_refused_where_that_is_asked_for() -> None:
+    with pytest.raises(ConfigError, match=r"^zoo\.cfg:1: maxClientCnxn is unknown; did you mean maxClientCnxns\?$"):
+        build(parse_properties("maxClientCnxn=1\n", "zoo.cfg"), strict=True)
+
+
+def test_an_unknown_property_of_zookeepers_is_noted_and_one_of_javas_is_not() -> None:
+    config = build({}, {}, parse_definitions(["-Dzookeeper.skipAcl=yes", "-Djava.awt.headless=true"], "command line"))
+
+    assert [key.name for key in config.unknown] == ["-Dzookeeper.skipAcl"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir=/d\nclientPort=2181\n",
+        "autopurge.snapRetainCount=3\nautopurge.purgeInterval=1\nadmin.enableServer=false\nmaxClientCnxns=60\n",
+        "metricsProvider.className=x\nmetricsProvider.httpPort=7000\nstandaloneEnabled=true\n",
+        "quorumListenOnAllIPs=true\nforceSync=no\npreAllocSize=65536\nsnapCount=1\n4lw.commands.whitelist=*\n",
+    ],
+)
+def test_the_files_that_people_have_make_no_warnings(text: str) -> None:
+    assert configured(text).unknown == ()
+
+
+def test_an_embedded_server_refuses_a_key_that_nobody_knows() -> None:
+    with pytest.raises(ValueError, match="maxClientCnxn is unknown; did you mean maxClientCnxns"):
+        Server(config={"maxClientCnxn": 1})
+
+
+def test_an_embedded_server_refuses_a_file_with_a_key_that_nobody_knows(tmp_path: Path) -> None:
+    (tmp_path / "zoo.cfg").write_text("tickTime=2000\nskipAcl=yes\n")
+
+    with pytest.raises(ValueError, match=r"zoo\.cfg:2: skipAcl is unknown"):
+        Server(config=tmp_path / "zoo.cfg")

@@ -1,0 +1,210 @@
+"""The keys of TLS together: which port is opened, and which half of a configuration is refused.
+
+Source: QuorumPeerConfig.parseProperties, setupClientPort; X509Util; SSLContextAndOptions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.configuration import configured, refusal
+
+from zoolet.server.config import Config, ConfigError, Setting, Source, build, parse_definitions, read_environment
+from zoolet.server.testing import Server
+
+STORE = "secureClientPort=0\nssl.keyStore.location=/k.pem\n"
+
+
+def test_a_secure_port_alone_opens_no_plain_port() -> None:
+    config = configured(STORE)
+
+    assert (config.port, config.secure_port) == (None, 0)
+
+
+def test_both_ports_may_be_asked_for() -> None:
+    config = configured(STORE + "clientPort=2182\n")
+
+    assert (config.port, config.secure_port) == (2182, 0)
+
+
+@pytest.mark.parametrize("port", [2281, 0])
+def test_a_secure_port_without_a_certificate_is_refused(port: int) -> None:
+    message = refusal(f"# comment\nsecureClientPort={port}\n")
+
+    assert message.startswith("zoo.cfg:2: ")
+    assert "secureClientPort needs ssl.keyStore.location (--tls-cert)" in message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ssl.keyStore.location=/k.pem",
+        "ssl.trustStore.location=/t.pem",
+        "ssl.clientAuth=need",
+        "ssl.keyStore.password=none",
+        "secureClientPortAddress=127.0.0.1",
+        "secureClientPortAddress=",
+        "ssl.enabledProtocols=TLSv1.3",
+        "ssl.ciphersuites=TLS_AES_128_GCM_SHA256",
+        "ssl.keyStore.key.location=/k.pem",
+    ],
+)
+def test_tls_without_a_secure_port_is_refused(line: str) -> None:
+    message = refusal(f"clientPort=2181\n{line}\n")
+
+    assert message.startswith("zoo.cfg:2: ")
+    assert line.partition("=")[0] in message
+    assert "secureClientPort" in message
+
+
+@pytest.mark.parametrize("demand", ["need", "want", "NEED"])
+def test_certificates_of_clients_without_authorities_are_refused(demand: str) -> None:
+    message = refusal(STORE + f"ssl.clientAuth={demand}\n")
+
+    assert message.startswith("zoo.cfg:3: ")
+    assert "ssl.trustStore.location (--tls-ca)" in message
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("", "none"),
+        ("ssl.trustStore.location=/t.pem\n", "need"),
+        ("ssl.trustStore.location=/t.pem\nssl.clientAuth=want\n", "want"),
+        ("ssl.trustStore.location=/t.pem\nssl.clientAuth=none\n", "none"),
+        ("ssl.clientAuth=none\n", "none"),
+        ("ssl.trustStore.location=/t.pem\nssl.clientAuth=Need\n", "need"),
+    ],
+)
+def test_the_demand_for_certificates_of_clients(lines: str, expected: str) -> None:
+    assert configured(STORE + lines).tls.client_auth == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("ssl.clientAuth=maybe", "need, want or none"),
+        ("ssl.clientAuth=", "need, want or none"),
+        ("ssl.protocol=TLSv1.1", "TLSv1.2, TLSv1.3 or both"),
+        ("ssl.protocol=SSLv3", "TLSv1.2, TLSv1.3 or both"),
+        ("ssl.enabledProtocols=TLSv1,TLSv1.2", "TLSv1.2, TLSv1.3 or both"),
+        ("ssl.enabledProtocols=", "TLSv1.2, TLSv1.3 or both"),
+        ("ssl.keyStore.type=BCFKS", "PEM, JKS or PKCS12"),
+        ("ssl.trustStore.type=WINDOWS", "PEM, JKS or PKCS12"),
+        ("ssl.keyStore.location=/k.bcfks", "(BCFKS cannot be read)"),
+        ("secureClientPort=65536", "a whole number from 0 to 65535"),
+        ("secureClientPort=yes", "a whole number from 0 to 65535"),
+    ],
+)
+def test_an_invalid_value_of_tls_is_refused(line: str, remedy: str) -> None:
+    message = refusal(STORE + line + "\n")
+
+    assert message.startswith("zoo.cfg:3: ")
+    assert f"{line.partition('=')[0]} must be" in message
+    assert remedy in message
+
+
+@pytest.mark.parametrize("key", ["ssl.keyStore.passwordPath", "ssl.trustStore.passwordPath"])
+def test_a_password_file_that_cannot_be_read_is_refused_by_name(key: str) -> None:
+    message = refusal(STORE + f"{key}=/nowhere/pw\n")
+
+    assert message == f"zoo.cfg:3: {key} names /nowhere/pw, which cannot be read: No such file or directory."
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("", {"TLSv1.2", "TLSv1.3"}),
+        ("ssl.protocol=TLSv1.2\n", {"TLSv1.2"}),
+        ("ssl.enabledProtocols=TLSv1.3\n", {"TLSv1.3"}),
+        ("ssl.enabledProtocols=TLSv1.2, TLSv1.3\n", {"TLSv1.2", "TLSv1.3"}),
+        ("ssl.protocol=TLSv1.2\nssl.enabledProtocols=TLSv1.3\n", {"TLSv1.3"}),
+        ("ssl.enabledProtocols=TLSv1.3\nssl.protocol=TLSv1.2\n", {"TLSv1.3"}),
+    ],
+)
+def test_the_versions_of_tls_that_are_offered(lines: str, expected: set[str]) -> None:
+    # SSLContextAndOptions: the enabled protocols are those of the key; ssl.protocol only stands in where it is missing
+    assert configured(STORE + lines).tls.protocols == expected
+
+
+def test_a_password_file_beats_a_password_wherever_it_stands(tmp_path: Path) -> None:
+    # X509Util.getPasswordFromConfigPropertyOrFile
+    (tmp_path / "pw").write_text("from the file\n")
+    before = f"ssl.keyStore.passwordPath={tmp_path / 'pw'}\nssl.keyStore.password=inline\n"
+    behind = f"ssl.keyStore.password=inline\nssl.keyStore.passwordPath={tmp_path / 'pw'}\n"
+
+    assert configured(STORE + behind).tls.key_store_password is None
+    assert configured(STORE + before).tls.key_store_password is None
+    assert configured(STORE + before).tls.key_store_password_path == str(tmp_path / "pw")
+
+
+@pytest.mark.parametrize("argument", ["-Dssl.keyStore.password=hunter2", "-Dzookeeper.ssl.keyStore.password=hunter2"])
+def test_a_message_does_not_show_a_password_of_the_command_line(argument: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build(parse_definitions([argument], "command line"))
+
+    key = argument.partition("=")[0]
+    assert str(caught.value) == f"command line: {key} needs secureClientPort (--secure-port)."
+
+
+def test_a_message_does_not_show_a_password() -> None:
+    assert "hunter2" not in refusal("ssl.keyStore.password=hunter2\nsecureClientPort=1\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [("", None), ("secureClientPortAddress=127.0.0.5\n", "127.0.0.5"), ("secureClientPortAddress=[::1]\n", "::1")],
+)
+def test_where_tls_listens(lines: str, expected: str | None) -> None:
+    assert configured(STORE + lines).secure_host == expected
+
+
+@pytest.mark.parametrize("options", [{"secureClientPort": "0"}, {"secureClientPort": "0", "clientPortAddress": "::1"}])
+def test_tls_listens_where_the_option_for_plain_connections_says(options: dict[str, str]) -> None:
+    file = {"ssl.keyStore.location": Setting("/k.pem", "zoo.cfg:1")}
+
+    config = build(file, {name: Setting(value, "command line", Source.OPTION) for name, value in options.items()})
+
+    assert config.secure_host == config.host == options.get("clientPortAddress", "127.0.0.1")
+
+
+@pytest.mark.parametrize("value", ["none", "NONE"])
+def test_no_demand_for_certificates_needs_no_secure_port(value: str) -> None:
+    assert configured(f"ssl.clientAuth={value}\n").tls.client_auth == "none"
+
+
+def test_a_password_needs_a_secure_port_even_if_it_is_overruled(tmp_path: Path) -> None:
+    (tmp_path / "pw").write_text("secret\n")
+    environment = read_environment({"JVMFLAGS": f"-Dssl.keyStore.passwordPath={tmp_path / 'pw'}"})
+
+    with pytest.raises(ConfigError, match=r"^zoo\.cfg:1: ssl\.keyStore\.password needs secureClientPort"):
+        build(environment, {"ssl.keyStore.password": Setting("secret", "zoo.cfg:1")})
+
+
+def test_the_environment_may_have_the_keys_of_clients() -> None:
+    flags = "-Dzookeeper.ssl.keyStore.location=/k.pem -Dzookeeper.ssl.clientAuth=want -DsecureClientPortAddress=::1"
+
+    config = build(read_environment({"JVMFLAGS": flags}))
+
+    assert (config.secure_host, config.secure_port) == (Config().secure_host, None)
+
+
+# --- an embedded server speaks no TLS ---
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"secureClientPort": 0, "ssl.keyStore.location": "/k.pem"},
+        {"ssl.keyStore.location": "/k.pem"},
+        {"ssl.clientAuth": "need"},
+        {"ssl.keyStore.password": "x"},
+        {"ssl.enabledProtocols": "TLSv1.3"},
+        {"ssl.ciphersuites": "TLS_AES_128_GCM_SHA256"},
+    ],
+    ids=lambda config: next(iter(config)),
+)
+def test_an_embedded_server_refuses_the_keys_of_tls(config: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"TLS|ssl|secureClientPort"):
+        Server(config=config)

@@ -1,0 +1,31 @@
+"""Configurations for tests: built from the text of a zoo.cfg, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from zoolet.server.config import Config, ConfigError, build, parse_properties
+
+LOGIN_MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+
+
+def configured(text: str) -> Config:
+    """Build a configuration from the text of a zoo.cfg."""
+    return build(parse_properties(text, "zoo.cfg"))
+
+
+def refusal(text: str) -> str:
+    """Return the message with which a zoo.cfg is refused."""
+    with pytest.raises(ConfigError) as caught:
+        configured(text)
+    return str(caught.value)
+
+
+def write_jaas_file(folder: Path, section: str = "Server") -> Path:
+    """Write a JAAS file with the user bob in one section."""
+    path = folder / "jaas.conf"
+    path.write_text(f'{section} {{ {LOGIN_MODULE} user_bob="y"; }};\n')
+    return path
