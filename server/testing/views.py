@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -202,6 +202,25 @@ def ops(seen: Iterable[RecordedRequest]) -> tuple[OpView, ...]:
         )
         for one in seen
     )
+
+
+def select(
+    requests: Sequence[RecordedRequest], count: int, last: int | None, since: int | None
+) -> Sequence[RecordedRequest]:
+    """Return the newest of some requests.
+
+    Args:
+        requests: Those that were kept, oldest first.
+        count: How many there have been so far.
+        last: How many to return at the most; None for all.
+        since: The count from which on to return them; None for all.
+    """
+    newest = len(requests)
+    if since is not None:
+        newest = min(newest, max(count - since, 0))
+    if last is not None:
+        newest = min(newest, last)
+    return requests[len(requests) - newest :]
 
 
 def op_name(opcode: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from zoolet.server import Server
 from zoolet.server.testing import Fault, Znode, drop_request, lose_reply
-from zoolet.server.testing.server import _session_id as session_id_of
+from zoolet.server.testing.clients import session_id_of
 from zoolet.server.testing.views import WatchView
 
 LAST_NUMBER: Final = 2**31 - 1

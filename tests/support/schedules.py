@@ -31,7 +31,7 @@ from zoolet.client.recipes import LockLostError
 from zoolet.protocol.errors import ZooKeeperError
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, close_after, delay, drop_request, lose_reply
-from zoolet.server.testing.sim import waiting
+from zoolet.server.testing.sim import describe_pending_tasks
 
 SESSION: Final = 6.0
 """Seconds of each client's session timeout."""
@@ -129,7 +129,9 @@ class Story:
         self._cancellable.append(task)
         try:
             await asyncio.wait([task], timeout=4 * BOUND)
-            assert task.done(), f"client {number} starves; there wait: {waiting(asyncio.get_running_loop())}"
+            assert task.done(), (
+                f"client {number} starves; these tasks wait:{describe_pending_tasks(asyncio.get_running_loop())}"
+            )
         finally:
             self._cancellable.remove(task)
             if not task.done():
@@ -287,7 +289,7 @@ async def _settled(story: Story) -> None:
 async def _run(sim: Simulation, scenario: Scenario, clients: int, seconds: float, options: dict[str, Any]) -> None:
     async with sim.server() as server:
         before = asyncio.all_tasks()
-        ends = len(sim.network._ends)
+        connections = sim.network.connections
         made = [
             Client(
                 server.hosts,
@@ -314,7 +316,7 @@ async def _run(sim: Simulation, scenario: Scenario, clients: int, seconds: float
             assert not [client for client in made if client.session_id in server.sessions()], "sessions are left"
             await asyncio.sleep(2 * SESSION)  # those whose birth no client has heard of end by themselves
             assert not asyncio.all_tasks() - before, "tasks are left"
-            assert len(sim.network._ends) == ends, "connections are left"
+            assert sim.network.connections == connections, "connections are left"
             assert not server.sessions(), "sessions are left"
             assert not server.watches(), "watches are left"
         except BaseException as error:
