@@ -14,6 +14,7 @@ from support.simulation import client_of
 from zoolet.client import Client
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, close_after, delay, drop_request, lose_reply
+from zoolet.server.testing.sim import Network
 
 SCHEDULES: Final = int(os.environ.get("ZOOLET_SCHEDULES", "40"))
 """Seeds that each recipe is run with; maintainers run a thousand."""
@@ -117,5 +118,5 @@ async def clients_in(server: Server, number: int, **options: Any) -> AsyncIterat
     assert not server.watches()
     assert not server.sessions()
     assert asyncio.all_tasks() <= before, asyncio.all_tasks() - before
-    network: Any = asyncio.get_running_loop().network  # type: ignore[attr-defined]
-    assert not network._ends
+    network: Network = asyncio.get_running_loop().network  # type: ignore[attr-defined]
+    assert network.connections == 0
