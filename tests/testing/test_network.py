@@ -127,6 +127,35 @@ def test_a_cut_resets_both_ends() -> None:
     run_simulation(main)
 
 
+def test_connections_are_counted_until_both_ends_are_closed() -> None:
+    async def main(sim: Simulation) -> list[int]:
+        counts = [sim.network.connections]
+        client, served = await pair()
+        counts.append(sim.network.connections)
+        other, _ = await pair(801)
+        counts.append(sim.network.connections)
+        client.transport.abort()
+        await client.ended
+        counts.append(sim.network.connections)  # the server does not know yet
+        await served.ended
+        counts.append(sim.network.connections)
+        other.transport.close()
+        await asyncio.sleep(1)
+        counts.append(sim.network.connections)
+        return counts
+
+    assert run_simulation(main) == [0, 1, 2, 2, 1, 0]
+
+
+def test_a_duplicate_is_a_connection_too() -> None:
+    async def main(sim: Simulation) -> int:
+        sim.network.duplicates = 1.0
+        await pair()
+        return sim.network.connections
+
+    assert run_simulation(main) == 2
+
+
 def test_a_cut_may_be_of_one_port_only() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as one, sim.server() as two:
