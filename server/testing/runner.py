@@ -7,9 +7,9 @@
          v             +-----------+
       FAILED --> RUNNING
 
-A runner is FAILED when the server could not listen; it may be started again, as a STOPPED one may. Only in the state
-RUNNING is there a loop to call into. A forked child has a copy of the runner that still says RUNNING: the server is the
-parent's all the same, so that the child may read the address, calls raise, and stopping does nothing.
+A runner is FAILED when the server could not be started; it may be tried again, as a STOPPED one may. Only in the state
+RUNNING is there a loop to call into. A forked child has a copy of the runner that says RUNNING; the server belongs
+to the parent all the same: the child may read the address, calls raise, and stopping does nothing.
 """
 
 from __future__ import annotations

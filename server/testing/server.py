@@ -344,15 +344,15 @@ class Server:
     # --- views ---
 
     def tree(self, path: str = "/") -> Mapping[str, views.NodeView]:
-        """Show a node and all below it, by path; the root and ``/zookeeper`` only if asked for by name."""
+        """Return a node and all below it, by path; the root and ``/zookeeper`` only if asked for by name."""
         return self._runner.call(lambda: views.tree(self._engine, path))
 
     def sessions(self) -> Mapping[int, views.SessionView]:
-        """Show the sessions that are alive, by id."""
+        """Return the sessions that are alive, by id."""
         return self._runner.call(lambda: views.sessions(self._engine))
 
     def watches(self) -> tuple[views.WatchView, ...]:
-        """Show all watches."""
+        """Return all watches."""
         return self._runner.call(lambda: views.watches(self._engine))
 
     def zxid(self) -> int:
@@ -364,11 +364,11 @@ class Server:
         return self._runner.call(lambda: self._interceptor.count)
 
     def ops(self, last: int | None = None, *, since: int | None = None) -> tuple[views.OpView, ...]:
-        """Show the last requests, oldest first; no more than 1,000 are kept.
+        """Return the last requests, oldest first; no more than 1,000 are kept.
 
         Args:
-            last: How many to show at the most.
-            since: Show only those that came after :meth:`op_count` had returned this.
+            last: How many to return at the most.
+            since: Return only those that came after :meth:`op_count` had returned this.
 
         Raises:
             ValueError: A number is negative.

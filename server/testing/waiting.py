@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any, Final
 
 FIRST_PAUSE: Final = 0.0005
-"""Seconds between the first two looks; each pause is half as long again as the one before."""
+"""Seconds between the first two calls of a predicate; each pause is half as long again as the one before."""
 LONGEST_PAUSE: Final = 0.02
-"""Seconds between two looks at the most."""
+"""Seconds between two calls at the most."""
 
 
 def bind(predicate: Callable[..., Any], server: object) -> Callable[[], Any]:

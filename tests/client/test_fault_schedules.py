@@ -46,8 +46,8 @@ class World:
         self.zxid = 0
         self.server: Server
         self.troubles: list[Callable[[], Coroutine[Any, Any, None]]] = [
-            self.cut,
-            self.stall,
+            self.drop_network,
+            self.pause_network,
             self.drop,
             self.expire,
             self.fault,
@@ -75,10 +75,10 @@ class World:
     async def pass_time(self, *seconds: float) -> None:
         await asyncio.sleep(self.sim.rng.choice(seconds))
 
-    async def cut(self) -> None:
+    async def drop_network(self) -> None:
         self.sim.network.drop()
 
-    async def stall(self) -> None:
+    async def pause_network(self) -> None:
         self.sim.network.pause()
         await self.pass_time(0.5, 2, 6, 12)
         self.sim.network.resume()

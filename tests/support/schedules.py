@@ -178,7 +178,11 @@ class Story:
         rng = Random(f"trouble {self.sim.seed}")
         self._victims = set()
         kinds = (
-            [self._fault] * 8 + [self._cut] * 2 + [self._stall] * 2 + [self._pause] * 2 + [self._expire, self._refuse]
+            [self._fault] * 8
+            + [self._drop] * 2
+            + [self._pause_network] * 2
+            + [self._pause] * 2
+            + [self._expire, self._refuse]
         )
         kinds += [self._cancel] * 4
 
@@ -221,21 +225,21 @@ class Story:
             await asyncio.sleep(0.05)
         self._tell(f"{action} for {op} of client {self.clients.index(client)}: {fault.hits} hits")
 
-    async def _cut(self, rng: Random, stack: ExitStack) -> None:
+    async def _drop(self, rng: Random, stack: ExitStack) -> None:
         if rng.random() < 0.5:
             self.sim.network.drop()
-            self._tell("all connections cut")
+            self._tell("all connections dropped")
         else:
             client = self._someone(rng)
             self.server.drop(client)
             self._tell(f"client {self.clients.index(client)} dropped")
 
-    async def _stall(self, rng: Random, stack: ExitStack) -> None:
-        self._tell("the network stalls")
+    async def _pause_network(self, rng: Random, stack: ExitStack) -> None:
+        self._tell("the network pauses")
         self.sim.network.pause()
         stack.callback(self.sim.network.resume)
         await asyncio.sleep(rng.choice((rng.uniform(0, 1), SESSION * rng.uniform(0.5, 1.5))))
-        self._tell("the network flows")
+        self._tell("the network resumes")
 
     async def _pause(self, rng: Random, stack: ExitStack) -> None:
         client = self._someone(rng)

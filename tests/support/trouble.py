@@ -25,9 +25,9 @@ KINDS: Final = (
     "dropped",
     "closed",
     "late",
-    "cut",
-    "short stall",
-    "long stall",
+    "drop",
+    "short network pause",
+    "long network pause",
     "pause",
     "long pause",
     "expiry",
@@ -61,12 +61,12 @@ async def happen(sim: Simulation, server: Server, clients: Sequence[Client], kin
     short, long = rng.uniform(0.1, 0.5) * SESSION_S, rng.uniform(1.2, 1.6) * SESSION_S
     if kind in ("lost", "dropped", "closed", "late"):
         await _request_fault(server, rng, kind)
-    elif kind == "cut":
+    elif kind == "drop":
         sim.network.drop()
-    elif kind in ("short stall", "long stall"):
+    elif kind in ("short network pause", "long network pause"):
         sim.network.pause()
         try:
-            await asyncio.sleep(short if kind == "short stall" else long)
+            await asyncio.sleep(short if kind == "short network pause" else long)
         finally:
             sim.network.resume()
     elif kind in ("pause", "long pause"):
