@@ -1,15 +1,12 @@
 """Running a server in a thread of its own or in the running event loop, and calling into its loop from any thread.
 
-::
+The states, and what leads from one to another::
 
-    NOT_STARTED --> RUNNING --> STOPPED
-         |             ^           |
-         v             +-----------+
-      FAILED --> RUNNING
+    NOT_STARTED, STOPPED, FAILED --start--> RUNNING; or FAILED, if the address cannot be listened on
+    RUNNING                      --stop---> STOPPED
 
-A runner is FAILED when the server could not be started; it may be tried again, as a STOPPED one may. Only in the state
-RUNNING is there a loop to call into. A forked child has a copy of the runner that says RUNNING; the server belongs
-to the parent all the same: the child may read the address, calls raise, and stopping does nothing.
+Only in the state RUNNING is there a loop to call into. A forked child has a copy of the runner that says RUNNING; the
+server belongs to the parent all the same: the child may read the address, calls raise, and stopping does nothing.
 """
 
 from __future__ import annotations
