@@ -1,7 +1,7 @@
 """ZooKeeper for tests: embedded, started in milliseconds, and broken on purpose.
 
-Everything here is imported when it is first asked for: pytest loads this package in every project that has zoolet
-installed, and most of them test something else.
+Each name is imported when it is first used: pytest loads this package in every project that has zoolet installed, and
+most of them test something else.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from zoolet.protocol.errors import ErrorCode, ZooKeeperError
 
 
 class Effect(Enum):
-    """What becomes of a request; of several the first named wins."""
+    """What becomes of a request; of several effects the first in this list counts."""
 
     DROP = 1
     FAIL = 2
@@ -18,15 +18,17 @@ class Effect(Enum):
 
 
 class Action:
-    """What a fault does. Made by the functions of this module; one object serves one fault.
+    """What a fault does. The functions of this module make it; one object serves one fault.
 
     Attributes:
-        name: What made it, with its argument, for reports.
+        name: The call that made it, with its argument, for reports.
         effect: What becomes of the request; None if it is answered as always.
-        code: The error it is answered with.
+        code: The error that it is answered with; 0 for none.
         seconds: How long it waits before.
         holds: Whether it waits until :meth:`release`.
-        events: Whether this is about events, not about requests.
+        events: Whether the action is about events, not about requests.
+        released: Whether it holds nothing any more.
+        used: Whether it belongs to a fault.
     """
 
     def __init__(
@@ -47,20 +49,19 @@ class Action:
         self.events = events
         self.released = False
         self.used = False
-        """It belongs to a fault."""
         self.on_release: Callable[[], None] | None = None  # set by the fault it belongs to
 
     def __repr__(self) -> str:
         return self.name
 
     def release(self) -> None:
-        """Let go of what is held, and hold no more.
+        """Let the requests or events that are held go on, and hold no more.
 
         Raises:
-            ValueError: This action holds nothing.
+            ValueError: The action holds nothing.
         """
         if not (self.holds or self.events):
-            raise ValueError(f"{self.name} holds nothing that could be released; hold() and withhold_event() do")
+            raise ValueError(f"{self.name} holds nothing that could be released; only hold() and withhold_event() do")
         if self.on_release is None:
             self.released = True
         else:
@@ -68,13 +69,13 @@ class Action:
 
 
 def delay(seconds: float) -> Action:
-    """Wait so long, on the server's clock, before the request is looked at; all behind it on its connection wait too.
+    """Wait so long, on the server's clock, before the request is read; those behind it on its connection wait too.
 
     Raises:
         ValueError: The time is negative.
     """
     if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
-        raise ValueError(f"delay({seconds!r}): the seconds must be 0 or more")
+        raise ValueError(f"delay({seconds!r}) is invalid; the seconds must be 0 or more")
     return Action(f"delay({seconds})", seconds=seconds)
 
 
@@ -89,12 +90,14 @@ def error(code: int | type[ZooKeeperError] | ZooKeeperError) -> Action:
     """
     number = getattr(code, "code", code)
     try:
-        known = ErrorCode(number)  # type: ignore[arg-type] # checked by the very call
+        error_code = ErrorCode(number)  # type: ignore[arg-type] # checked by this very call
     except ValueError:
-        raise ValueError(f"error({code!r}): unknown error code; one of zoolet.protocol.errors.ErrorCode") from None
-    if known == ErrorCode.OK:
-        raise ValueError("error(0): that is no error")
-    return Action(f"error({known.name})", Effect.FAIL, code=known)
+        raise ValueError(
+            f"error({code!r}) is unknown; the code must be one of zoolet.protocol.errors.ErrorCode"
+        ) from None
+    if error_code == ErrorCode.OK:
+        raise ValueError("error(0) is invalid; code 0 is a success")
+    return Action(f"error({error_code.name})", Effect.FAIL, code=error_code)
 
 
 def drop_request() -> Action:
@@ -106,7 +109,7 @@ def drop_request() -> Action:
 
 
 def lose_reply() -> Action:
-    """Do what is asked, and close the connection in place of the reply: the client cannot know."""
+    """Do what is asked, and close the connection without a reply: the client cannot know whether it was done."""
     return Action("lose_reply()", Effect.LOSE_REPLY)
 
 
@@ -116,10 +119,10 @@ def close_after() -> Action:
 
 
 def hold() -> Action:
-    """Do not look at the request until :meth:`Action.release`; all behind it on its connection wait too."""
+    """Do not read the request until :meth:`Action.release`; those behind it on its connection wait too."""
     return Action("hold()", holds=True)
 
 
 def withhold_event() -> Action:
-    """Do not send the event; :meth:`Action.release` sends it late, the end of the fault drops it."""
+    """Do not send the event; :meth:`Action.release` sends it late, and the end of the fault loses it."""
     return Action("withhold_event()", events=True)

@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told."""
+"""A clock that stands still until a test moves it, and what happens in the server on the way."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import heapq
 from collections.abc import Callable
 from typing import Final
 
+from zoolet.server.core.engine import Engine
+from zoolet.server.net.clock import Clock
+
 MANUAL_CLOCK_START: Final = 1_600_000_000_000
 """When a seeded manual clock starts: 2020-09-13 12:26:40 UTC, in milliseconds."""
 
 
 class ManualClock:
-    """Both of a server's times, moved together by hand; and what is to be done at some moment.
+    """Both of a server's times, the wall clock and the monotonic one, moved together by hand; and timers on them.
 
     Args:
-        now: Where it starts, in milliseconds since the epoch. Its steady time starts at 0.
+        now: Where the wall clock starts, in milliseconds since the epoch; the monotonic one starts at 0.
     """
 
     def __init__(self, now: int = MANUAL_CLOCK_START) -> None:
         self._epoch = now
         self.monotonic_ms = 0
         self._timers: list[tuple[int, int, Callable[[], object]]] = []
-        self._made = 0
+        self._timers_made = 0
 
     def read(self) -> tuple[int, int]:
         """Return milliseconds since the epoch, and milliseconds since the clock was made."""
@@ -31,16 +34,40 @@ class ManualClock:
         """Change nothing: only :meth:`move_to` moves this clock."""
 
     def call_later(self, seconds: float, do: Callable[[], object]) -> None:
-        """Call *do* once the clock was moved so far."""
-        self._made += 1
-        heapq.heappush(self._timers, (self.monotonic_ms + round(seconds * 1000), self._made, do))
+        """Call *do* once the clock has been moved so far."""
+        self._timers_made += 1
+        heapq.heappush(self._timers, (self.monotonic_ms + round(seconds * 1000), self._timers_made, do))
 
     def next(self) -> int | None:
-        """Return the moment at which there is something to call, in milliseconds of its steady time."""
+        """Return the moment of the next timer, in monotonic milliseconds; None if there is none."""
         return self._timers[0][0] if self._timers else None
 
     def move_to(self, monotonic_ms: int) -> None:
-        """Move on, and call what is due by then."""
+        """Move on, and call the timers that are due by then."""
         self.monotonic_ms = max(self.monotonic_ms, monotonic_ms)
         while self._timers and self._timers[0][0] <= self.monotonic_ms:
             heapq.heappop(self._timers)[2]()
+
+
+def advance(engine: Engine, clock: Clock, seconds: float) -> None:
+    """Move a clock on, and end the sessions and nodes that are due on the way at their moments, in that order.
+
+    Raises:
+        ValueError: The clock is not a manual one, or the seconds are negative.
+    """
+    if not isinstance(clock, ManualClock):
+        raise ValueError("advance() is for Server(clock='manual'); this server has the real clock")
+    if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
+        raise ValueError(f"advance({seconds!r}) is invalid; the seconds must be 0 or more")
+    target = clock.monotonic_ms + round(seconds * 1000)
+    while True:
+        moments = [moment for moment in (engine.next_due(), clock.next()) if moment is not None]
+        moment = min(moments, default=target + 1)
+        if moment > target:
+            break
+        clock.move_to(moment)
+        engine.set_time(*clock.read())
+        engine.tick()
+        engine.reap()
+    clock.move_to(target)
+    engine.set_time(*clock.read())

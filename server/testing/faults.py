@@ -1,8 +1,8 @@
 """Faults: which requests and events a rule matches, and how often.
 
-A rule counts what its op, path and session match; of these ``nth`` picks some by their number, ``probability`` some by
-chance, and ``times`` stops after so many hits. Each rule has a source of chance of its own, made from the server's seed
-and the number of the rule: the same seed hits the same requests, whatever other rules do.
+A rule counts what its op, path and session match; of these ``nth`` picks some by their number, ``probability`` some at
+random, and ``times`` stops after so many hits. Each rule has a source of randomness of its own, made from the server's
+seed and the number of the rule: the same seed hits the same requests, whatever other rules do.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ def ops_named(op: str | int | None) -> frozenset[int] | None:
 
 
 def compile_glob(path: str | None) -> Callable[[str], bool] | None:
-    """Return what says whether a path matches a glob, in which ``*`` matches slashes too; None for any path.
+    """Return whether paths match a glob, as a predicate; ``*`` matches slashes too. None stands for every path.
 
     Raises:
-        ValueError: It is no glob for paths.
+        ValueError: No path could match the glob.
     """
     if path is None:
         return None
     if not isinstance(path, str) or not path or path[0] not in "/*?[":
-        raise ValueError(f"path {path!r} is no glob for a path: it must start with '/' or '*'")
+        raise ValueError(f"path {path!r} is not a glob for paths; it must start with '/' or '*'")
     if path.count("[") > path.count("]"):
-        raise ValueError(f"path {path!r} is no glob: a '[' is not closed")
+        raise ValueError(f"path {path!r} is not a glob; a '[' is not closed")
     import re
 
     matches = re.compile(fnmatch.translate(path)).match
-    return lambda found: matches(found) is not None
+    return lambda candidate: matches(candidate) is not None
 
 
 def paths_in(opcode: int, body: bytes) -> tuple[str, ...]:
@@ -76,18 +76,25 @@ def paths_in(opcode: int, body: bytes) -> tuple[str, ...]:
 
 def _numbers(nth: int | Collection[int] | None) -> set[int]:
     picked: set[object] = {nth} if not isinstance(nth, Collection) or isinstance(nth, str) else set(nth)
-    wrong = [one for one in picked if not isinstance(one, int) or isinstance(one, bool) or one < 1]
+    wrong = [number for number in picked if not isinstance(number, int) or isinstance(number, bool) or number < 1]
     if nth is None:
         return set()
     if wrong or not picked:
         raise ValueError(f"nth is {nth!r}; it must be 1 for the first, 2 for the second, or a set of such numbers")
-    return {one for one in picked if isinstance(one, int)}
+    return {number for number in picked if isinstance(number, int)}
+
+
+def _check_limits(probability: float | None, times: int | None) -> None:
+    if probability is not None and not (isinstance(probability, int | float) and 0 <= probability <= 1):
+        raise ValueError(f"probability is {probability!r}; it must be from 0 to 1")
+    if times is not None and (not isinstance(times, int) or times < 0):
+        raise ValueError(f"times is {times!r}; it must be 0 or more")
 
 
 class Fault:
-    """A rule and what it did; leave its ``with`` block to end it.
+    """A rule and how often it was applied; the end of its ``with`` block ends it.
 
-    Made by :meth:`Server.fault`, which says what the arguments mean.
+    :meth:`Server.fault` makes it, and says what the arguments mean.
 
     Attributes:
         hits: Requests or events that it was applied to.
@@ -115,19 +122,16 @@ class Fault:
                 "close_after(), hold(), withhold_event(), all of zoolet.server.testing"
             )
         if action.used:
-            raise ValueError(f"action {action!r} is a fault's already; make another one")
+            raise ValueError(f"action {action!r} belongs to another fault already; make a new one")
         picked = _numbers(nth)
-        if probability is not None and not (isinstance(probability, int | float) and 0 <= probability <= 1):
-            raise ValueError(f"probability is {probability!r}; it must be from 0 to 1")
-        if times is not None and (not isinstance(times, int) or times < 0):
-            raise ValueError(f"times is {times!r}; it must be 0 or more")
+        _check_limits(probability, times)
         if action.events and op is not None:
-            raise ValueError(f"op {op!r} with withhold_event(): an event belongs to no operation; leave op out")
+            raise ValueError(f"op {op!r} is invalid with withhold_event(); an event belongs to no operation")
         self.action = action
         self.hits = self.seen = 0
         self._ops = ops_named(op)
         if self._ops is not None and CONNECT in self._ops and action.code:
-            raise ValueError(f"{action!r} with op='connect': the answer to a handshake has no place for an error")
+            raise ValueError(f"{action!r} is invalid with op='connect'; the answer to a handshake has no error code")
         self._matches = compile_glob(path)
         self._session = session
         self._nth = picked
@@ -136,14 +140,14 @@ class Fault:
         self._strict = strict
         self._rng = rng or Random(0)
         self._end = end
-        said = {"op": op, "path": path, "nth": nth, "probability": probability, "times": times}
-        self._said = ", ".join(f"{name}={value!r}" for name, value in said.items() if value is not None)
+        conditions = {"op": op, "path": path, "nth": nth, "probability": probability, "times": times}
+        self._conditions = ", ".join(f"{name}={value!r}" for name, value in conditions.items() if value is not None)
         action.used = True
         if release is not None:
             action.on_release = lambda: release(self)
 
     def __repr__(self) -> str:
-        return f"fault({self._said + ', ' if self._said else ''}action={self.action})"
+        return f"fault({self._conditions + ', ' if self._conditions else ''}action={self.action})"
 
     def __enter__(self) -> Self:
         return self
@@ -156,22 +160,22 @@ class Fault:
             raise AssertionError(f"{self!r} was strict and was never applied; it saw {self.seen} that matched it")
 
     def end(self) -> None:
-        """Stop applying the rule; what it holds goes on."""
+        """Stop applying the rule; requests that it holds go on, events that it withholds are lost."""
         if self._end is not None:
             self._end(self)
 
     def release(self) -> None:
-        """Let go of what the action holds, and hold no more.
+        """Let the requests and events that the action holds go on, and hold no more.
 
         Raises:
             ValueError: The action holds nothing.
         """
         self.action.release()
 
-    # --- asked by the gate ---
+    # --- called by the interceptor ---
 
     def applies(self, opcode: int, session_id: int, paths: Callable[[], tuple[str, ...]], *, event: bool) -> bool:
-        """Return whether to apply it to this request or event; count."""
+        """Return whether the fault applies to this request or event, and count it."""
         if self.action.events != event or self.action.released:
             return False
         if self._ops is not None and opcode not in self._ops:

@@ -1,4 +1,4 @@
-"""The pytest plugin. It is loaded in every project that has zoolet installed: what it needs it imports when used."""
+"""The pytest plugin. Every project that has zoolet installed loads it, so it imports what it needs only when used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SERVER: pytest.StashKey[Server] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Offer the ini option ``zoolet_leaks``."""
+    """Add the ini option ``zoolet_leaks``."""
     parser.addini(
         "zoolet_leaks",
         "what to do about sessions, ephemeral nodes, watches and lock contenders that a test leaves: off, warn, error",
@@ -27,16 +27,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class _WithoutAsyncio:
-    """What takes the place of :mod:`.plugin_asyncio`."""
+    """What takes the place of :mod:`.plugin_asyncio` where pytest-asyncio is not installed."""
 
     @pytest.fixture
     def zoolet_client(self) -> None:
-        """Return what is missing."""
+        """Fail, and say what is missing."""
         pytest.fail("zoolet_client needs the plugin pytest-asyncio: pip install pytest-asyncio", pytrace=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Offer ``zoolet_client``, which only pytest-asyncio can run."""
+    """Register ``zoolet_client``, which only pytest-asyncio can run."""
     if config.pluginmanager.hasplugin("asyncio"):
         from zoolet.server.testing import plugin_asyncio
 
@@ -57,20 +57,20 @@ def zoolet_server() -> Iterator[Server]:
 @pytest.fixture
 def zoolet(zoolet_server: Server, request: pytest.FixtureRequest) -> Iterator[Server]:
     """A ZooKeeper with fresh state for each test."""
-    wanted = request.config.getini("zoolet_leaks")
-    if wanted not in _LEAKS:
-        raise pytest.UsageError(f"zoolet_leaks is {wanted!r}; it must be one of {', '.join(_LEAKS)}")
+    on_leaks = request.config.getini("zoolet_leaks")
+    if on_leaks not in _LEAKS:
+        raise pytest.UsageError(f"zoolet_leaks is {on_leaks!r}; it must be one of {', '.join(_LEAKS)}")
     zoolet_server.reset()
     request.node.stash[_SERVER] = zoolet_server
     yield zoolet_server
-    if wanted == "off":
+    if on_leaks == "off":
         return
     from zoolet.server.testing import report
 
-    left = report.leaks(zoolet_server)
-    if left:
-        message = f"{request.node.nodeid} has left at zoolet:\n" + "\n".join(f"  {line}" for line in left)
-        if wanted == "error":
+    leaks = report.leaks(zoolet_server)
+    if leaks:
+        message = f"{request.node.nodeid} has left at zoolet:\n" + "\n".join(f"  {leak}" for leak in leaks)
+        if on_leaks == "error":
             pytest.fail(message, pytrace=False)
         warnings.warn(pytest.PytestWarning(message), stacklevel=1)
 
@@ -80,16 +80,16 @@ def zoolet_factory() -> Iterator[Callable[..., Server]]:
     """Make more ZooKeepers, with the arguments of ``Server``; they run until the end of the test."""
     from zoolet.server.testing.server import Server
 
-    made: list[Server] = []
+    servers: list[Server] = []
 
     def start(**options: Any) -> Server:
         server = Server(**options)
         server.start()
-        made.append(server)
+        servers.append(server)
         return server
 
     yield start
-    for server in made:
+    for server in servers:
         server.stop()
 
 
@@ -98,23 +98,25 @@ def zoolet_kazoo(zoolet: Server) -> Iterator[Callable[..., KazooClient]]:
     """Make connected KazooClients of ``zoolet``, with the arguments of ``KazooClient``; stopped at the end."""
     from kazoo.client import KazooClient
 
-    made: list[KazooClient] = []
+    from zoolet.server.testing.clients import session_id_of
+
+    clients: list[KazooClient] = []
 
     def connect(hosts: str | None = None, **options: Any) -> KazooClient:
         client = KazooClient(hosts or zoolet.hosts, **options)
-        made.append(client)
+        clients.append(client)
         client.start()
         return client
 
     yield connect
     zoolet.resume("all")  # or a client would wait for its session to end until it gives up
     zoolet.accept_connections()
-    for client in made:
-        session = getattr(client, "_session_id", None)
+    for client in clients:
+        session_id = session_id_of(client, 0)
         client.stop()
         client.close()
-        if session in zoolet.sessions():  # it had no connection to end it with
-            zoolet.expire(session)
+        if session_id in zoolet.sessions():  # the client had no connection to close it over
+            zoolet.expire(session_id)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -128,8 +130,8 @@ def pytest_runtest_makereport(
         from zoolet.server.testing.report import describe
 
         try:
-            said = describe(server, {})
+            description = describe(server, {})
         except RuntimeError as error:  # the test has stopped it
-            said = str(error)
-        report.sections.append(("zoolet", said))
+            description = str(error)
+        report.sections.append(("zoolet", description))
     return report

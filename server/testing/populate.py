@@ -1,4 +1,4 @@
-"""Nodes that are there from the start, written as a dict."""
+"""Making nodes at once, from a dict."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList
 from zoolet.protocol.codec import Record
 from zoolet.protocol.txns import CreateContainerTxn, CreateTTLTxn, CreateTxn
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.node import MAX_TTL
+from zoolet.server.core.node import MAX_TTL, int32
 
 
 @dataclass(frozen=True)
 class Znode:
-    """A node of a population that is more than its data.
+    """A node for :func:`populate` that is more than its data.
 
     Args:
         data: Text is encoded as UTF-8.
@@ -24,6 +24,8 @@ class Znode:
         acl: Who may do what; by default everybody everything.
         container: Make it a container.
         ttl: Seconds without change after which it goes away, above 0.
+        children_created: How many children it has had so far, not counting *children*. It is the number of the next
+            sequential child, from -2**31 to 2**31 - 1, after which numbers are negative.
     """
 
     data: bytes | str | None = b""
@@ -31,6 +33,7 @@ class Znode:
     acl: AclList = OPEN_ACL_UNSAFE
     container: bool = False
     ttl: float | None = None
+    children_created: int = 0
 
 
 def populate(engine: Engine, nodes: Mapping[str, Any]) -> None:
@@ -39,24 +42,24 @@ def populate(engine: Engine, nodes: Mapping[str, Any]) -> None:
     Args:
         engine: Whose tree it is.
         nodes: By path or name. A value is bytes, text, None, a :class:`Znode`, or a dict of the nodes below;
-            what is missing on the way is made with empty data. A node that is there already gets the data.
+            parents that are missing are made with empty data. A node that exists already gets the data, nothing else.
 
     Raises:
-        ValueError: A path is not legal or a value is none of these; nothing is made then.
+        ValueError: A path or a value is invalid; no node is made then.
     """
-    for path, node in list(_flat("", nodes)):
+    for path, node in list(_flatten("", nodes)):
         _make(engine, path, node)
 
 
-def _flat(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]]:
+def _flatten(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]]:
     if not isinstance(nodes, Mapping):
         raise ValueError(f"{above or '/'}: {nodes!r} is not a dict of nodes by path or name")
     for name, value in nodes.items():
         if not isinstance(name, str):
-            raise ValueError(f"{name!r} below {above or '/'} is no path or name")
+            raise ValueError(f"{name!r} below {above or '/'} is not a path or name")
         path = f"{above}/{name.strip('/')}" if name.strip("/") else above or "/"
-        if (why := paths.path_error(path)) is not None:
-            raise ValueError(f"{name!r} below {above or '/'} makes no path: {why}")
+        if (reason := paths.path_error(path)) is not None:
+            raise ValueError(f"{name!r} below {above or '/'} does not make a path: {reason}")
         if isinstance(value, Mapping):
             node = Znode(children=value)
         elif isinstance(value, Znode):
@@ -65,28 +68,34 @@ def _flat(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]]:
             node = Znode(value)
         else:
             raise ValueError(f"{path}: {value!r} is neither bytes, text, None, Znode nor a dict of children")
-        if node.data is not None and not isinstance(node.data, bytes | str):
-            raise ValueError(f"{path}: the data is {node.data!r}; it must be bytes, text or None")
-        if not isinstance(node.acl, tuple) or not all(isinstance(entry, ACL) for entry in node.acl):
-            raise ValueError(f"{path}: the acl is {node.acl!r}; it must be a tuple of ACL")
-        if node.ttl is not None and not (isinstance(node.ttl, int | float) and _fits(node)):
-            raise ValueError(f"{path}: a ttl of {node.ttl!r} s; it must be above 0, and not for a container")
+        _check(path, node)
         yield path, node
-        yield from _flat("" if path == "/" else path, node.children)
+        yield from _flatten("" if path == "/" else path, node.children)
 
 
-def _fits(node: Znode) -> bool:
-    assert node.ttl is not None
-    return not node.container and 1 <= round(node.ttl * 1000) <= MAX_TTL
+def _check(path: str, node: Znode) -> None:
+    if node.data is not None and not isinstance(node.data, bytes | str):
+        raise ValueError(f"{path}: the data is {node.data!r}; it must be bytes, text or None")
+    if not isinstance(node.acl, tuple) or not all(isinstance(entry, ACL) for entry in node.acl):
+        raise ValueError(f"{path}: the acl is {node.acl!r}; it must be a tuple of ACL")
+    if node.ttl is not None and not (isinstance(node.ttl, int | float) and _is_valid_ttl(node.ttl, node.container)):
+        raise ValueError(f"{path}: the ttl is {node.ttl!r} s; it must be above 0, and a container has none")
+    created = node.children_created
+    if not isinstance(created, int) or isinstance(created, bool) or created != int32(created):
+        raise ValueError(f"{path}: children_created is {created!r}; it must be from -2**31 to 2**31 - 1")
+
+
+def _is_valid_ttl(seconds: float, container: bool) -> bool:
+    return not container and 1 <= round(seconds * 1000) <= MAX_TTL
 
 
 def _make(engine: Engine, path: str, node: Znode) -> None:
     data = node.data.encode() if isinstance(node.data, str) else node.data
-    found = engine.tree.get(path)
-    if found is not None:
-        if data != b"" or found.data is None:
+    existing = engine.tree.get(path)
+    if existing is not None:
+        if data != b"" or existing.data is None:
             engine.zxid += 1
-            engine.tree.set_data(path, data, found.version + 1, engine.zxid, engine.now)
+            engine.tree.set_data(path, data, existing.version + 1, engine.zxid, engine.now)
         return
     missing = []  # a list, not calls: a tree may be deeper than Python's stack
     above = path[: path.rindex("/")]
@@ -96,7 +105,7 @@ def _make(engine: Engine, path: str, node: Znode) -> None:
     for ancestor in reversed(missing):
         _make(engine, ancestor, Znode())
     above = path[: path.rindex("/")]
-    count = engine.tree.find(above).creates + 1
+    count = int32(engine.tree.find(above).creates + 1)
     txn: Record
     if node.container:
         txn = CreateContainerTxn(path, data, node.acl, count)
@@ -106,3 +115,7 @@ def _make(engine: Engine, path: str, node: Znode) -> None:
         txn = CreateTxn(path, data, node.acl, False, count)
     engine.zxid += 1
     engine.apply(txn, 0)
+    if node.children_created:  # of a node that nobody has seen yet: to undo its creation undoes this
+        created = engine.tree.find(path)
+        created.creates = node.children_created
+        created.changed()

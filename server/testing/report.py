@@ -1,4 +1,4 @@
-"""What the plugin says of a server: what a failing test left, and what a passing one should not have."""
+"""What the pytest plugin reports: the state of the server after a test that failed, and what a test has left behind."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _SHOWN: Final = 20
 
 
 def describe(server: Server, before: Mapping[str, NodeView]) -> str:
-    """Return what changed in the tree since *before*, the sessions, the watches and the last 20 operations, as text."""
+    """Return the changes of the tree since *before*, the sessions, watches and last 20 operations, as text."""
     parts = {
         "tree, as it changed": difference(before, server.tree()),
         "sessions": [
-            f"0x{one.id:x} timeout {one.timeout} s, {one.client or 'not connected'}, {len(one.ephemerals)} ephemerals"
-            for one in server.sessions().values()
+            f"0x{id:x} timeout {view.timeout} s, {view.client or 'not connected'}, {len(view.ephemerals)} ephemerals"
+            for id, view in server.sessions().items()
         ],
-        "watches": [f"{one.path} {one.kind} 0x{one.session:x}" for one in server.watches()],
+        "watches": [f"{watch.path} {watch.kind} 0x{watch.session:x}" for watch in server.watches()],
         f"last {_SHOWN} operations": [str(op) for op in server.ops(_SHOWN)],
     }
     lines = [f"seed {server.seed}"]
-    for title, said in parts.items():
-        lines += [f"{title}:", *(f"  {line}" for line in said or ["none"])]
+    for title, entries in parts.items():
+        lines += [f"{title}:", *(f"  {entry}" for entry in entries or ["none"])]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""For ``unittest``: a mixin, and a drop-in for kazoo's own harness.
+"""For ``unittest``: a mixin, and a drop-in replacement for kazoo's own harness.
 
 ``KazooTestHarness`` and ``KazooTestCase`` take the place of those of ``kazoo.testing``: change the import and nothing
 else, and need neither Java nor a cluster on the disk.
@@ -26,7 +26,8 @@ class ZooletTestCase(unittest.TestCase):
     """A test case, or a mixin for one, with ``self.zoolet``: one server a class, with fresh state for each test.
 
     Attributes:
-        zoolet_options: What the :class:`~zoolet.server.testing.Server` is made with.
+        zoolet_options: The arguments of the :class:`~zoolet.server.testing.Server`.
+        zoolet: The server.
     """
 
     zoolet_options: ClassVar[dict[str, Any]] = {}
@@ -41,7 +42,7 @@ class ZooletTestCase(unittest.TestCase):
         cls.addClassCleanup(cls.zoolet.stop)
 
     def setUp(self) -> None:
-        """Return the test fresh state."""
+        """Reset the server."""
         super().setUp()
         self.zoolet.reset()
 
@@ -76,7 +77,7 @@ class _Member:
         self._server.accept_connections()
 
     def stop(self) -> None:
-        """Look stopped: refuse connections and cut those there are. The tree stays, as on a disk."""
+        """Refuse connections and close those that are open, as if stopped. The tree stays, as on a disk."""
         self._server.refuse_connections()
         self._server.drop("all")
 
@@ -90,16 +91,16 @@ class _Cluster(list[_Member]):
             member.run()
 
     def stop(self) -> None:
-        """Look stopped."""
+        """Refuse connections and close those that are open, as if stopped."""
         for member in self:
             member.stop()
 
     def reset(self) -> None:
-        """Forget all state."""
+        """Remove all state."""
         _shared().reset()
 
     def terminate(self) -> None:
-        """Forget all state; the server itself stops with the process."""
+        """Remove all state; the server itself stops with the process."""
         _shared().reset()
 
 
@@ -121,7 +122,7 @@ class KazooTestHarness(unittest.TestCase):
 
     @property
     def cluster(self) -> _Cluster:
-        """The servers: one."""
+        """The cluster, which is one server."""
         return _Cluster([_Member(_shared())])
 
     @property
@@ -174,7 +175,7 @@ class KazooTestHarness(unittest.TestCase):
         self.client = None
 
     def lose_connection(self, event_factory: Callable[[], Any]) -> None:
-        """Cut the client's connection, and return once it is back."""
+        """Close the client's connection, and return once it has reconnected."""
         self._break(_shared().drop, "SUSPENDED", event_factory)
 
     def expire_session(self, event_factory: Callable[[], Any]) -> None:
@@ -196,10 +197,10 @@ class KazooTestHarness(unittest.TestCase):
         how(self.client)
         lost.wait(5)
         if not lost.is_set():
-            raise AssertionError(f"the client has not noticed {expected} within 5 s")
+            raise AssertionError(f"the client was not {expected} within 5 s")
         safe.wait(15)
         if not safe.is_set():
-            raise AssertionError("the client has not connected again within 15 s")
+            raise AssertionError("the client has not reconnected within 15 s")
         self.client.retry(self.client.get_async, "/")
 
 
@@ -216,5 +217,5 @@ class KazooTestCase(KazooTestHarness):
 
     @classmethod
     def tearDownClass(cls) -> None:
-        """Forget all state."""
+        """Remove all state."""
         _shared().reset()

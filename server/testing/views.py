@@ -1,8 +1,8 @@
-"""What a test may see of a server: copies that change nothing and are changed by nothing."""
+"""What a test may see of a server: copies, which change nothing and are changed by nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -23,19 +23,19 @@ class NodeView:
 
     Args:
         path: Where it is.
-        data: What it holds; None for null.
+        data: Its data; None for null.
         acl: Who may do what.
-        version: Changes of its data.
-        cversion: Changes of its children.
-        aversion: Changes of its ACL list.
-        czxid: The transaction that made it.
+        version: How often its data was changed.
+        cversion: How often its children were changed.
+        aversion: How often its ACL list was changed.
+        czxid: The transaction that created it.
         mzxid: The one that last changed its data.
         pzxid: The one that last changed its children.
-        ctime: When it was made, in seconds since the epoch.
+        ctime: When it was created, in seconds since the epoch.
         mtime: When its data was last changed.
         ephemeral_owner: The session it belongs to; 0 for none.
-        num_children: Nodes right below it.
-        container: It goes away after its last child.
+        num_children: How many children it has.
+        container: Whether it goes away after its last child.
         ttl: Seconds without change after which it goes away; None for never.
     """
 
@@ -61,12 +61,12 @@ class SessionView:
     """One session that is alive.
 
     Args:
-        id: As clients tell it.
+        id: Its id, as clients know it.
         timeout: Seconds, as negotiated.
         client: The address of the connection that serves it; None while there is none.
         ephemerals: Paths of its ephemeral nodes, in order of creation.
         watches: How many watches its connection has.
-        expires_in: Seconds that are left if nothing is heard of it.
+        expires_in: Seconds after which it ends if its client sends nothing.
     """
 
     id: int
@@ -87,8 +87,8 @@ class WatchView:
     """One watch.
 
     Args:
-        path: What is watched; it need not exist.
-        session: Whose it is.
+        path: The node that is watched; it need not exist.
+        session: The session it belongs to.
         kind: ``data`` or ``child`` for those that fire once; ``persistent`` or ``recursive``.
     """
 
@@ -103,8 +103,8 @@ class OpView:
 
     Args:
         op: Its operation, such as ``getData``; ``connect`` for the first of a connection.
-        path: What it was about; the first of several, None for none.
-        session: Who asked; 0 if it had no session yet.
+        path: The path in it; the first of several, None for none.
+        session: The session that sent it; 0 if there was none yet.
         error: Its error code, 0 if it succeeded; None if nothing was answered.
         zxid: The server's last zxid afterwards.
         fault: The actions that were applied to it; empty for none.
@@ -123,26 +123,28 @@ class OpView:
         elif self.error == 0:
             outcome = "ok"
         else:
-            known = self.error in ErrorCode.__members__.values()
-            outcome = ErrorCode(self.error).name if known else str(self.error)
-        said = [f"0x{self.session:x}", self.op, *([self.path] if self.path else []), "->", outcome]
-        return " ".join([*said, f"zxid=0x{self.zxid:x}", *([f"[{self.fault}]"] if self.fault else [])])
+            has_name = self.error in ErrorCode.__members__.values()
+            outcome = ErrorCode(self.error).name if has_name else str(self.error)
+        request = [f"0x{self.session:x}", self.op, *([self.path] if self.path else [])]
+        return " ".join(
+            [*request, "->", outcome, f"zxid=0x{self.zxid:x}", *([f"[{self.fault}]"] if self.fault else [])]
+        )
 
 
 def tree(engine: Engine, path: str = "/") -> Mapping[str, NodeView]:
-    """Show a node and all below it by path, parents first; the root and ``/zookeeper`` only if asked for by name."""
+    """Return a node and all below it by path, parents first; the root and ``/zookeeper`` only if asked for by name."""
     shown: dict[str, NodeView] = {}
     try:
-        found = list(engine.tree.walk(path))
+        nodes = list(engine.tree.walk(path))
     except NoNodeError:
         return MappingProxyType(shown)
-    for at, node in found:
-        if path == "/" and (at in ("/", ZOOKEEPER) or at.startswith(ZOOKEEPER + "/")):
+    for node_path, node in nodes:
+        if path == "/" and (node_path in ("/", ZOOKEEPER) or node_path.startswith(ZOOKEEPER + "/")):
             continue
         stat = Stat.decode(node.stat())
         ttl = node.ttl()
-        shown[at] = NodeView(
-            at,
+        shown[node_path] = NodeView(
+            node_path,
             node.data,
             engine.acls.list(node.acl),
             stat.version,
@@ -162,7 +164,7 @@ def tree(engine: Engine, path: str = "/") -> Mapping[str, NodeView]:
 
 
 def sessions(engine: Engine) -> Mapping[int, SessionView]:
-    """Show all sessions that are alive, by id."""
+    """Return all sessions that are alive, by id."""
     shown = {}
     for session in engine.sessions.alive.values():
         client = session.client
@@ -178,7 +180,7 @@ def sessions(engine: Engine) -> Mapping[int, SessionView]:
 
 
 def watches(engine: Engine) -> tuple[WatchView, ...]:
-    """Show all watches, by session."""
+    """Return all watches, by connection."""
     shown = []
     for client in engine.connections:
         owner = client.session.id if client.session is not None else 0
@@ -189,16 +191,35 @@ def watches(engine: Engine) -> tuple[WatchView, ...]:
     return tuple(dict.fromkeys(shown))  # one persistent watch stands in both stores
 
 
-def ops(seen: Iterable[RecordedRequest]) -> tuple[OpView, ...]:
-    """Show requests in the order in which they were read."""
+def ops(requests: Iterable[RecordedRequest]) -> tuple[OpView, ...]:
+    """Return requests as tests see them, in the same order."""
     return tuple(
         OpView(
-            name_of(one.opcode),
-            next(iter(paths_in(one.opcode, one.body)), None),
-            one.session,
-            one.error,
-            one.zxid,
-            one.faults_applied,
+            name_of(request.opcode),
+            next(iter(paths_in(request.opcode, request.body)), None),
+            request.session,
+            request.error,
+            request.zxid,
+            request.faults_applied,
         )
-        for one in seen
+        for request in requests
     )
+
+
+def select(
+    requests: Sequence[RecordedRequest], count: int, last: int | None, since: int | None
+) -> Sequence[RecordedRequest]:
+    """Return the newest of some requests.
+
+    Args:
+        requests: Those that were kept, oldest first.
+        count: How many requests there have been in all.
+        last: How many to return at the most; None for all.
+        since: How many of all requests came too early; None for none.
+    """
+    newest = len(requests)
+    if since is not None:
+        newest = min(newest, max(count - since, 0))
+    if last is not None:
+        newest = min(newest, last)
+    return requests[len(requests) - newest :]

@@ -19,7 +19,7 @@ from zoolet.server.testing import Simulation
 def test_a_client_of_a_read_only_server_reads_there_and_looks_for_one_that_takes_writes() -> None:
     async def main(sim: Simulation, reader: Server) -> None:
         reader.populate({"/a": b"v"})
-        reader._engine.set_read_only(True)
+        reader.set_read_only(True)
         port = 50_000
         zk = Client(f"{reader.hosts},sim:{port}", read_only=True, rng=Random(5))
         async with zk:
@@ -45,7 +45,7 @@ def test_a_client_of_a_read_only_server_reads_there_and_looks_for_one_that_takes
 
 def test_a_client_that_wants_to_write_does_not_stay_with_a_read_only_server() -> None:
     async def main(sim: Simulation, reader: Server) -> None:
-        reader._engine.set_read_only(True)
+        reader.set_read_only(True)
         with pytest.raises(ConnectionLossError):
             await client_of(reader).start()
 

@@ -78,14 +78,14 @@ def test_a_release_wakes_exactly_one_of_many() -> None:
             waiters.append(asyncio.create_task(clients[number].lock("/lock").acquire()))
             await in_line(server, "/lock", number + 1)
         await asyncio.sleep(0.2)
-        before = server._interceptor.count
+        before = server.op_count()
 
         await holder.release()
         done, _ = await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.sleep(0.03)
 
         assert list(done) == [waiters[0]]
-        asked = {(op.session, op.op) for op in server.ops(server._interceptor.count - before)}
+        asked = {(op.session, op.op) for op in server.ops(since=before)}
         first, winner = (client.session_id for client in clients[:2])
         # Both ends of a holding also set or remove the holder's guard; nobody else says a word, nobody lists.
         assert asked <= {(first, "delete"), (first, "removeWatches"), (winner, "getData")}
@@ -104,13 +104,13 @@ def test_a_waiter_in_the_middle_that_goes_wakes_only_the_one_behind_it() -> None
             waiters.append(asyncio.create_task(clients[number].lock("/lock").acquire()))
             await in_line(server, "/lock", number + 1)
         await asyncio.sleep(0.2)
-        before = server._interceptor.count
+        before = server.op_count()
 
         waiters[1].cancel()
         await in_line(server, "/lock", 4)
         await asyncio.sleep(0.1)
 
-        asked = sorted((clients.index(by), op.op) for op in server.ops(server._interceptor.count - before)
+        asked = sorted((clients.index(by), op.op) for op in server.ops(since=before)
                        for by in clients if by.session_id == op.session)  # fmt: skip
         assert asked == [(2, "delete"), (2, "removeWatches"), (3, "getChildren"), (3, "getData")]
         await holder.release()
@@ -267,11 +267,11 @@ def test_what_is_held_shortly_costs_three_requests() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         server.populate({"/lock": b""})
-        before = server._interceptor.count
+        before = server.op_count()
         async with zk.lock("/lock"):
             pass
         await nothing_left(server)
-        asked = [op.op for op in server.ops(server._interceptor.count - before)]
+        asked = [op.op for op in server.ops(since=before)]
         assert asked == ["create2", "getChildren", "delete"]
 
     simulate_clients(main)

@@ -118,7 +118,7 @@ def test_a_loss_is_told_before_the_server_may_give_it_to_another(how: str, seed:
                 server.pause(one)
                 asyncio.get_running_loop().call_later(SESSION * 0.9, server.resume, "all")
             else:
-                server._interceptor.paused.add(one.session_id)
+                server.pause(one)
                 server.drop(one)
             promised = sim.time() + held.valid_for()
 
@@ -212,7 +212,7 @@ def test_a_loss_that_the_holder_itself_finds_out_leaves_the_block_as_lock_lost(h
                         await two.delete(held.path)
                         await held.transaction().commit()
                     else:
-                        sim._loop.pass_time(2 * SESSION)  # the process was stopped
+                        sim.pass_time(2 * SESSION)  # the process was stopped
                         held.raise_if_lost()
             except LockLostError:
                 await asyncio.sleep(1)
@@ -274,7 +274,7 @@ def test_a_deletion_while_the_holder_is_cut_off_is_noticed_when_it_is_back() -> 
         async with one.lock("/lock", on_lost="flag") as held:
             await asyncio.sleep(0.5)
             server.drop(one)
-            server._interceptor.paused.add(one.session_id)
+            server.pause(one)
             await two.delete(held.path)
             server.resume("all")
             async with asyncio.timeout(SESSION):

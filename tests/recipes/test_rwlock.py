@@ -54,10 +54,10 @@ def test_the_end_of_a_reader_wakes_one_client_at_the_most(naming: str) -> None:
             rw = ReadWriteLock(client, "/rw", naming=naming)
             waiters.append(asyncio.create_task(rw.write().acquire()))
             await asyncio.sleep(0.2)
-        before = server._interceptor.count
+        before = server.op_count()
         await first.release()
         await asyncio.sleep(0.03)
-        awake = {op.session for op in server.ops(server._interceptor.count - before)}
+        awake = {op.session for op in server.ops(since=before)}
         assert awake <= {clients[0].session_id, clients[1].session_id}
         for waiter in waiters:
             await (await waiter).release()

@@ -73,10 +73,10 @@ def test_the_end_of_a_lease_wakes_the_first_in_line_only(naming: str) -> None:
         for client in clients[1:]:
             waiters.append(asyncio.create_task(Semaphore(client, "/pool", 1, naming=naming).acquire()))
             await asyncio.sleep(0.2)
-        before = server._interceptor.count
+        before = server.op_count()
         await held.release()
         await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
-        awake = {op.session for op in server.ops(server._interceptor.count - before)}
+        awake = {op.session for op in server.ops(since=before)}
         # The winner takes its lease and leaves the line, which wakes the next one, who looks for room.
         assert awake <= {client.session_id for client in clients[:3]}
         for waiter in waiters:

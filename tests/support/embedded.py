@@ -32,6 +32,7 @@ CALLS: Final[dict[str, Callable[[Server], object]]] = {
     "resume an id": lambda server: server.resume(1),
     "refuse_connections": lambda server: server.refuse_connections(),
     "accept_connections": lambda server: server.accept_connections(),
+    "set_read_only": lambda server: server.set_read_only(True),
     "advance": lambda server: server.advance(1),
     "fault": lambda server: server.fault(action=hold()),
     "populate": lambda server: server.populate({"/a": "x"}),
@@ -40,6 +41,8 @@ CALLS: Final[dict[str, Callable[[Server], object]]] = {
     "sessions": lambda server: server.sessions(),
     "watches": lambda server: server.watches(),
     "ops": lambda server: server.ops(),
+    "op_count": lambda server: server.op_count(),
+    "zxid": lambda server: server.zxid(),
     "wait_for": lambda server: server.wait_for(lambda: True),
 }
 
@@ -49,11 +52,16 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def ask(port: int, command: bytes) -> bytes:
+    """Send a four-letter command; return the answer."""
+    with socket.create_connection(("127.0.0.1", port), DEADLINE_S) as link, link.makefile("rb") as answer:
+        link.sendall(command)
+        return answer.read()
+
+
 def ruok(port: int) -> bytes:
     """Ask a server whether it serves."""
-    with socket.create_connection(("127.0.0.1", port), DEADLINE_S) as link:
-        link.sendall(b"ruok")
-        return link.recv(4)
+    return ask(port, b"ruok")
 
 
 async def ruok_from_here(port: int) -> bytes:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from zoolet.server import Server
-from zoolet.server.testing import Fault, drop_request, lose_reply
-from zoolet.server.testing.server import _session_id as session_of
+from zoolet.server.testing import Fault, Znode, drop_request, lose_reply
+from zoolet.server.testing.clients import session_id_of
 from zoolet.server.testing.views import WatchView
 
 LAST_NUMBER: Final = 2**31 - 1
@@ -26,7 +26,7 @@ def lose_session(server: Server, client: Any) -> Any:
     """End a client's session, and wait until it has another; in the server's own loop the result is to be awaited."""
 
     def has_another() -> bool:
-        return session_of(client, 0) in server.sessions()
+        return session_id_of(client, 0) in server.sessions()
 
     server.expire(client)
     return server.wait_for(has_another)
@@ -34,14 +34,7 @@ def lose_session(server: Server, client: Any) -> Any:
 
 def count_from(server: Server, path: str, number: int) -> None:
     """Make a node whose next sequential child gets this number."""
-    server.populate({path: b""})
-
-    def set_counter() -> None:
-        node = server._engine.tree.find(path)
-        node.creates = number
-        node.changed()
-
-    server._call(set_counter)
+    server.populate({path: Znode(children_created=number)})
 
 
 def reply_to_create_lost(server: Server, path: str) -> Fault:
@@ -61,7 +54,7 @@ def cleanup_lost(server: Server, path: str) -> Fault:
 
 def blind(server: Server, client: Any, path: str) -> Fault:
     """A client cannot list the children of *path*: whenever it asks, its connection breaks."""
-    return server.fault("getChildren", path, session_of(client), action=drop_request(), strict=True)
+    return server.fault("getChildren", path, session_id_of(client), action=drop_request(), strict=True)
 
 
 # --- what is left ---
@@ -69,9 +62,9 @@ def blind(server: Server, client: Any, path: str) -> Fault:
 
 def children(server: Server, path: str) -> list[str]:
     """List the names below a node, in order of creation."""
-    return [found.removeprefix(f"{path}/") for found in server.tree(path) if found != path]
+    return [below.removeprefix(f"{path}/") for below in server.tree(path) if below != path]
 
 
 def watches_of(server: Server, client: Any) -> list[WatchView]:
     """List a client's watches."""
-    return [watch for watch in server.watches() if watch.session == session_of(client)]
+    return [watch for watch in server.watches() if watch.session == session_id_of(client)]

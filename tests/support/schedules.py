@@ -31,7 +31,7 @@ from zoolet.client.recipes import LockLostError
 from zoolet.protocol.errors import ZooKeeperError
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, close_after, delay, drop_request, lose_reply
-from zoolet.server.testing.sim import waiting
+from zoolet.server.testing.sim import describe_pending_tasks
 
 SESSION: Final = 6.0
 """Seconds of each client's session timeout."""
@@ -129,7 +129,9 @@ class Story:
         self._cancellable.append(task)
         try:
             await asyncio.wait([task], timeout=4 * BOUND)
-            assert task.done(), f"client {number} starves; there wait: {waiting(asyncio.get_running_loop())}"
+            assert task.done(), (
+                f"client {number} starves; these tasks wait:{describe_pending_tasks(asyncio.get_running_loop())}"
+            )
         finally:
             self._cancellable.remove(task)
             if not task.done():
@@ -176,7 +178,11 @@ class Story:
         rng = Random(f"trouble {self.sim.seed}")
         self._victims = set()
         kinds = (
-            [self._fault] * 8 + [self._cut] * 2 + [self._stall] * 2 + [self._pause] * 2 + [self._expire, self._refuse]
+            [self._fault] * 8
+            + [self._drop] * 2
+            + [self._pause_network] * 2
+            + [self._pause] * 2
+            + [self._expire, self._refuse]
         )
         kinds += [self._cancel] * 4
 
@@ -219,21 +225,21 @@ class Story:
             await asyncio.sleep(0.05)
         self._tell(f"{action} for {op} of client {self.clients.index(client)}: {fault.hits} hits")
 
-    async def _cut(self, rng: Random, stack: ExitStack) -> None:
+    async def _drop(self, rng: Random, stack: ExitStack) -> None:
         if rng.random() < 0.5:
             self.sim.network.drop()
-            self._tell("all connections cut")
+            self._tell("all connections dropped")
         else:
             client = self._someone(rng)
             self.server.drop(client)
             self._tell(f"client {self.clients.index(client)} dropped")
 
-    async def _stall(self, rng: Random, stack: ExitStack) -> None:
-        self._tell("the network stalls")
+    async def _pause_network(self, rng: Random, stack: ExitStack) -> None:
+        self._tell("the network pauses")
         self.sim.network.pause()
         stack.callback(self.sim.network.resume)
         await asyncio.sleep(rng.choice((rng.uniform(0, 1), SESSION * rng.uniform(0.5, 1.5))))
-        self._tell("the network flows")
+        self._tell("the network resumes")
 
     async def _pause(self, rng: Random, stack: ExitStack) -> None:
         client = self._someone(rng)
@@ -287,7 +293,7 @@ async def _settled(story: Story) -> None:
 async def _run(sim: Simulation, scenario: Scenario, clients: int, seconds: float, options: dict[str, Any]) -> None:
     async with sim.server() as server:
         before = asyncio.all_tasks()
-        ends = len(sim.network._ends)
+        connections = sim.network.connections
         made = [
             Client(
                 server.hosts,
@@ -314,7 +320,7 @@ async def _run(sim: Simulation, scenario: Scenario, clients: int, seconds: float
             assert not [client for client in made if client.session_id in server.sessions()], "sessions are left"
             await asyncio.sleep(2 * SESSION)  # those whose birth no client has heard of end by themselves
             assert not asyncio.all_tasks() - before, "tasks are left"
-            assert len(sim.network._ends) == ends, "connections are left"
+            assert sim.network.connections == connections, "connections are left"
             assert not server.sessions(), "sessions are left"
             assert not server.watches(), "watches are left"
         except BaseException as error:

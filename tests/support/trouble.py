@@ -14,6 +14,7 @@ from support.simulation import client_of
 from zoolet.client import Client
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, close_after, delay, drop_request, lose_reply
+from zoolet.server.testing.sim import Network
 
 SCHEDULES: Final = int(os.environ.get("ZOOLET_SCHEDULES", "40"))
 """Seeds that each recipe is run with; maintainers run a thousand."""
@@ -24,9 +25,9 @@ KINDS: Final = (
     "dropped",
     "closed",
     "late",
-    "cut",
-    "short stall",
-    "long stall",
+    "drop",
+    "short network pause",
+    "long network pause",
     "pause",
     "long pause",
     "expiry",
@@ -60,12 +61,12 @@ async def happen(sim: Simulation, server: Server, clients: Sequence[Client], kin
     short, long = rng.uniform(0.1, 0.5) * SESSION_S, rng.uniform(1.2, 1.6) * SESSION_S
     if kind in ("lost", "dropped", "closed", "late"):
         await _request_fault(server, rng, kind)
-    elif kind == "cut":
+    elif kind == "drop":
         sim.network.drop()
-    elif kind in ("short stall", "long stall"):
+    elif kind in ("short network pause", "long network pause"):
         sim.network.pause()
         try:
-            await asyncio.sleep(short if kind == "short stall" else long)
+            await asyncio.sleep(short if kind == "short network pause" else long)
         finally:
             sim.network.resume()
     elif kind in ("pause", "long pause"):
@@ -117,5 +118,5 @@ async def clients_in(server: Server, number: int, **options: Any) -> AsyncIterat
     assert not server.watches()
     assert not server.sessions()
     assert asyncio.all_tasks() <= before, asyncio.all_tasks() - before
-    network: Any = asyncio.get_running_loop().network  # type: ignore[attr-defined]
-    assert not network._ends
+    network: Network = asyncio.get_running_loop().network  # type: ignore[attr-defined]
+    assert network.connections == 0

@@ -10,7 +10,9 @@ import pytest
 from kazoo.client import KazooClient
 from support.wire import Wire
 
+from zoolet.client import Client
 from zoolet.server import Server
+from zoolet.server.testing import clients
 
 NOBODY: Final = 0x1234
 VERBS: Final[dict[str, Callable[[Server, Any], None]]] = {
@@ -76,3 +78,28 @@ def test_an_id_that_has_expired_is_unknown(server: Server, wires: ExitStack) -> 
 def test_a_negative_id_is_an_id(server: Server) -> None:
     with pytest.raises(LookupError):
         server.expire(-5)
+
+
+def test_a_session_id_stands_for_itself() -> None:
+    assert clients.session_id_of(NOBODY) == NOBODY
+
+
+def test_the_session_id_of_a_client_is_its_own(server: Server, kazoo: Callable[..., KazooClient]) -> None:
+    client = kazoo(server)
+
+    assert [clients.session_id_of(client)] == list(server.sessions())
+
+
+def test_a_client_without_a_session_has_the_default_id(server: Server) -> None:
+    client = KazooClient(server.hosts)
+
+    assert clients.session_id_of(client, 0) == 0
+    with pytest.raises(LookupError, match="no session now"):
+        clients.session_id_of(client)
+
+    client.close()
+
+
+async def test_the_session_id_of_zoolet_s_own_client_is_found_too() -> None:
+    async with Server() as server, Client(server.hosts) as client:
+        assert [clients.session_id_of(client)] == list(server.sessions())

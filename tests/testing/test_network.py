@@ -1,4 +1,4 @@
-"""The simulated network does to connections what it is told, and to data nothing but cut it to pieces."""
+"""The simulated network drops, refuses and pauses connections, and does nothing to data but cut it to pieces."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_nothing_arrives_sooner_or_later_than_the_latency_allows() -> None:
     assert len(set(travelled)) > 1
 
 
-def test_a_stall_delays_and_loses_nothing() -> None:
+def test_a_pause_delays_and_loses_nothing() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             client = await dial(server, 1000)
@@ -90,7 +90,7 @@ def test_a_stall_delays_and_loses_nothing() -> None:
     run_simulation(main)
 
 
-def test_a_stall_longer_than_a_session_ends_it() -> None:
+def test_a_pause_longer_than_a_session_ends_it() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             client = await dial(server, 10)
@@ -104,7 +104,7 @@ def test_a_stall_longer_than_a_session_ends_it() -> None:
     run_simulation(main)
 
 
-def test_a_cut_loses_what_was_on_its_way() -> None:
+def test_a_drop_loses_what_was_on_its_way() -> None:
     async def main(sim: Simulation) -> None:
         client, served = await pair()
         client.transport.write(b"lost")
@@ -117,7 +117,7 @@ def test_a_cut_loses_what_was_on_its_way() -> None:
     run_simulation(main)
 
 
-def test_a_cut_resets_both_ends() -> None:
+def test_a_drop_resets_both_ends() -> None:
     async def main(sim: Simulation) -> None:
         client, served = await pair()
         sim.network.drop()
@@ -127,7 +127,36 @@ def test_a_cut_resets_both_ends() -> None:
     run_simulation(main)
 
 
-def test_a_cut_may_be_of_one_port_only() -> None:
+def test_connections_are_counted_until_both_ends_are_closed() -> None:
+    async def main(sim: Simulation) -> list[int]:
+        counts = [sim.network.connections]
+        client, served = await pair()
+        counts.append(sim.network.connections)
+        other, _ = await pair(801)
+        counts.append(sim.network.connections)
+        client.transport.abort()
+        await client.ended
+        counts.append(sim.network.connections)  # the server does not know yet
+        await served.ended
+        counts.append(sim.network.connections)
+        other.transport.close()
+        await asyncio.sleep(1)
+        counts.append(sim.network.connections)
+        return counts
+
+    assert run_simulation(main) == [0, 1, 2, 2, 1, 0]
+
+
+def test_a_duplicate_is_a_connection_too() -> None:
+    async def main(sim: Simulation) -> int:
+        sim.network.duplicates = 1.0
+        await pair()
+        return sim.network.connections
+
+    assert run_simulation(main) == 2
+
+
+def test_a_drop_may_be_of_one_port_only() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as one, sim.server() as two:
             first, second = await dial(one), await dial(two)
@@ -141,7 +170,7 @@ def test_a_cut_may_be_of_one_port_only() -> None:
     run_simulation(main)
 
 
-def test_a_session_survives_a_cut() -> None:
+def test_a_session_survives_a_drop() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             client = await dial(server)

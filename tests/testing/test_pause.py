@@ -143,6 +143,29 @@ def test_a_paused_client_that_is_dropped_is_cut_off(server: Server, wires: ExitS
     assert victim.ended()
 
 
+def test_a_session_that_is_not_alive_may_be_paused_by_its_id(server: Server, wires: ExitStack) -> None:
+    victim, other = (wires.enter_context(Wire(server)).welcomed() for _ in range(2))
+    server.expire(victim.id)
+
+    server.pause(victim.id, missing_ok=True)
+    again = wires.enter_context(Wire(server, session=(victim.id, victim.password)))
+    for _ in range(3):
+        other.ask(OpCode.PING)
+    assert not again.has_something()
+    server.resume(victim.id)
+
+    assert again.welcomed().id == 0  # it has expired
+
+
+def test_a_client_without_a_session_cannot_be_paused_all_the_same(server: Server) -> None:
+    client = KazooClient(server.hosts)
+
+    with pytest.raises(LookupError):
+        server.pause(client, missing_ok=True)
+
+    client.close()
+
+
 def test_a_paused_session_expires_by_the_real_clock(server: Server, wires: ExitStack) -> None:
     victim = wires.enter_context(Wire(server, timeout=0.1)).welcomed()
     victim.create("/e", EPHEMERAL)

@@ -74,6 +74,36 @@ def test_a_population_fires_watches(server: Server, wire: Wire) -> None:
     assert wire.events == [(1, "/a")]
 
 
+def test_a_node_may_have_had_children_before(server: Server, wire: Wire) -> None:
+    server.populate({"/a": Znode(children_created=41, children={"first": ""})})
+
+    assert wire.sequential("/a/n-") == "/a/n-0000000042"
+
+
+def test_sequence_numbers_may_be_about_to_turn_negative(server: Server, wire: Wire) -> None:
+    server.populate({"/a": Znode(children_created=2**31 - 1)})
+
+    assert [wire.sequential("/a/n-") for _ in range(2)] == ["/a/n-2147483647", "/a/n--2147483648"]
+
+
+def test_nodes_are_made_below_one_whose_sequence_numbers_turn_negative(server: Server, wire: Wire) -> None:
+    server.populate({"/a": Znode(children_created=2**31 - 1, children={"last": ""})})
+
+    assert wire.sequential("/a/n-") == "/a/n--2147483648"
+
+
+def test_a_restore_brings_the_count_of_children_back(server: Server, wire: Wire) -> None:
+    empty = server.snapshot()
+    server.populate({"/a": Znode(children_created=7)})
+    populated = server.snapshot()
+    wire.sequential("/a/n-")
+
+    server.restore(empty)
+    server.restore(populated)
+
+    assert wire.sequential("/a/n-") == "/a/n-0000000007"
+
+
 def test_nothing_to_make_is_fine(server: Server) -> None:
     server.populate({})
 
@@ -116,6 +146,10 @@ def test_what_is_no_node_is_named_and_nothing_is_made(server: Server, nodes: Any
         ({"/bad": Znode(data=3)}, "/bad"),  # type: ignore[arg-type]
         ({"/bad": Znode(ttl="x")}, "/bad"),  # type: ignore[arg-type]
         ({"/bad": Znode(acl="x")}, "/bad"),  # type: ignore[arg-type]
+        ({"/bad": Znode(children_created=2**31)}, "/bad"),
+        ({"/bad": Znode(children_created=-(2**31) - 1)}, "/bad"),
+        ({"/bad": Znode(children_created=1.0)}, "/bad"),  # type: ignore[arg-type]
+        ({"/bad": Znode(children_created=True)}, "/bad"),
     ],
     ids=str,
 )

@@ -39,6 +39,14 @@ def test_a_reset_cuts_connections_and_clients_are_told_of_their_expiry(server: S
     assert again.id == 0
 
 
+def test_a_server_that_was_read_only_takes_writes_after_a_reset(server: Server, wires: ExitStack) -> None:
+    server.set_read_only(True)
+
+    server.reset()
+
+    assert wires.enter_context(Wire(server)).welcomed().create("/a") == 0
+
+
 def test_sessions_and_zxids_go_on_after_a_reset(server: Server, wires: ExitStack) -> None:
     first = wires.enter_context(Wire(server)).welcomed()
     first.create("/a")

@@ -12,9 +12,10 @@ from contextlib import suppress
 from typing import Final
 
 import pytest
-from support.embedded import HELLO, descriptors, ruok, ruok_from_here, session
+from support.embedded import HELLO, descriptors, error_of, ruok, ruok_from_here, session
 
 from zoolet.server import Server
+from zoolet.server.testing import runner
 
 CYCLES: Final = 1000
 
@@ -47,6 +48,46 @@ async def test_a_port_that_is_taken_is_an_os_error_in_a_loop_too() -> None:
 
         assert (len(asyncio.all_tasks()), descriptors()) == (tasks, open_before)
         assert await ruok_from_here(first.port) == b"imok"
+
+
+def test_a_loop_that_cannot_be_made_is_an_error_of_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_loop() -> asyncio.AbstractEventLoop:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(asyncio, "SelectorEventLoop", no_loop)
+    server, threads = Server(), threading.active_count()
+
+    with pytest.raises(OSError, match="Too many open files"):
+        server.start()
+
+    assert threading.active_count() == threads
+    assert "could not listen" in repr(server)
+
+
+def test_an_error_in_the_server_s_thread_comes_out_where_it_was_called(server: Server) -> None:
+    with pytest.raises(LookupError):
+        server.expire(1)
+
+    assert dict(server.tree()) == {}
+
+
+async def test_a_server_of_a_loop_is_not_stopped_by_stop() -> None:
+    async with Server() as server:
+        with pytest.raises(RuntimeError, match="async with"):
+            server.stop()
+        assert await ruok_from_here(server.port) == b"imok"
+
+
+async def test_a_loop_that_is_blocked_is_an_error_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "CALL_TIMEOUT", 0.01)
+    errors: list[str] = []
+
+    async with Server() as server:
+        caller = threading.Thread(target=lambda: errors.append(error_of(server.tree)))
+        caller.start()
+        caller.join()  # blocks the loop
+
+    assert errors == ["TimeoutError: the server's loop has not answered for 0.01 s; is something blocking it?"]
 
 
 def test_a_server_that_could_not_listen_may_try_again() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 import uvloop
-from support.embedded import CALLS, ruok, ruok_from_here, session, visit
+from support.embedded import CALLS, ask, ruok, ruok_from_here, session, visit
 
 from zoolet.server import Server
 
@@ -138,6 +138,43 @@ def test_a_server_may_run_again_with_fresh_state() -> None:
         assert dict(server.tree()) == {}
 
 
+def test_a_read_only_server_disconnects_clients_until_it_takes_writes_again() -> None:
+    with Server() as server, session(server.port) as link:
+        server.set_read_only(True)
+        assert link.recv(1) == b""
+        assert ask(server.port, b"isro") == b"ro"
+        server.set_read_only(False)
+        assert ask(server.port, b"isro") == b"rw"
+        assert visit(server.hosts) == "/made-0000000000"
+
+
+def test_running_is_from_the_start_to_the_stop() -> None:
+    server = Server()
+    before = server.running
+    with server:
+        assert server.running
+
+    assert (before, server.running) == (False, False)
+
+
+async def test_running_is_from_the_start_to_the_stop_in_a_loop_too() -> None:
+    server = Server()
+    async with server:
+        assert server.running
+
+    assert not server.running
+
+
+def test_a_server_that_could_not_listen_does_not_run() -> None:
+    with Server() as first:
+        second = Server(port=first.port)
+        with pytest.raises(OSError):
+            second.start()
+
+    assert not second.running
+    assert "could not listen" in repr(second)
+
+
 def test_repr_says_where_it_listens() -> None:
     server = Server()
     before = repr(server)
@@ -233,6 +270,11 @@ def test_arguments_that_make_no_sense_are_named(arguments: dict[str, Any], named
         ({"seed": 1.5}, "1.5"),
         ({"config": 3}, "3"),
         ({"config": {3: 4}}, "3"),
+        ({"compat": "3.7"}, "compat is '3.7'; it must be '3.8' or '3.9'"),
+        ({"compat": 3.9}, "compat"),
+        ({"initial_zxid": -1}, "initial_zxid"),
+        ({"initial_zxid": 1 << 63}, "initial_zxid"),
+        ({"initial_zxid": None}, "initial_zxid"),
     ],
 )
 def test_more_arguments_that_make_no_sense_are_named(arguments: dict[str, Any], named: str) -> None:
@@ -260,3 +302,16 @@ def test_config_may_be_a_dict() -> None:
         (found,) = server.sessions().values()
 
     assert found.timeout == 7.0
+
+
+@pytest.mark.parametrize(("compat", "release"), [("3.8", "3.8.0"), ("3.9", "3.9.4"), (None, "3.9.4")])
+def test_the_release_to_answer_like_may_be_chosen(compat: str | None, release: str) -> None:
+    with Server(compat=compat) as server:
+        assert release in ask(server.port, b"srvr").decode()
+
+
+def test_zxids_go_on_from_the_initial_one() -> None:
+    with Server(initial_zxid=0x100) as server:
+        assert server.zxid() == 0x100
+        server.populate({"/a": "x"})
+        assert server.tree()["/a"].czxid == 0x101

@@ -184,7 +184,53 @@ def test_a_simulation_that_is_not_run_leaves_nothing_open() -> None:
     gc.collect()  # an unclosed loop would be a warning, and that an error
 
 
+def test_nothing_happens_while_the_process_stands_still() -> None:
+    async def main(sim: Simulation) -> tuple[list[float], float, list[float]]:
+        called: list[float] = []
+        asyncio.get_running_loop().call_later(5, lambda: called.append(sim.time()))
+        sim.pass_time(60)
+        meanwhile, time_after = list(called), sim.time()
+        await asyncio.sleep(0)
+        return meanwhile, time_after, called
+
+    assert run_simulation(main) == ([], 60, [60])
+
+
+def test_a_process_that_stands_still_for_too_long_is_given_up() -> None:
+    async def main(sim: Simulation) -> None:
+        sim.pass_time(11)
+
+    with pytest.raises(TooLongError, match="10"):
+        run_simulation(main, limit=10)
+
+
+def test_a_run_that_is_stuck_or_takes_too_long_says_where_tasks_wait() -> None:
+    async def wait_for_ever() -> None:
+        await asyncio.Event().wait()
+
+    async def main(sim: Simulation) -> None:
+        await asyncio.create_task(wait_for_ever(), name="the one that waits")
+
+    with pytest.raises(StuckError, match=r"the one that waits: .*wait_for_ever:\d+ > Event\.wait:\d+"):
+        run_simulation(main)
+
+
 # --- what a server can do, it can do here ---
+
+
+def test_a_server_may_answer_like_another_release_and_begin_with_another_zxid() -> None:
+    async def main(sim: Simulation) -> tuple[bytes, int]:
+        async with sim.server(compat="3.8", initial_zxid=7) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"srvr")
+            answer = await reader.read()
+            writer.close()
+            return answer, server.zxid()
+
+    answer, zxid = run_simulation(main)
+
+    assert b"3.8.0" in answer
+    assert zxid == 7
 
 
 def test_faults_happen_in_virtual_time() -> None:

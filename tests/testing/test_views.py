@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from support.wire import EPHEMERAL, Wire
@@ -95,6 +96,51 @@ def test_operations_are_shown_oldest_first_and_the_last_1000(server: Server, wir
     for _ in range(1010):
         wire.reply()
     assert [op.op for op in server.ops()] == ["ping"] * 1000
+
+
+def test_operations_since_a_count_are_those_that_came_after_it(server: Server, wire: Wire) -> None:
+    wire.create("/a")
+    before = server.op_count()
+    wire.create("/b")
+    wire.create("/c")
+
+    assert server.op_count() == before + 2
+    assert [op.path for op in server.ops(since=before)] == ["/b", "/c"]
+    assert [op.path for op in server.ops(1, since=before)] == ["/c"]
+    assert [op.path for op in server.ops(3, since=before)] == ["/b", "/c"]
+    assert server.ops(since=server.op_count()) == ()
+
+
+def test_operations_since_a_count_from_before_a_reset_are_none(server: Server, wire: Wire) -> None:
+    wire.create("/a")
+    before = server.op_count()
+    server.reset()
+
+    assert (server.op_count(), server.ops(since=before)) == (0, ())
+
+
+def test_operations_are_counted_though_only_1000_are_kept(server: Server, wire: Wire) -> None:
+    before = server.op_count()
+    for _ in range(1010):
+        wire.send(OpCode.PING)
+    for _ in range(1010):
+        wire.reply()
+
+    assert server.op_count() == before + 1010
+    assert len(server.ops(since=before)) == 1000
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, "x"])
+@pytest.mark.parametrize("name", ["last", "since"])
+def test_a_number_of_operations_that_is_invalid_is_named(server: Server, name: str, wrong: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name} is {wrong!r}"):
+        server.ops(**{name: wrong})
+
+
+def test_the_zxid_is_that_of_the_last_transaction(server: Server, wire: Wire) -> None:
+    wire.create("/a")
+
+    assert server.zxid() == server.tree()["/a"].czxid
 
 
 def test_the_last_none_are_none(server: Server, wire: Wire) -> None:

@@ -31,7 +31,7 @@ async def test_with_a_manual_clock_a_session_ends_at_its_moment_whatever_the_loo
     async with Server(clock="manual") as server:
         client = SocketClient(await asyncio.to_thread(socket.create_connection, ("127.0.0.1", server.port)))
         await client.shake_hands(10_000)
-        server._listener.next_tick -= 60
+        server._runner.daemon.next_tick -= 60
 
         server.advance(9.999)
         before = len(server.sessions())

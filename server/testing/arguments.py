@@ -1,0 +1,110 @@
+"""Checks of what a :class:`~zoolet.server.testing.server.Server` is made with, and the configuration that follows."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from zoolet.server import config as configuration
+from zoolet.server.config import Config, Setting
+from zoolet.server.core.compat import BY_NAME
+from zoolet.server.net.clock import Clock, RealClock
+from zoolet.server.testing.clock import MANUAL_CLOCK_START, ManualClock
+
+DEFAULTS: Final = {
+    "tickTime": "200",
+    "minSessionTimeout": "100",
+    "maxSessionTimeout": "86400000",
+    "maxClientCnxns": "0",
+    "4lw.commands.whitelist": "*",
+}
+"""The configuration of a server for tests unless the test sets another: short ticks, and any session timeout."""
+MAX_ZXID: Final = (1 << 63) - 1
+
+
+def invalid(name: str, value: object, expected: str) -> ValueError:
+    """Return the error for an argument: ``port is -1; it must be ...``."""
+    return ValueError(f"{name} is {value!r}; it must be {expected}")
+
+
+def check_address(host: object, port: object) -> None:
+    """Raise a ValueError unless this can be listened on."""
+    if not isinstance(host, str) or not host:
+        raise invalid("host", host, "an address to listen on")
+    if not _is_int(port, 0, 65535):
+        raise invalid("port", port, "from 0, for a free one, to 65535")
+
+
+def make_clock(kind: object, seed: int | None) -> Clock:
+    """Return a ``"real"`` or a ``"manual"`` clock; with a *seed* the manual one always starts at the same time.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if kind == "real":
+        return RealClock()
+    if kind == "manual":
+        return ManualClock(MANUAL_CLOCK_START if seed is not None else time.time_ns() // 1_000_000)
+    raise invalid("clock", kind, "'real' or 'manual'")
+
+
+def check_numbers(seed: object, initial_zxid: object) -> None:
+    """Raise a ValueError unless these are a seed, or None, and a zxid."""
+    if seed is not None and not isinstance(seed, int):
+        raise invalid("seed", seed, "an int")
+    if not _is_int(initial_zxid, 0, MAX_ZXID):
+        raise invalid("initial_zxid", initial_zxid, "from 0 to 2**63 - 1")
+
+
+def check_data_dir(data_dir: object) -> None:
+    """Raise a ValueError if there is a data directory: the server could not use it."""
+    if data_dir is not None:
+        raise ValueError(f"data_dir is {data_dir!r}; this server keeps everything in memory, so leave it out")
+
+
+def check_counts(**counts: object) -> None:
+    """Raise a ValueError unless each of these is None or an int from 0."""
+    for name, count in counts.items():
+        if count is not None and not (isinstance(count, int) and count >= 0):
+            raise invalid(name, count, "0 or more, or None for all")
+
+
+def _is_int(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def read_config(config: str | os.PathLike[str] | Mapping[str, object] | None, compat: str | None) -> Config:
+    """Return the configuration that follows from a zoo.cfg's path or a dict, over :data:`DEFAULTS`.
+
+    Args:
+        config: A path; or values by key, where True and False stand for ``true`` and ``false``; or None.
+        compat: The release to answer like; None for the newest.
+
+    Raises:
+        ValueError: A key is unknown, a value is invalid, or a key is for the daemon only.
+    """
+    if compat is not None and compat not in BY_NAME:
+        raise invalid("compat", compat, " or ".join(map(repr, sorted(BY_NAME))))
+    sources = [_settings(DEFAULTS, "Server's defaults")]
+    if isinstance(config, Mapping):
+        sources.append(_settings(config, "Server's config"))
+    elif isinstance(config, str | os.PathLike):
+        sources.append(configuration.read_file(str(Path(config))))
+    elif config is not None:
+        raise invalid("config", config, "a zoo.cfg's path or a dict of its keys")
+    built = configuration.build(*sources, compat=compat or "3.9", strict=True)
+    if built.secure_port is not None:
+        raise ValueError("secureClientPort is for the daemon; this server does not speak TLS")
+    return built
+
+
+def _settings(values: Mapping[str, object], source: str) -> dict[str, Setting]:
+    settings = {}
+    for name, value in values.items():
+        if not isinstance(name, str):
+            raise ValueError(f"config has the key {name!r}; the keys are those of zoo.cfg")
+        settings[name] = Setting(str(value).lower() if isinstance(value, bool) else str(value), source)
+    return settings

@@ -1,0 +1,128 @@
+"""Who is meant by *who* and *session*, and what is done to their sessions and connections, inside the server's loop.
+
+It may be a KazooClient, a zoolet Client, a session id or ``"all"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from zoolet.server.core.client_connection import Session
+from zoolet.server.core.engine import Engine
+from zoolet.server.net.daemon import Daemon
+from zoolet.server.testing.interceptor import Interceptor
+
+
+def is_all(who: object) -> bool:
+    """Return whether every session is meant."""
+    return isinstance(who, str) and who == "all"
+
+
+def session_id_of(who: object, default: int | None = None) -> int:
+    """Return the id of a client's session; an id stands for itself, whether or not such a session is alive.
+
+    Args:
+        who: A KazooClient, a zoolet Client or a session id.
+        default: What to return for a client that has no session now.
+
+    Raises:
+        ValueError: *who* is none of these.
+        LookupError: The client has no session now, and there is no *default*.
+    """
+    if isinstance(who, int) and not isinstance(who, bool):
+        return who
+    if hasattr(who, "session_id"):  # a zoolet client
+        session_id = getattr(who, "session_id", None)
+    elif hasattr(who, "client_id"):  # a KazooClient, whose client_id is None while it is not connected
+        session_id = getattr(who, "_session_id", None)
+    else:
+        raise ValueError(f"{who!r} is unknown; it must be a KazooClient, a zoolet Client, a session id or 'all'")
+    if session_id:
+        return int(session_id)
+    if default is None:
+        raise LookupError(f"{who!r} has no session now")
+    return default
+
+
+def sessions_of(engine: Engine, who: object) -> list[Session]:
+    """Return the sessions that are meant; all those that are alive for ``"all"``.
+
+    Raises:
+        ValueError: *who* is nothing that has sessions.
+        LookupError: The session is not alive on this server, or the client has none.
+    """
+    alive = engine.sessions.alive
+    if is_all(who):
+        return list(alive.values())
+    session = alive.get(session_id_of(who))
+    if session is None:
+        raise LookupError(f"{who!r} has no session that is alive on this server")
+    return [session]
+
+
+def follow(who: object) -> Callable[[], int] | None:
+    """Return a function that returns the client's present session id, 0 while it has none; None for everybody.
+
+    Args:
+        who: As for :func:`session_id_of`, ``"all"`` or None; a client need not be connected yet.
+
+    Raises:
+        ValueError: *who* is nothing that has sessions.
+    """
+    if who is None or is_all(who):
+        return None
+    session_id_of(who, 0)  # raise now, not at the first request
+    return partial(session_id_of, who, 0)
+
+
+# --- what is done to them; arguments and errors are those of sessions_of() ---
+
+
+def expire(interceptor: Interceptor, who: object) -> None:
+    """End sessions, and close their connections, paused or not."""
+    for session in sessions_of(interceptor.engine, who):
+        interceptor.engine.expire(session)
+        interceptor.paused.discard(session.id)
+    interceptor.recheck()
+
+
+def drop(daemon: Daemon, who: object) -> None:
+    """Close the connections of sessions; of ``"all"``, those without a session too."""
+    session_ids = {session.id for session in sessions_of(daemon.engine, who)}
+    for socket in list(daemon.connections.open.values()):
+        connection = socket.connection
+        if connection is None:
+            continue
+        session = connection.client.session
+        if is_all(who) or (session is not None and session.id in session_ids):
+            connection.connection_lost()
+            socket.abort()
+
+
+def pause(interceptor: Interceptor, who: object, *, missing_ok: bool) -> None:
+    """Serve these sessions no more; with *missing_ok* the session with an id need not be alive."""
+    if is_all(who):
+        interceptor.all_paused = True
+    elif missing_ok:
+        interceptor.paused.add(session_id_of(who))
+    else:
+        interceptor.paused |= {session.id for session in sessions_of(interceptor.engine, who)}
+    interceptor.recheck()
+
+
+def resume(interceptor: Interceptor, who: object) -> None:
+    """Serve these sessions again, whether or not they are still alive.
+
+    Raises:
+        LookupError: The session is not paused.
+    """
+    if is_all(who):
+        interceptor.all_paused = False
+        interceptor.paused.clear()
+    else:
+        session_id = session_id_of(who)
+        if session_id not in interceptor.paused:
+            raise LookupError(f"{who!r} is not paused")
+        interceptor.paused.discard(session_id)
+    interceptor.recheck()

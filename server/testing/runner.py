@@ -1,0 +1,240 @@
+"""Running a server in a thread of its own or in the running event loop, and calling into its loop from any thread.
+
+The states, and what leads from one to another::
+
+    NOT_STARTED, STOPPED, FAILED --start--> RUNNING; or FAILED, if the address cannot be listened on
+    RUNNING                      --stop---> STOPPED
+
+Only in the state RUNNING is there a loop to call into. A forked child has a copy of the runner that says RUNNING; the
+server belongs to the parent all the same: the child may read the address, calls raise, and stopping does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from enum import Enum
+from typing import Final, TypeVar
+
+from zoolet.server.net.daemon import Daemon
+from zoolet.server.testing import fork
+
+T = TypeVar("T")
+
+CALL_TIMEOUT: Final = 30.0
+"""Seconds after which a call from another thread fails: only a loop that is blocked takes so long."""
+
+
+class State(Enum):
+    """Where a runner is in its life; the values complete "this Server is ..."."""
+
+    NOT_STARTED = "not started; use it as 'with Server() as server:'"
+    FAILED = "not started; it could not listen"
+    RUNNING = "running"
+    STOPPED = "stopped"
+
+
+class Runner:
+    """Runs what *assemble* makes.
+
+    Args:
+        assemble: Returns a new daemon; called inside the loop that is to serve, at each start.
+        host: The address to listen on.
+        port: The port; 0 for a free one.
+
+    Attributes:
+        daemon: What serves now, or served last; there is none before the first start.
+        state: Where the runner is in its life.
+    """
+
+    daemon: Daemon
+    _loop: asyncio.AbstractEventLoop
+    _stopping: asyncio.Event
+
+    def __init__(self, assemble: Callable[[], Daemon], host: str, port: int) -> None:
+        self.state = State.NOT_STARTED
+        self._assemble = assemble
+        self._host = host
+        self._requested_port = port
+        self._port = 0
+        self._pid = 0
+        self._loop_thread = 0
+        self._thread: threading.Thread | None = None
+
+    # --- in the running loop ---
+
+    async def open(self) -> None:
+        """Start in the running loop; return once clients can connect.
+
+        Raises:
+            OSError: The address is in use or is not this machine's.
+            RuntimeError: The server runs already.
+        """
+        self._check_not_running()
+        try:
+            await self._listen()
+        except BaseException:
+            self.state = State.FAILED
+            raise
+
+    async def close(self) -> None:
+        """Stop what :meth:`open` started."""
+        if self.is_ours():
+            self._mark_stopped()
+            await self.daemon.stop(gracefully=False)
+
+    # --- in a thread of its own ---
+
+    def start(self) -> None:
+        """Start in a thread of its own; return once clients can connect.
+
+        Raises:
+            OSError: The address is in use or is not this machine's.
+            RuntimeError: The server runs already.
+        """
+        self._check_not_running()
+        opened: Future[None] = Future()
+        thread = threading.Thread(target=self._run, args=(opened,), name="zoolet-server", daemon=True)
+        self._thread = thread
+        thread.start()
+        error = opened.exception()
+        if error is not None:
+            thread.join()
+            self._thread = None
+            self.state = State.FAILED
+            raise error
+
+    def stop(self) -> None:
+        """Stop what :meth:`start` started; do nothing if the server does not run, or in a forked child.
+
+        Raises:
+            RuntimeError: The server runs in a loop of the caller's.
+        """
+        if not self.is_ours():
+            return
+        if self._thread is None:
+            raise RuntimeError("this Server was started with 'async with'; that block stops it")
+        self._mark_stopped()
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+        self._thread = None
+
+    def _run(self, opened: Future[None]) -> None:
+        """Do all that the thread does."""
+        try:
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                runner.run(self._serve(opened))
+        except BaseException as error:
+            if opened.done():
+                raise
+            opened.set_exception(error)
+
+    async def _serve(self, opened: Future[None]) -> None:
+        await self._listen()
+        opened.set_result(None)
+        await self._stopping.wait()
+        await self.daemon.stop(gracefully=False)
+
+    # --- both ---
+
+    async def _listen(self) -> None:
+        self.daemon = self._assemble()
+        self._stopping = asyncio.Event()
+        self._port = await self.daemon.start(self._host, self._requested_port)
+        self._pid = os.getpid()
+        self._loop_thread = threading.get_ident()
+        self._loop = asyncio.get_running_loop()
+        self.state = State.RUNNING
+        fork.register(self.daemon)
+
+    def _mark_stopped(self) -> None:
+        self.state = State.STOPPED
+        fork.unregister(self.daemon)
+
+    def _check_not_running(self) -> None:
+        if self.running:
+            raise RuntimeError(f"this Server runs already, on {self.hosts}")
+
+    # --- where it is ---
+
+    @property
+    def running(self) -> bool:
+        """Whether the server was started and has not been stopped since."""
+        return self.state is State.RUNNING
+
+    @property
+    def port(self) -> int:
+        """The port.
+
+        Raises:
+            RuntimeError: The server does not run.
+        """
+        self._check_running()
+        return self._port
+
+    @property
+    def hosts(self) -> str:
+        """The address as clients take it: ``host:port``.
+
+        Raises:
+            RuntimeError: The server does not run.
+        """
+        return f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
+
+    def is_ours(self) -> bool:
+        """Return whether the server runs in this process, not in the one that this process was forked from."""
+        return self.running and self._pid == os.getpid()
+
+    # --- calls into the loop ---
+
+    def check_callable(self) -> None:
+        """Raise a RuntimeError unless the server runs in this process."""
+        self._check_running()
+        if self._pid != os.getpid():
+            raise RuntimeError(
+                f"this Server belongs to process {self._pid}, not to this fork of it; clients may connect to "
+                f"{self.hosts}, but every other call has to be made in that process"
+            )
+
+    def _check_running(self) -> None:
+        if not self.running:
+            raise RuntimeError(f"this Server is {self.state.value}")
+
+    def in_server_thread(self) -> bool:
+        """Return whether this is the thread of the server's own loop."""
+        return threading.get_ident() == self._loop_thread
+
+    def call(self, do: Callable[[], T]) -> T:
+        """Call *do* in the server's thread, at the server's present time, and send the events that it causes.
+
+        Raises:
+            RuntimeError: The server does not run, or runs in another process.
+            TimeoutError: The loop is blocked.
+        """
+        self.check_callable()
+        if self.in_server_thread():
+            return self._call_now(do)
+        outcome: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                outcome.set_result(self._call_now(do))
+            except BaseException as error:
+                outcome.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        if not wait((outcome,), CALL_TIMEOUT).done:
+            raise TimeoutError(f"the server's loop has not answered for {CALL_TIMEOUT} s; is something blocking it?")
+        return outcome.result()
+
+    def _call_now(self, do: Callable[[], T]) -> T:
+        daemon = self.daemon
+        daemon.connections.set_time()
+        try:
+            return do()
+        finally:
+            daemon.connections.deliver()
+            daemon.wake()

@@ -1,0 +1,333 @@
+"""A network in memory, as asyncio's transports see one: latency, pieces, back-pressure and resets, but no sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+_FIRST_PORT: Final = 40_000
+_HIGH_WATER: Final = 1 << 16
+
+
+class Network:
+    """All connections between clients and servers of a simulation.
+
+    What is sent arrives complete and in order, some milliseconds later, in pieces of any size; or not at all, once its
+    connection is dropped.
+
+    Args:
+        loop: The loop it belongs to.
+        rng: Where randomness comes from.
+
+    Attributes:
+        latency: The least and the most seconds that a piece travels.
+        duplicates: The probability that a new connection reaches the server twice, the second time as an echo that
+            repeats the client's first bytes and whose answers are lost.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, rng: Random) -> None:
+        self._loop = loop
+        self._rng = rng
+        self.latency = (0.0002, 0.003)
+        self.duplicates = 0.0
+        self._listening: dict[int, Callable[[], Any]] = {}
+        self._last_port = _FIRST_PORT
+        self._ends: dict[_End, None] = {}
+        self._refused: set[int] = set()
+        self._paused = False
+        self._delayed: list[Callable[[], None]] = []  # what would have arrived during the pause
+
+    # --- what goes wrong, as a test says ---
+
+    def drop(self, port: int | None = None) -> int:
+        """Reset all connections, or those to one server; return how many."""
+        ends = [end for end in self._ends if end.serves and port in (None, end.port)]
+        for end in ends:
+            self._loop.call_soon(end.reset)
+            self.call_after_latency(0, end.peer.reset)
+        return len(ends)
+
+    def refuse_connections(self, port: int) -> None:
+        """Refuse new connections to one server until :meth:`accept_connections`."""
+        self._refused.add(port)
+
+    def accept_connections(self, port: int) -> None:
+        """Accept connections to a server again."""
+        self._refused.discard(port)
+
+    def pause(self) -> None:
+        """Deliver nothing, and complete no connection, until :meth:`resume`; nothing is lost."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """End a pause: what was sent meanwhile arrives now."""
+        self._paused = False
+        delayed, self._delayed = self._delayed, []
+        for arrive in delayed:
+            arrive()
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open; one that only one side has closed is still open."""
+        return sum(not end.serves or end.peer not in self._ends for end in self._ends)
+
+    # --- what the loop asks for ---
+
+    def listen(self, factory: Callable[[], Any], host: str | None, port: int | None) -> Listener:
+        """Listen on a port, a free one if it is 0.
+
+        Raises:
+            OSError: The port is in use.
+        """
+        if not port:
+            self._last_port += 1
+            port = self._last_port
+        if port in self._listening:
+            raise OSError(98, f"port {port} is in use in this simulation")
+        self._listening[port] = factory
+        return Listener(self, host or "sim", port)
+
+    def close(self, port: int) -> None:
+        """Stop listening on a port."""
+        self._listening.pop(port, None)
+
+    async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[_End, Any]:
+        """Connect to what listens on the port by the time the request gets there.
+
+        Raises:
+            ConnectionRefusedError: Nothing listens there, or it refuses connections.
+        """
+        arrived: asyncio.Future[Callable[[], Any] | None] = self._loop.create_future()
+
+        def arrive() -> None:
+            if not arrived.done():
+                arrived.set_result(self._listening.get(port) if port not in self._refused else None)
+
+        self.call_after_latency(0, arrive)
+        server_factory = await arrived
+        if server_factory is None:
+            raise ConnectionRefusedError(111, f"nothing listens on {host}:{port}")
+        client_end, server_end = self._make_ends(port)
+        self._ends[client_end] = self._ends[server_end] = None
+        server_end.begin(server_factory())
+        if self._rng.random() < self.duplicates:
+            client_end.echo = self._make_echo(port, server_factory)
+        protocol = factory()
+        client_end.begin(protocol)
+        return client_end, protocol
+
+    def _make_ends(self, port: int) -> tuple[_End, _End]:
+        client_end, server_end = _End(self._loop, self, port, False), _End(self._loop, self, port, True)
+        client_end.peer, server_end.peer = server_end, client_end
+        return client_end, server_end
+
+    def _make_echo(self, port: int, server_factory: Callable[[], Any]) -> _End:
+        """Connect a client that reads and says nothing; return the server's end, to which an echo can be sent."""
+        client_end, server_end = self._make_ends(port)
+        client_end.begin(asyncio.Protocol())
+        self._ends[server_end] = None
+        server_end.begin(server_factory())
+        return server_end
+
+    # --- what the ends of connections ask for ---
+
+    def call_after_latency(self, earliest: float, do: Callable[[], None]) -> float:
+        """Call *do* once a piece has travelled, but not before *earliest*; return the moment."""
+        # A moment later at the least: timers of the same moment are called in any order.
+        at = max(earliest + 1e-6, self._loop.time() + self._rng.uniform(*self.latency))
+        self._loop.call_at(at, self._arrive, do)
+        return at
+
+    def _arrive(self, do: Callable[[], None]) -> None:
+        if self._paused:
+            self._delayed.append(do)
+        else:
+            do()
+
+    def cut(self, data: bytes) -> list[bytes]:
+        """Return what is sent in pieces, cut at a random place, as networks do now and then."""
+        if len(data) < 2 or self._rng.random() < 0.7:
+            return [data]
+        at = self._rng.randrange(1, len(data))
+        return [data[:at], data[at:]]
+
+    def forget(self, end: _End) -> None:
+        """Record that an end is closed."""
+        self._ends.pop(end, None)
+
+
+class Listener:
+    """What ``create_server`` returns."""
+
+    def __init__(self, network: Network, host: str, port: int) -> None:
+        self._network = network
+        self._port = port
+        self.sockets = [_BoundSocket(host, port)]
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._network.close(self._port)
+
+    async def wait_closed(self) -> None:
+        """Return at once: it is closed already."""
+
+
+class _BoundSocket:
+    """As much of a listening socket as a server asks for."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._address = host, port
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._address
+
+
+class _End(asyncio.Transport):
+    """One end of a connection.
+
+    Args:
+        loop: The simulation's loop.
+        network: What carries the pieces to the other end.
+        port: The server's port.
+        serves: Whether this is the server's end.
+
+    Attributes:
+        peer: The other end.
+        echo: Another end that gets the first bytes written here too.
+    """
+
+    peer: _End
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, network: Network, port: int, serves: bool) -> None:
+        super().__init__()
+        self._loop = loop
+        self._network = network
+        self.port = port
+        self.serves = serves
+        self.echo: _End | None = None
+        self._protocol: Any = None
+        self._last_arrival = 0.0  # nothing that is sent now may arrive before
+        self._closing = self._lost = self._eof_sent = False
+        self._reading = True
+        self._inbox: deque[bytes | None] = deque()  # None is the end
+        self._in_flight = 0  # bytes that the other end has not read
+        self._high_water = _HIGH_WATER
+        self._write_paused = False
+
+    def begin(self, protocol: Any) -> None:
+        """Serve a protocol from now on."""
+        self._protocol = protocol
+        protocol.connection_made(self)
+
+    # --- asyncio.Transport ---
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", self.port) if name in ("peername", "sockname") else default
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def is_reading(self) -> bool:
+        return self._reading
+
+    def set_protocol(self, protocol: Any) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> Any:
+        return self._protocol
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high_water = _HIGH_WATER if high is None else high
+
+    def get_write_buffer_size(self) -> int:
+        return self._in_flight
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._loop.call_soon(self._read)
+
+    def write(self, data: Any) -> None:
+        if self._closing or self._eof_sent:
+            return
+        if self.echo is not None and not self.serves:
+            echo, self.echo = self.echo, None
+            self._network.call_after_latency(self._last_arrival, partial(echo.receive, bytes(data)))
+        for piece in self._network.cut(bytes(data)):
+            self._in_flight += len(piece)
+            self._send(piece)
+        if self._in_flight > self._high_water and not self._write_paused:
+            self._write_paused = True
+            self._protocol.pause_writing()
+
+    def write_eof(self) -> None:
+        if not self._eof_sent and not self._closing:
+            self._eof_sent = True
+            self._send(None)
+
+    def close(self) -> None:
+        if self._closing:
+            return
+        self.write_eof()
+        self._closing = True
+        self._loop.call_soon(self._lose, None)
+
+    def abort(self) -> None:
+        if self._lost:
+            return
+        self._closing = True
+        self._loop.call_soon(self._lose, None)
+        self._network.call_after_latency(0, self.peer.reset)
+
+    # --- between the ends ---
+
+    def _send(self, piece: bytes | None) -> None:
+        arrive = partial(self.peer.receive, piece)
+        self._last_arrival = self._network.call_after_latency(self._last_arrival, arrive)
+
+    def receive(self, piece: bytes | None) -> None:
+        """Take in a piece that has arrived; None is the end of what the other end sends."""
+        if not self._lost:
+            self._inbox.append(piece)
+            self._read()
+
+    def reset(self) -> None:
+        """Lose the connection, because the other end was aborted."""
+        if not self._lost:
+            self._closing = True
+            self._lose(ConnectionResetError(104, "the simulated connection was reset"))
+
+    def _read(self) -> None:
+        while self._inbox and self._reading and not self._lost and not self._closing:
+            piece = self._inbox.popleft()
+            if piece is None:
+                if not self._protocol.eof_received():
+                    self.close()
+            else:
+                self.peer.acknowledge(len(piece))
+                self._protocol.data_received(piece)
+
+    def acknowledge(self, size: int) -> None:
+        """Record that the other end has read so many bytes."""
+        self._in_flight -= size
+        if self._write_paused and self._in_flight <= self._high_water // 4:
+            self._write_paused = False
+            self._protocol.resume_writing()
+
+    def _lose(self, error: Exception | None) -> None:
+        if self._lost:
+            return
+        self._lost = self._closing = True
+        self._network.forget(self)
+        if self._protocol is not None:
+            self._protocol.connection_lost(error)

@@ -1,0 +1,96 @@
+"""One run of servers and clients in virtual time, over a simulated network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from math import inf
+from random import Random
+from typing import Any, ClassVar, TypeVar
+
+from zoolet.server.testing.server import Server
+from zoolet.server.testing.sim.loop import LoopClock, SimLoop
+
+T = TypeVar("T")
+
+
+class _SimServer(Server):
+    """A server in a simulation; the options are those of :class:`Server`."""
+
+    turn: ClassVar[float] = inf  # a turn that ended by the real clock would end elsewhere in the next run
+
+    def __init__(self, loop: SimLoop, **options: Any) -> None:
+        super().__init__(**options)
+        self._clock = LoopClock(loop)
+        self._network = loop.network
+
+    def _refuse(self) -> None:
+        self._network.refuse_connections(self.port)
+
+    def _accept(self) -> None:
+        self._network.accept_connections(self.port)
+
+
+class Simulation:
+    """One run.
+
+    Args:
+        seed: Where all randomness comes from.
+        limit: Virtual seconds after which the run fails with a :class:`TooLongError`.
+
+    Attributes:
+        seed: The seed that was given.
+        rng: The source of randomness for the test itself.
+        network: What connects clients and servers.
+    """
+
+    def __init__(self, seed: int = 0, *, limit: float = 86_400.0) -> None:
+        self.seed = seed
+        self.rng = Random(f"test {seed}")
+        self._loop = SimLoop(Random(f"network {seed}"), limit)
+        self.network = self._loop.network
+        self._servers = 0
+
+    def server(self, port: int = 0, config: Any = None, *, compat: str | None = None, initial_zxid: int = 0) -> Server:
+        """Make a server of this simulation; serve with ``async with``. All its faults can be had here too.
+
+        Args:
+            port: A port of the simulated network; 0 for a free one.
+            config: As for :class:`Server`.
+            compat: As for :class:`Server`.
+            initial_zxid: As for :class:`Server`.
+        """
+        self._servers += 1
+        seed = hash((self.seed, self._servers))
+        return _SimServer(self._loop, port=port, seed=seed, config=config, compat=compat, initial_zxid=initial_zxid)
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end, and return what it returns; a simulation runs once.
+
+        Raises:
+            RuntimeError: The simulation has run already, or a callback of the loop has failed.
+            StuckError: Nothing will ever happen again, and the coroutine has not ended.
+            TooLongError: It takes more virtual time than allowed.
+        """
+        if self._loop.is_closed():
+            main.close()
+            raise RuntimeError("this simulation has run, and a simulation runs once; make another one")
+        failures: list[dict[str, Any]] = []
+        self._loop.set_exception_handler(lambda loop, context: failures.append(context))
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            result = runner.run(main)
+        if failures:  # in a callback, whose error nothing awaits
+            raise RuntimeError(f"seed {self.seed}: {failures[0]['message']}") from failures[0].get("exception")
+        return result
+
+    def time(self) -> float:
+        """Return the virtual seconds since the beginning."""
+        return self._loop.time()
+
+    def pass_time(self, seconds: float) -> None:
+        """Let so many virtual seconds pass at once, as if the process had stood still: nothing happens in them.
+
+        Raises:
+            TooLongError: The run takes more virtual time than allowed.
+        """
+        self._loop.pass_time(seconds)
