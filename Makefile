@@ -41,9 +41,10 @@ types: setup  ## mypy and pyright
 	rm -rf build/typing && mkdir -p build/typing/zoolet && cp -r $(PACKAGE) build/typing/zoolet/
 	$(BIN)/pyright
 
-lint: setup  ## ruff
+lint: setup  ## ruff, and the words that docs/glossary.md avoids
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tests/architecture/vocabulary.py
 
 bench: bench-server bench-clients  ## all benchmark tables, beside Apache ZooKeeper, kazoo, aiozk, Redis, memcached where they are (ARGS=...)
 

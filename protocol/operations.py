@@ -212,7 +212,7 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         request=r.CheckVersionRequest,
         response=r.EmptyResponse,
         in_multi=True,
-        note="exact inside multi; by itself refused with Unimplemented and a close, as 3.8.5 and 3.9.3 do",
+        note="exact inside multi; outside it refused with Unimplemented and a close, as 3.8.5 and 3.9.3 do",
     ),
     Operation(
         code=OpCode.MULTI,
@@ -243,7 +243,7 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         response=r.GetDataResponse,
         takes_zxid=True,
         path=None,
-        note="exact while switched off; with `reconfigEnabled=true` as the only voter of an ensemble",
+        note="exact while disabled; with `reconfigEnabled=true` as the only voter of an ensemble",
     ),
     Operation(
         code=OpCode.CHECK_WATCHES,
@@ -279,7 +279,7 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         since="3.5",
         takes_zxid=True,
         path=None,
-        note="refused: a real server deletes any childless node for anybody, without asking for permission",
+        note="refused: Apache ZooKeeper deletes any node without children, without a permission check",
     ),
     Operation(
         code=OpCode.CREATE_TTL,
@@ -291,7 +291,7 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         takes_zxid=True,
         in_multi=True,
         aliases=("create",),
-        note="exact; switched on by default (`extendedTypesEnabled=false` switches it off)",
+        note="exact; enabled by default (`extendedTypesEnabled=false` disables it)",
     ),
     Operation(code=OpCode.MULTI_READ, name="multiRead", short="MLTR", since="3.6", idempotent=True, path=None),
     Operation(

@@ -1,0 +1,286 @@
+"""Report the words that docs/glossary.md says to avoid; a part of ``make lint``.
+
+::
+
+    python tests/architecture/vocabulary.py [--count | --summary] [PATH ...]
+
+Each row of the table in the glossary is of one of four kinds:
+
+- ``identifier``: a whole name in Python code, or a part of a module's path; case counts. A word without a leading
+  underscore stands for the names with one, too.
+- ``identifier part``: the same, and one part of a longer name: ``spam`` is found in ``was_spam``, ``Spam`` in
+  ``SpamLock``.
+- ``phrase``: words in docstrings, comments and string literals of Python code, and in Markdown. Case and line ends do
+  not count.
+- ``docstring start``: the first words of a docstring; case counts.
+
+The column ``where`` limits a row to the paths that begin in one of the given ways.
+
+Text is separated from code with ``tokenize``: the prose of a module is a string as long as its source, so that an
+offset in one is an offset in the other. The expressions in an f-string are code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import tokenize
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).parents[2]
+GLOSSARY: Final = "docs/glossary.md"
+PRODUCT: Final = ("protocol/", "server/", "client/")
+"""The folders whose docstrings ``--count`` counts."""
+
+COLUMNS: Final = "| avoid | write | kind | where |"
+CODE: Final = "\0"
+"""What stands in prose for a character of code, so that no phrase extends over code."""
+GAP: Final = r"(?:[^\S\n]+|[^\S\n]*\n[^\S\n]*)"
+"""What may stand between the words of a phrase: blanks and at most one line end, so that it stays in its paragraph."""
+FSTRING_TEXT: Final = getattr(tokenize, "FSTRING_MIDDLE", -1)
+FSTRING_QUOTES: Final = (getattr(tokenize, "FSTRING_START", -1), getattr(tokenize, "FSTRING_END", -1))
+"""Since Python 3.12 the parts of an f-string are tokens."""
+
+
+class Kind(StrEnum):
+    """Where a word to avoid is looked for."""
+
+    IDENTIFIER = "identifier"
+    PART = "identifier part"
+    PHRASE = "phrase"
+    START = "docstring start"
+
+
+class Rule(NamedTuple):
+    """A word to avoid.
+
+    Args:
+        avoid: The word, or the words of a phrase.
+        write: What to write in its place.
+        kind: Where it is looked for.
+        where: The beginnings of the paths to which it applies; empty for all.
+    """
+
+    avoid: str
+    write: str
+    kind: Kind
+    where: tuple[str, ...] = ()
+
+
+class Finding(NamedTuple):
+    """An occurrence of a word to avoid."""
+
+    path: str
+    line: int
+    rule: Rule
+
+    def __str__(self) -> str:
+        """Return the line to report."""
+        return f'{self.path}:{self.line}: avoid "{self.rule.avoid}": write "{self.rule.write}"'
+
+
+class Module(NamedTuple):
+    """A Python module, separated into code and text.
+
+    Args:
+        names: The names in the code, each with its offset in the source.
+        prose: The source with CODE in place of everything that is not a comment or a string.
+    """
+
+    names: list[tuple[int, str]]
+    prose: str
+
+
+def read_rules(glossary: str) -> list[Rule]:
+    """Return the rows of the table in the glossary, one rule a word.
+
+    Raises:
+        ValueError: There is no table, a row is not like the others, or a word is there twice.
+    """
+    _, _, rest = glossary.partition(f"{COLUMNS}\n")
+    rows = re.match(r"\|[-|]+\|\n((?:\|.*\n)+)", rest)
+    if rows is None:
+        raise ValueError(f"the glossary has no table {COLUMNS}")
+    rules = [rule for row in rows[1].splitlines() for rule in _rules_of(row)]
+    counts = Counter((rule.kind, rule.avoid) for rule in rules)
+    if repeated := [f"{kind} {word}" for (kind, word), count in counts.items() if count > 1]:
+        raise ValueError(f"the glossary avoids a word twice: {', '.join(repeated)}")
+    return rules
+
+
+def _rules_of(row: str) -> Iterator[Rule]:
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    if len(cells) != 4 or not all(cells[:3]):
+        raise ValueError(f"a row of the glossary is not complete: {row}")
+    words, write, kind, where = cells
+    if re.fullmatch(r"`[^`]+`(, `[^`]+`)*", words) is None:
+        raise ValueError(f"the words to avoid must stand in backticks: {row}")
+    for word in re.findall(r"`([^`]+)`", words):
+        yield Rule(word, write.replace("`", ""), Kind(kind), tuple(re.findall(r"`([^`]+)`", where)))
+
+
+def read_module(source: str) -> Module:
+    """Separate the code of a module from its text."""
+    starts = [0]
+    for line in source.split("\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    names: list[tuple[int, str]] = []
+    prose = list(re.sub(r"\S", CODE, source))
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        at = starts[token.start[0] - 1] + token.start[1]
+        end = starts[token.end[0] - 1] + token.end[1]
+        if token.type == tokenize.NAME:
+            names.append((at, token.string))
+        elif token.type == tokenize.COMMENT:
+            prose[at:end] = " " + token.string[1:]
+        elif token.type == tokenize.STRING:
+            prose[at:end], inside = _read_string(token.string)
+            names += [(at + offset, name) for offset, name in inside]
+        elif token.type == FSTRING_TEXT:
+            prose[at:end] = _unescaped(source[at:end])
+        elif token.type in FSTRING_QUOTES:
+            prose[at:end] = " " * (end - at)
+    return Module(names, "".join(prose))
+
+
+def _read_string(literal: str) -> tuple[str, list[tuple[int, str]]]:
+    """Return the text of a string literal, as long as the literal, and the names in the braces of an f-string."""
+    opening = re.match(r"([A-Za-z]*)('''|\"\"\"|'|\")", literal)
+    assert opening is not None
+    prefix, quotes = opening.groups()
+    text = " " * len(opening[0]) + _unescaped(literal[len(opening[0]) : -len(quotes)]) + " " * len(quotes)
+    names: list[tuple[int, str]] = []
+    if "f" in prefix.lower():
+        for field in re.finditer(r"\{\{|\}\}|\{(?:[^{}]|\{[^{}]*\})*\}", text):
+            code = re.sub(r"'[^']*'|\"[^\"]*\"", lambda quoted: " " * len(quoted[0]), field[0])
+            names += [(field.start() + name.start(), name[0]) for name in re.finditer(r"[^\W\d]\w*", code)]
+            text = text[: field.start()] + re.sub(r"\S", CODE, field[0]) + text[field.end() :]
+    return text, names
+
+
+def _unescaped(text: str) -> str:
+    """Replace line ends and tabs that are written as escapes, and escaped line ends, by blanks."""
+    return re.sub(r"\\(?=\n)", " ", re.sub(r"\\[nrt]", "  ", text))
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings of a module, its classes and its functions, each with its line."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield node.body[0].lineno, text
+
+
+@cache
+def parts(name: str) -> frozenset[str]:
+    """Return the parts of a name, between underscores and at the humps of camel case, and the name itself."""
+    words = [word for word in name.split("_") if word]
+    humps = [hump for word in words for hump in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])", word)]
+    return frozenset({name, *words, *humps})
+
+
+class Vocabulary:
+    """The words to avoid, arranged for look-up."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        by_kind: dict[Kind, dict[str, Rule]] = {kind: {} for kind in Kind}
+        for rule in rules:
+            word = " ".join(rule.avoid.lower().split()) if rule.kind is Kind.PHRASE else rule.avoid
+            by_kind[rule.kind][word] = rule
+        self._identifiers = by_kind[Kind.IDENTIFIER]
+        self._parts = by_kind[Kind.PART]
+        self._phrases = by_kind[Kind.PHRASE]
+        self._starts = by_kind[Kind.START]
+        longest_first = sorted(self._phrases, key=len, reverse=True)
+        alternatives = "|".join(GAP.join(re.escape(word) for word in phrase.split()) for phrase in longest_first)
+        self._phrase = re.compile(rf"(?<!\w)(?:{alternatives or '(?!)'})(?!\w)", re.IGNORECASE)
+
+    def check(self, path: str, source: str) -> list[Finding]:
+        """Return the words to avoid in a file, by line; a file whose name does not end in ``.py`` is text."""
+        found: list[tuple[int, Rule]] = []
+        if path.endswith(".py"):
+            module = read_module(source)
+            found += [(1, rule) for name in re.split(r"[/.]", path) for rule in self._in_name(name)]
+            found += [(_line(source, at), rule) for at, name in module.names for rule in self._in_name(name)]
+            found += [(line, rule) for line, text in docstrings(source) for rule in self._at_start(text)]
+            prose = module.prose
+        else:
+            prose = source
+        found += [(_line(source, at), rule) for at, rule in self._in_text(prose)]
+        found.sort(key=lambda one: (one[0], one[1].avoid))
+        return [Finding(path, line, rule) for line, rule in found if not rule.where or path.startswith(rule.where)]
+
+    def _in_name(self, name: str) -> Iterator[Rule]:
+        for word in {name, name.lstrip("_")} & self._identifiers.keys():
+            yield self._identifiers[word]
+        for word in sorted(parts(name) & self._parts.keys()):
+            yield self._parts[word]
+
+    def _at_start(self, docstring: str) -> Iterator[Rule]:
+        text = " ".join(docstring.split())
+        for start, rule in self._starts.items():
+            if re.match(rf"{re.escape(start)}(?!\w)", text):
+                yield rule
+
+    def _in_text(self, prose: str) -> Iterator[tuple[int, Rule]]:
+        for match in self._phrase.finditer(prose):
+            yield match.start(), self._phrases[" ".join(match[0].lower().split())]
+
+
+def _line(source: str, offset: int) -> int:
+    return source.count("\n", 0, offset) + 1
+
+
+def sources(root: Path, beginnings: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of each Python and Markdown file that git knows, except for the glossary.
+
+    Args:
+        root: The top folder of the repository.
+        beginnings: How the paths must begin; empty for all.
+    """
+    command = ["git", "ls-files", "-z", "--", "*.py", "*.md"]
+    listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    for path in sorted(filter(None, listed.split("\0"))):
+        if path != GLOSSARY and path.startswith(tuple(beginnings) or "") and (root / path).exists():
+            yield path, (root / path).read_text()
+
+
+def first_words(texts: Iterable[str]) -> Counter[str]:
+    """Count the first words of docstrings."""
+    return Counter(text.split()[0].strip(".,:;?!") for text in texts)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; the result is its exit code: 1 if there is a word to avoid."""
+    parser = argparse.ArgumentParser(description="Report the words that docs/glossary.md says to avoid.")
+    parser.add_argument("paths", nargs="*", help="how the paths to check begin, such as docs/ (default: all)")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--count", action="store_true", help="count the first words of the docstrings of product code")
+    choice.add_argument("--summary", action="store_true", help="print how often each word occurs, not each occurrence")
+    options = parser.parse_args(arguments)
+    if options.count:
+        files = sources(ROOT, options.paths or PRODUCT)
+        counted = first_words(text for path, source in files if path.endswith(".py") for _, text in docstrings(source))
+        print("\n".join(f"{count:6,} {word}" for word, count in counted.most_common()))
+        return 0
+    vocabulary = Vocabulary(read_rules((ROOT / GLOSSARY).read_text()))
+    findings = [finding for path, source in sources(ROOT, options.paths) for finding in vocabulary.check(path, source)]
+    if options.summary:
+        counted_rules = Counter(finding.rule for finding in findings)
+        print("\n".join(f'{count:6,} {rule.kind} "{rule.avoid}"' for rule, count in counted_rules.most_common()))
+    else:
+        print("\n".join(map(str, findings)), end="\n" if findings else "")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
