@@ -19,6 +19,7 @@ from zoolet.client.backoff import Backoff
 from zoolet.client.serializers import Serializer
 from zoolet.client.states import Event, State
 from zoolet.client.transaction import Transaction
+from zoolet.client.watcher import Watcher
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import AclList
 from zoolet.protocol.enums import WatcherType
@@ -105,7 +106,7 @@ class Client:
         Raises:
             RuntimeError: The client does not run, or this is its own loop's thread.
         """
-        terminal_error = self._client._session.terminal_error  # noqa: SLF001 - the same package
+        terminal_error = self._client.terminal_error
         if isinstance(terminal_error, RuntimeError):  # this is a fork, and has not the thread that would answer
             raise terminal_error
         if self._loop is None:
@@ -435,7 +436,7 @@ class Lease(Generic[T]):
 class BlockingWatcher:
     """A watch of a blocking client: a context manager, and an iterator inside it."""
 
-    def __init__(self, client: Client, events: aio.Watcher) -> None:
+    def __init__(self, client: Client, events: Watcher) -> None:
         self._client = client
         self._events = events
 

@@ -1,4 +1,4 @@
-"""A call under way: what the caller awaits, and what the session answers."""
+"""A call under way: what the user awaits, and what the session completes."""
 
 from __future__ import annotations
 
@@ -13,20 +13,51 @@ T = TypeVar("T")
 
 
 class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
-    """A request that is under way from the moment the method is called, not only once it is awaited.
+    """Something that is under way from the moment the method is called, not only once it is awaited.
 
-    So a thousand calls can be made before the first is awaited, and go out in one write. It is a future, and it is a
+    So a thousand calls can be made before the first is awaited, and are sent in one write. It is a future, and it is a
     coroutine too, so that it can be given to ``create_task``, ``gather``, ``wait_for`` or ``TaskGroup`` alike.
+    """
+
+    _steps: Any = None
+
+    def send(self, value: Any) -> Any:
+        """Go one step; for the task it was given to."""
+        if self._steps is None:
+            self._steps = self.__await__()
+        return self._steps.send(value)
+
+    def throw(
+        self,
+        typ: Any,
+        val: BaseException | object = None,
+        tb: TracebackType | None = None,
+    ) -> Any:
+        """Raise at where it waits."""
+        if self._steps is None:
+            self._steps = self.__await__()
+        return self._steps.throw(typ) if val is None else self._steps.throw(typ, val, tb)
+
+    def close(self) -> None:
+        """Cancel it, if it is not done."""
+        self.cancel()
+
+
+class RequestCall(Call[T]):
+    """One request.
 
     Args:
         loop: The client's loop.
         op: The op code.
         body: The encoded request, without its header.
         decode: Reads the body of the reply.
-        path: What it is about, for errors.
+        path: The node, for errors.
         deadline: When to give up waiting for a connection, on the loop's clock.
-        idempotent: It may be sent again when a connection is lost before the answer came.
+        idempotent: It may be sent again when a connection is lost before the reply came.
         then: Called with the result or the error, in its place among replies and events, before the caller resumes.
+
+    Attributes:
+        fallback: An error that is a result: its class, and the result that it is.
     """
 
     def __init__(
@@ -49,37 +80,38 @@ class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
         self.idempotent = idempotent
         self.then = then
         self.fallback: tuple[type[ZooKeeperError], Any] | None = None
-        """An error that is a result: its class, and the result that it is."""
         self.xid = 0
         self.sent_at = 0.0
-        self._steps: Any = None
 
     def refuse(self, error: ZooKeeperError) -> None:
-        """The server answered with an error."""
+        """Complete it with an error of the server's."""
         if self.fallback is not None and isinstance(error, self.fallback[0]):
             self.set_result(self.fallback[1])
         else:
             self.set_exception(error)
 
-    # --- as a coroutine ---
 
-    def send(self, value: Any) -> Any:
-        """Go one step; for the task it was given to."""
-        if self._steps is None:
-            self._steps = self.__await__()
-        return self._steps.send(value)
+class CompoundCall(Call[T]):
+    """Several requests, one after the other; the first is under way when this is made.
 
-    def throw(
-        self,
-        typ: Any,
-        val: BaseException | object = None,
-        tb: TracebackType | None = None,
-    ) -> Any:
-        """Raise at where it waits."""
-        if self._steps is None:
-            self._steps = self.__await__()
-        return self._steps.throw(typ) if val is None else self._steps.throw(typ, val, tb)
+    Args:
+        loop: The client's loop.
+        steps: Makes the requests; whoever makes this has submitted the first.
+    """
 
-    def close(self) -> None:
-        """Give up, if it is not done."""
-        self.cancel()
+    def __init__(self, loop: asyncio.AbstractEventLoop, steps: Coroutine[Any, Any, T]) -> None:
+        super().__init__(loop=loop)
+        self._task = loop.create_task(steps, name="zoolet-client-call")
+        self._task.add_done_callback(self._complete)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancel the request that is under way; what it leaves is cleaned up before this is done."""
+        return self._task.cancel(msg)
+
+    def _complete(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            super().cancel()
+        elif (error := task.exception()) is not None:
+            self.set_exception(error)
+        else:
+            self.set_result(task.result())

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from zoolet.client.backoff import Backoff
-from zoolet.client.call import Call
+from zoolet.client.call import RequestCall
 from zoolet.client.hosts import Address, Hosts
 from zoolet.client.session import ConnectionBroken, Phase, Session
 from zoolet.client.states import State
@@ -32,7 +32,7 @@ CLOSING: Final = 2.0
 """Seconds that closing may take at the most."""
 
 
-class Link(asyncio.Protocol):
+class ClientProtocol(asyncio.Protocol):
     """One connection to a server."""
 
     def __init__(self, connection: Connection) -> None:
@@ -42,23 +42,23 @@ class Link(asyncio.Protocol):
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Shake hands."""
+        """Begin the handshake."""
         self.transport = transport  # type: ignore[assignment] # uvloop's are not subclasses
-        self._connection.linked(self)
+        self._connection.connected_to(self)
 
     def data_received(self, data: bytes) -> None:
-        """Hand on what came."""
+        """Forward what arrived."""
         self._connection.received(self, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let the connection look for another server."""
+        """Record why the connection ended."""
         if exc is not None:
             self.reason = str(exc) or type(exc).__name__
         if not self.ended.done():
             self.ended.set_result(None)
 
-    def cut(self, reason: str) -> None:
-        """Drop the connection."""
+    def abort(self, reason: str) -> None:
+        """Close the connection at once."""
         self.reason = reason
         if self.transport is not None:
             self.transport.abort()
@@ -67,11 +67,11 @@ class Link(asyncio.Protocol):
 
 
 class Connection:
-    """What keeps a session connected.
+    """Keeps a session connected.
 
     Args:
         hosts: Where the servers are.
-        session: Whose bytes these are.
+        session: The session that is kept connected.
         loop: Where it runs.
         random: Where host order and jitter come from.
         backoff: How long to wait between rounds over all servers.
@@ -93,7 +93,7 @@ class Connection:
         self._rng = rng
         self._backoff = backoff
         self._tls = tls
-        self._link: Link | None = None
+        self._protocol: ClientProtocol | None = None
         self._flushing = False
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -103,14 +103,14 @@ class Connection:
         self.last_reason = ""
         self._ended = False
 
-    # --- from the outside ---
+    # --- called by the client ---
 
     def start(self) -> None:
         """Connect, and stay connected until :meth:`stop`."""
         self._task = self.loop.create_task(self._run(), name="zoolet-client")
 
-    def submit(self, call: Call[Any]) -> None:
-        """Take a call; all that are made in one turn of the loop go out in one write."""
+    def submit(self, call: RequestCall[Any]) -> None:
+        """Submit a call; all that are made in one turn of the loop are sent in one write."""
         self.session.submit(call)
         self.wake()
 
@@ -120,17 +120,32 @@ class Connection:
             self._flushing = True
             self.loop.call_soon(self.flush)
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection to a server now."""
+        return self._protocol is not None
+
+    @property
+    def running(self) -> bool:
+        """Whether the task that keeps the session connected runs."""
+        return self._task is not None and not self._task.done()
+
+    def abort(self, reason: str) -> None:
+        """Close the connection to the present server at once; another one is looked for."""
+        if self._protocol is not None:
+            self._protocol.abort(reason)
+
     async def stop(self) -> None:
         """End the session and the connection; takes no longer than :data:`CLOSING` seconds."""
         session = self.session
         try:
             if session.terminal_error is None and session.phase is Phase.READY:
-                goodbye = self._close_request()
-                session.send_close(self.loop.time(), goodbye)
+                request = self._close_request()
+                session.send_close(self.loop.time(), request)
                 self._write()
                 with contextlib.suppress(TimeoutError, ZooKeeperError):
                     async with asyncio.timeout(min(CLOSING, session.timeout_ms / 1000)):
-                        await goodbye
+                        await request
         finally:
             self._end()
         waiting = [task for task in (self._task, self._probe) if task is not None]
@@ -139,43 +154,43 @@ class Connection:
         self._task = self._probe = None
 
     def _end(self) -> None:
-        """Take no more calls, and let go of everything."""
+        """Take no more calls, and close everything."""
         if not self._ended:
             self._ended = True
             self.session.close("the client was closed", self.session.fatal_error)
         for task in (self._task, self._probe):
             if task is not None:
                 task.cancel()
-        if self._link is not None:
-            self._link.cut("the client was closed")
+        if self._protocol is not None:
+            self._protocol.abort("the client was closed")
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _close_request(self) -> Call[None]:
+    def _close_request(self) -> RequestCall[None]:
         def ignore(buf: bytes, at: int, stop: int) -> None:
             return None
 
-        return Call(self.loop, OpCode.CLOSE_SESSION, b"", ignore, None, 0.0, False)
+        return RequestCall(self.loop, OpCode.CLOSE_SESSION, b"", ignore, None, 0.0, False)
 
-    # --- from the link ---
+    # --- called by the protocol ---
 
-    def linked(self, link: Link) -> None:
-        """A server was reached."""
-        self._link = link
+    def connected_to(self, protocol: ClientProtocol) -> None:
+        """Begin the handshake with a server that was reached."""
+        self._protocol = protocol
         self.session.begin(self.loop.time())
         self._write()
 
-    def received(self, link: Link, data: bytes) -> None:
-        """Bytes came."""
-        if link is not self._link:
+    def received(self, protocol: ClientProtocol, data: bytes) -> None:
+        """Feed bytes to the session."""
+        if protocol is not self._protocol:
             return
         session = self.session
         before = session.phase
         try:
             session.receive(data, self.loop.time())
         except ConnectionBroken as error:
-            link.cut(str(error))
+            protocol.abort(str(error))
             return
         if session.out:
             self._write()
@@ -199,8 +214,8 @@ class Connection:
 
     def _write(self) -> None:
         out = self.session.out
-        if out and self._link is not None and self._link.transport is not None:
-            self._link.transport.write(out[0] if len(out) == 1 else b"".join(out))
+        if out and self._protocol is not None and self._protocol.transport is not None:
+            self._protocol.transport.write(out[0] if len(out) == 1 else b"".join(out))
             out.clear()
 
     def _schedule(self) -> None:
@@ -217,8 +232,8 @@ class Connection:
         try:
             self.session.tick(self.loop.time())
         except ConnectionBroken as error:
-            if self._link is not None:
-                self._link.cut(str(error))
+            if self._protocol is not None:
+                self._protocol.abort(str(error))
         self._write()
         self._schedule()
 
@@ -231,7 +246,7 @@ class Connection:
         while self.session.terminal_error is None:
             address, self._preferred = self._preferred or next(self._next), None
             began = self.loop.time()
-            served = await self._serve(address)
+            served = await self._supervised(address)
             now = self.loop.time()
             if served and now - began > LASTING:
                 delays, failed = self._backoff.delays(self._rng), 0
@@ -242,40 +257,55 @@ class Connection:
             if failed % count == 0 and not (served and failed <= count):
                 await asyncio.sleep(next(delays, self._backoff.longest))
 
+    async def _supervised(self, address: Address) -> bool:
+        """Serve from one host; an unexpected error is logged and counts as a host that failed, with that reason."""
+        try:
+            return await self._serve(address)
+        except Exception as error:  # a defect of ours must not end the client silently
+            _log.exception("the connection to %s failed unexpectedly", address)
+            self._failed(address, f"{type(error).__name__}: {error}")
+            return False
+
     async def _serve(self, address: Address) -> bool:
-        """Be connected to one server for as long as it lasts; say whether it ever was ready, or said what matters."""
+        """Stay connected to one server for as long as it lasts; return whether it was ever ready, or had something
+        essential to say.
+        """
         session = self.session
         shortest = min(SHORTEST_ATTEMPT, session.wanted_ms / 1500)
-        operation_timeout = max(shortest, session.timeout_ms / 1500 / len(self._hosts.addresses))
-        before = session.id
-        link: Link | None = None
+        # Two thirds of the session timeout, as after silence: the last third is for another server.
+        attempt = max(shortest, session.timeout_ms / 1500 / len(self._hosts.addresses))
+        session_id = session.id
         try:
-            async with asyncio.timeout(operation_timeout):
-                name = address.host if self._tls is not None else None
-                _, link = await self.loop.create_connection(
-                    lambda: Link(self), address.host, address.port, ssl=self._tls, server_hostname=name
-                )
+            protocol = await self._connect(address, attempt)
         except (OSError, TimeoutError, ssl.SSLError) as error:
-            self._failed(address, str(error) or f"no connection within {operation_timeout:.3f} s")
+            self._failed(address, str(error) or f"no connection within {attempt:.3f} s")
             return False
         ready = False
         try:
-            # Whoever does not say hello within the patience is no better than one who is not there.
-            await asyncio.wait([link.ended], timeout=operation_timeout)
-            if not link.ended.done() and session.phase is not Phase.READY:
-                link.cut(f"no answer to the handshake within {operation_timeout:.3f} s")
+            # A server that does not answer in that time is no better than one that is not there.
+            await asyncio.wait([protocol.ended], timeout=attempt)
+            if not protocol.ended.done() and session.phase is not Phase.READY:
+                protocol.abort(f"no answer to the handshake within {attempt:.3f} s")
             ready = session.phase is Phase.READY
             if ready and session.read_only_now and self._probe is None:
                 self._probe = self.loop.create_task(self._look_for_a_writable_server(), name="zoolet-client-probe")
-            await link.ended
+            await protocol.ended
         finally:
             ready = ready or session.state in (State.CONNECTED, State.READ_ONLY)
-            self._link = None
-            link.cut(link.reason)
-            session.lost(f"{address}: {link.reason}", self.loop.time())
+            self._protocol = None
+            protocol.abort(protocol.reason)
+            session.lost(f"{address}: {protocol.reason}", self.loop.time())
             self._reschedule()
-        self._failed(address, link.reason)
-        return ready or (before != 0 and session.id == 0)
+        self._failed(address, protocol.reason)
+        return ready or (session_id != 0 and session.id == 0)
+
+    async def _connect(self, address: Address, seconds: float) -> ClientProtocol:
+        async with asyncio.timeout(seconds):
+            name = address.host if self._tls is not None else None
+            _, protocol = await self.loop.create_connection(
+                lambda: ClientProtocol(self), address.host, address.port, ssl=self._tls, server_hostname=name
+            )
+        return protocol
 
     def _failed(self, address: Address, reason: str) -> None:
         self.last_reason = f"{address}: {reason}"
@@ -288,9 +318,9 @@ class Connection:
             if not self.session.read_only_now:
                 break
             for address in self._hosts.addresses:
-                if await self._takes_writes(address) and self._link is not None and self.session.read_only_now:
+                if await self._takes_writes(address) and self._protocol is not None and self.session.read_only_now:
                     self._preferred = address
-                    self._link.cut(f"{address} takes writes")
+                    self._protocol.abort(f"{address} takes writes")
                     self._probe = None
                     return
         self._probe = None

@@ -1,17 +1,28 @@
-"""One client's session without I/O: what to send, what an answer means, what becomes of calls when a link breaks.
+"""One client's session without I/O: what to send, what a reply means, what becomes of calls when a connection is lost.
 
-::
+Phases of a connection, and transitions::
 
     OFF --begin--> HANDSHAKE --> SASL --> AUTH --> READY
      ^                |            |        |        |
      +----------------+--- lost ---+--------+--------+
 
-The shell around it (:mod:`zoolet.client.connection`) brings bytes and the time, in seconds of a steady clock, and takes
-away what is in ``out``. Replies come in the order of the requests; whatever breaks that order breaks the connection.
+States that the user sees follow from them (:class:`~zoolet.client.states.State`). What keeps them sound:
 
-What becomes of a call when the connection is lost: if it was not sent, it waits for the next one. If it was sent and
-only reads, it is sent again. If it was sent and writes, it fails with ConnectionLossError, for it may have happened.
-None waits longer than its deadline.
+- ``inflight`` is in the order of xids, and replies come in that order; whatever breaks it breaks the connection.
+- A call is in ``waiting`` or in ``inflight`` or done, never in two of them.
+- ``_since`` is the last zxid that was seen while all watches were registered; it is None while they are. Watches are
+  registered again with it, so that nothing is missed when a connection breaks in the middle of that.
+- ``last_confirmed`` only grows, and only by the moment at which a request was *sent* that was then answered: the server
+  cannot have received it earlier, so the session lives at least its timeout longer than that.
+
+The shell around it (:mod:`zoolet.client.connection`) brings bytes and the time, in seconds of a monotonic clock, and
+sends what is in ``out``.
+
+When the connection is lost, a call that was not sent waits for the next one. A call that was sent and is idempotent is
+sent again. Any other fails with ConnectionLossError, for it may have happened. None waits longer than its deadline.
+
+A ping is sent after a third of the session timeout without a request, and the connection is given up after two thirds
+without a reply: the last third is for finding another server before the session expires.
 
 Source: ClientCnxn.
 """
@@ -22,8 +33,9 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Final
 
+from zoolet.client.requests import Request, answer, connection_loss, drop, fail
 from zoolet.client.states import Event, State
 from zoolet.client.watches import WatchTable
 from zoolet.protocol import records as r
@@ -33,12 +45,10 @@ from zoolet.protocol.enums import EventType, Xid
 from zoolet.protocol.errors import (
     AuthFailedError,
     ClosedError,
-    ConnectionLossError,
     ErrorCode,
     MarshallingError,
     SessionExpiredError,
     ZooKeeperError,
-    error_for,
 )
 from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import NO_PASSWORD, ConnectRequest, ConnectResponse
@@ -53,7 +63,7 @@ _LAST_XID: Final = 0x7FFFFFFF
 
 
 class ConnectionBroken(Exception):
-    """The server said what no server says, or nothing: the connection is of no use. The message is the reason."""
+    """The server broke the protocol, or is silent: the connection is of no use. The message is the reason."""
 
 
 class Phase(Enum):
@@ -64,36 +74,6 @@ class Phase(Enum):
     SASL = 2
     AUTH = 3
     READY = 4
-
-
-class Request(Protocol):
-    """A call as the session sees it; also the future that its caller awaits."""
-
-    op: int
-    body: bytes
-    path: str | None
-    decode: Callable[[bytes, int, int], Any]
-    deadline: float
-    idempotent: bool
-    xid: int
-    sent_at: float
-    then: Callable[[Any, ZooKeeperError | None], None] | None
-
-    def done(self) -> bool:
-        """Whether it has its result, or was cancelled."""
-        ...
-
-    def set_result(self, result: Any, /) -> None:
-        """It succeeded."""
-        ...
-
-    def refuse(self, error: ZooKeeperError) -> None:
-        """The server answered with an error."""
-        ...
-
-    def set_exception(self, exception: BaseException, /) -> None:
-        """It failed."""
-        ...
 
 
 class Credential:
@@ -143,7 +123,7 @@ class Session:
         self.phase = Phase.OFF
         self.read_only_now = False
         self.last_confirmed = 0.0
-        self.heard = self.sent = 0.0
+        self.received_at = self.sent_at = 0.0
         self.out: list[bytes] = []
         self.credentials: list[Credential] = []
         self.watches = WatchTable()
@@ -161,11 +141,16 @@ class Session:
         self._login = login
         self._rng = rng
         self._on_state = on_state
-        self._xid = 0
+        self.last_xid = 0
         self._began = 0.0
         self._frames = Frames(MAX_REPLY)
         self._challenged = False
         self._rspauth = ""
+
+    @property
+    def requests_sent(self) -> int:
+        """How many requests were sent, until their xids begin anew after 2**31 - 1."""
+        return self.last_xid
 
     # --- calls ---
 
@@ -183,11 +168,11 @@ class Session:
         """Send what waits, if there is somebody to send it to."""
         if self.phase is not Phase.READY:
             return
-        out, inflight, waiting, xid = self.out, self.inflight, self.waiting, self._xid
+        out, inflight, waiting, xid = self.out, self.inflight, self.waiting, self.last_xid
         while waiting:
             call = waiting.popleft()
             if call.done():
-                _drop(call)
+                drop(call)
                 continue
             xid = xid + 1 if xid < _LAST_XID else 1
             call.xid = xid
@@ -195,11 +180,11 @@ class Session:
             inflight.append(call)
             body = call.body
             out.append(_REQUEST(8 + len(body), xid, call.op) + body)
-        self._xid = xid
-        self.sent = now
+        self.last_xid = xid
+        self.sent_at = now
 
     def add_credential(self, scheme: str, auth: bytes, call: Request | None) -> None:
-        """Prove something to this server now and to every later one first thing; the call is told when it is done."""
+        """Authenticate with a credential at this server and at every later one; the call is completed by the first."""
         if self.terminal_error is not None:
             raise self.terminal_error
         self.credentials.append(Credential(scheme, auth, call))
@@ -224,13 +209,13 @@ class Session:
         self._challenged = False
         if self._since is None:
             self._since = self.last_zxid
-        self.heard = self.sent = self._began = now
-        known = self.id if self._resumable_elsewhere else 0
+        self.received_at = self.sent_at = self._began = now
+        session_id = self.id if self._resumable_elsewhere else 0
         request = ConnectRequest(
             self.last_zxid,
             self.wanted_ms,
-            known,
-            self.password if known else NO_PASSWORD,
+            session_id,
+            self.password if session_id else NO_PASSWORD,
             self._accepts_read_only,
         )
         self.out.append(frame(request.encode()))
@@ -241,7 +226,7 @@ class Session:
         Raises:
             ConnectionBroken: The connection is of no use; call :meth:`lost`.
         """
-        self.heard = now
+        self.received_at = now
         try:
             payloads = self._frames.feed(data)
             for payload in payloads:
@@ -250,7 +235,7 @@ class Session:
                 elif self.phase is not Phase.OFF:
                     self._reply(payload, now)
         except MarshallingError as error:
-            raise ConnectionBroken(f"the server sent what makes no sense: {error}") from None
+            raise ConnectionBroken(f"the server sent a malformed message: {error}") from None
 
     def _on_connect_response(self, answer: ConnectResponse, now: float) -> None:
         if answer.timeout_ms <= 0 or answer.session_id == 0:
@@ -291,8 +276,8 @@ class Session:
             self._rewatching += 1
         if not self._rewatching:
             self._since = None
-        self._tell(State.READ_ONLY if self.read_only_now else State.CONNECTED, "")
-        self.watches.recount(since)
+        self._set_state(State.READ_ONLY if self.read_only_now else State.CONNECTED, "")
+        self.watches.resync(since)
         self.flush(now)
 
     def lost(self, reason: str, now: float) -> None:
@@ -305,18 +290,18 @@ class Session:
         while self.inflight:
             call = self.inflight.popleft()
             if call.done():
-                _drop(call)
+                drop(call)
                 continue
             if call.idempotent and now < call.deadline:
                 again.append(call)
             else:
-                _fail(call, _loss(call.path, reason, maybe=True))
+                fail(call, connection_loss(call.path, reason, maybe=True))
         self.waiting.extendleft(reversed(again))
         if was is Phase.READY and self.state in (State.CONNECTED, State.READ_ONLY):
-            self._tell(State.SUSPENDED, reason)
+            self._set_state(State.SUSPENDED, reason)
 
     def expired(self, reason: str) -> None:
-        """The session is over: everything asked in it fails, what comes from now on is the next one's."""
+        """Record that the session is over: its calls fail, and later ones belong to the next session."""
         self.id, self.password = 0, NO_PASSWORD
         self.timeout_ms = self.wanted_ms  # what was granted was granted to the session that is over
         if self._since is None:
@@ -327,7 +312,7 @@ class Session:
         self.out.clear()
         self._fail_all(SessionExpiredError(detail=reason))
         if self.state is not State.CONNECTING:
-            self._tell(State.LOST, reason)
+            self._set_state(State.LOST, reason)
 
     def close(self, reason: str, error: ZooKeeperError | None = None) -> None:
         """Take no more calls, and fail those there are."""
@@ -336,7 +321,7 @@ class Session:
         error = error or ClosedError(detail=reason)
         self.terminal_error = error
         self._fail_all(error)
-        self._tell(State.CLOSED, reason)
+        self._set_state(State.CLOSED, reason)
 
     def send_close(self, now: float, call: Request) -> None:
         """Ask the server to end the session. From here on nothing is held any more: it may be another's before the
@@ -345,21 +330,21 @@ class Session:
         self.waiting.append(call)
         self.flush(now)
         self.terminal_error = ClosedError(detail="the client is closing")
-        self._tell(State.CLOSED, "the client is closing")
+        self._set_state(State.CLOSED, "the client is closing")
 
     def _fail_all(self, error: ZooKeeperError) -> None:
         calls = [*self.inflight, *self.waiting]
         self.inflight.clear()
         self.waiting.clear()
         if isinstance(error, ClosedError | AuthFailedError):
-            calls += [one.call for one in self.credentials if one.call is not None]
+            calls += [credential.call for credential in self.credentials if credential.call is not None]
         for call in calls:
             if call.done():
-                _drop(call)
+                drop(call)
             else:
-                _fail(call, type(error)(call.path, error.detail))
+                fail(call, type(error)(call.path, error.detail))
 
-    def _tell(self, state: State, why: str) -> None:
+    def _set_state(self, state: State, why: str) -> None:
         if state is not self.state:
             self.state = state
             self._on_state(state, why)
@@ -371,7 +356,7 @@ class Session:
         moments = []
         if self.phase is Phase.READY:
             third = self.timeout_ms / 3000
-            moments = [self.sent + third, self.heard + 2 * third]
+            moments = [self.sent_at + third, self.received_at + 2 * third]
         else:
             moments = [call.deadline for call in (*self.waiting, *self._unproved())]
         return min(moments, default=None)
@@ -380,31 +365,38 @@ class Session:
         """Do what is due: a ping, or failing calls that have waited long enough.
 
         Raises:
-            ConnectionBroken: Nothing was heard of the server for two thirds of the session timeout.
+            ConnectionBroken: Nothing was received for two thirds of the session timeout.
         """
         third = self.timeout_ms / 3000
         if self.phase is Phase.READY:
-            if now >= self.heard + 2 * third:
-                raise ConnectionBroken(f"nothing was heard of the server for {now - self.heard:.3f} s")
-            if now >= self.sent + third:
+            if now >= self.received_at + 2 * third:
+                raise ConnectionBroken(f"nothing was received from the server for {now - self.received_at:.3f} s")
+            if now >= self.sent_at + third:
                 self.out.append(_PING)
-                self.sent = now
+                self.sent_at = now
                 self._pinged_at.append(now)
         else:
             for call in [call for call in self.waiting if call.done() or now >= call.deadline]:
                 self.waiting.remove(call)
                 if call.done():
-                    _drop(call)
+                    drop(call)
                 else:
-                    _fail(call, _loss(call.path, "there was no connection in time; it was not sent", maybe=False))
+                    fail(
+                        call,
+                        connection_loss(call.path, "there was no connection in time; it was not sent", maybe=False),
+                    )
             for call in [call for call in self._unproved() if call.done() or now >= call.deadline]:
-                self.credentials = [one for one in self.credentials if one.call is not call]
+                self.credentials = [credential for credential in self.credentials if credential.call is not call]
                 if not call.done():
-                    _fail(call, _loss(None, "there was no connection in time to prove it", maybe=False))
+                    fail(call, connection_loss(None, "there was no connection in time to prove it", maybe=False))
 
     def _unproved(self) -> list[Request]:
         """Return the calls that wait for a credential to be proved for the first time."""
-        return [one.call for one in self.credentials if one.call is not None and one not in self._auths]
+        return [
+            credential.call
+            for credential in self.credentials
+            if credential.call is not None and credential not in self._auths
+        ]
 
     def overdue(self, now: float) -> bool:
         """Return whether the server may have expired the session by now, for all that is known here."""
@@ -426,7 +418,7 @@ class Session:
             if zxid > self.last_zxid:
                 self.last_zxid = zxid
             self.last_confirmed = max(self.last_confirmed, call.sent_at)
-            _answer(call, payload, err)
+            answer(call, payload, err)
         elif xid == Xid.NOTIFICATION:
             # An event does not move last_zxid: the other events of its transaction may not have come yet.
             self._event(r.WatcherEvent.decode(payload, 16), zxid)
@@ -458,16 +450,16 @@ class Session:
             self.watches.fire(Event(kind, event.path, zxid if zxid > 0 else None))
 
     def _on_auth_reply(self, err: int, now: float) -> None:
-        credential = self._auths.popleft()
+        refused = credential = self._auths.popleft()
         call, credential.call = credential.call, None
         if err:
             why = f"the server refused a credential of scheme {credential.scheme!r}"
-            if call is None:  # one that was good before: without it the client is not who its user thinks
+            if call is None:  # it was accepted before: without it the client lacks rights that its user expects
                 self.close(why, AuthFailedError(detail=why))
             else:
-                self.credentials = [one for one in self.credentials if one is not credential]
+                self.credentials = [credential for credential in self.credentials if credential is not refused]
                 if not call.done():
-                    _fail(call, AuthFailedError(detail=why))
+                    fail(call, AuthFailedError(detail=why))
             raise ConnectionBroken(why)
         if call is not None and not call.done():
             call.set_result(None)
@@ -491,10 +483,10 @@ class Session:
             return
         self._challenged = True
         try:
-            said, self._rspauth = sasl.answer(token, user, password, f"{self._rng.getrandbits(128):032x}")
+            response, self._rspauth = sasl.answer(token, user, password, f"{self._rng.getrandbits(128):032x}")
         except sasl.SaslFailure as fatal_error:
             raise ConnectionBroken(f"SASL: {fatal_error}") from None
-        self._sasl(said)
+        self._sasl(response)
 
     def _server_authenticated(self, token: bytes) -> bool:
         """Return whether the server has proved that it knows the password, too."""
@@ -502,49 +494,3 @@ class Session:
             return sasl.directives(token).get("rspauth") == self._rspauth
         except sasl.SaslFailure:
             return False
-
-
-def _answer(call: Request, payload: bytes, err: int) -> None:
-    error: ZooKeeperError | None = None
-    result = None
-    if err:
-        error = error_for(err, call.path)
-    else:
-        try:
-            result = call.decode(payload, 16, len(payload))
-        except MarshallingError:
-            if not call.done():
-                _fail(call, _loss(call.path, "the server's answer makes no sense", maybe=True))
-            raise
-        except Exception as reason:  # a codec's verdict on the data: the caller's to hear, not the connection's
-            if call.then is not None:
-                call.then(None, None)
-            if not call.done():
-                call.set_exception(reason)
-            return
-    if call.then is not None:
-        call.then(result, error)
-    if call.done():
-        return
-    if error is not None:
-        call.refuse(error)
-    else:
-        call.set_result(result)
-
-
-def _loss(path: str | None, reason: str, *, maybe: bool) -> ConnectionLossError:
-    error = ConnectionLossError(path, f"the connection was lost: {reason}" if maybe else reason)
-    error.maybe_applied = maybe
-    return error
-
-
-def _drop(call: Request) -> None:
-    """Let go of a call that was cancelled and will not be answered."""
-    if call.then is not None:
-        call.then(None, _loss(call.path, "it was cancelled", maybe=True))
-
-
-def _fail(call: Request, error: ZooKeeperError) -> None:
-    if call.then is not None:
-        call.then(None, error)
-    call.set_exception(error)

@@ -6,40 +6,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self
 
+from zoolet.client.arguments import checked_acl, checked_version
+from zoolet.client.operations import create_mode, create_request
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
-from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList
+from zoolet.protocol.acl import AclList
 from zoolet.protocol.codec import Record
-from zoolet.protocol.enums import CreateMode
 from zoolet.protocol.errors import ErrorCode, RuntimeInconsistencyError, ZooKeeperError, error_for
 from zoolet.protocol.operations import OpCode
-
-
-def mode_of(ephemeral: bool, sequential: bool, container: bool, ttl: float | None) -> CreateMode:
-    """Return the kind of node that the arguments of a create mean.
-
-    Raises:
-        ValueError: They exclude each other.
-    """
-    if container and (ephemeral or sequential or ttl is not None):
-        raise ValueError("a container is neither ephemeral nor sequential and has no ttl")
-    if ttl is not None:
-        if ephemeral:
-            raise ValueError("an ephemeral node has no ttl: it ends with its session")
-        if not 0.001 <= ttl <= ((1 << 40) - 1) / 1000:
-            raise ValueError(f"ttl is {ttl!r} s; it must be from 0.001 to 1,099,511,627.775")
-        return CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL if sequential else CreateMode.PERSISTENT_WITH_TTL
-    if container:
-        return CreateMode.CONTAINER
-    return CreateMode(int(ephemeral) + 2 * int(sequential))
-
-
-def create_request(path: str, data: bytes, acl: AclList | None, mode: CreateMode, ttl: float | None) -> Record:
-    """Return the request record of a create."""
-    acl = OPEN_ACL_UNSAFE if acl is None else checked_acl(acl)
-    if ttl is not None:
-        return r.CreateTTLRequest(path, data, acl, mode, round(ttl * 1000))
-    return r.CreateRequest(path, data, acl, mode)
 
 
 class Transaction:
@@ -71,13 +45,14 @@ class Transaction:
     def __len__(self) -> int:
         return len(self._operations)
 
-    def _add(self, op: OpCode, path: str, request: Record) -> None:
+    def _add(self, op: OpCode, request: Record, path: str) -> None:
         self._operations.append((op, request))
         self._paths.append(path)
 
     def check(self, path: str, version: int = -1) -> None:
         """Go on only if the node exists and has the version; -1 for any."""
-        self._add(OpCode.CHECK, path, r.CheckVersionRequest(self._add_chroot(path, False), checked_version(version)))
+        request = r.CheckVersionRequest(self._add_chroot(path, False), checked_version(version))
+        self._add(OpCode.CHECK, request, path)
 
     def create(
         self,
@@ -91,21 +66,22 @@ class Transaction:
         acl: AclList | None = None,
     ) -> None:
         """Make a node; arguments as for ``Client.create``."""
-        mode = mode_of(ephemeral, sequential, container, ttl)
-        op = OpCode.CREATE_CONTAINER if container else OpCode.CREATE if ttl is None else OpCode.CREATE_TTL
-        self._add(op, path, create_request(self._add_chroot(path, sequential), self._encode(value), acl, mode, ttl))
+        mode = create_mode(ephemeral, sequential, container, ttl)
+        below_chroot = self._add_chroot(path, sequential)
+        self._add(*create_request(below_chroot, self._encode(value), checked_acl(acl), mode, ttl), path)
 
     def set(self, path: str, value: Any, version: int = -1) -> None:
         """Replace a node's data if it has the version; -1 for any."""
         request = r.SetDataRequest(self._add_chroot(path, False), self._encode(value), checked_version(version))
-        self._add(OpCode.SET_DATA, path, request)
+        self._add(OpCode.SET_DATA, request, path)
 
     def delete(self, path: str, version: int = -1) -> None:
         """Remove a node if it has the version; -1 for any."""
-        self._add(OpCode.DELETE, path, r.DeleteRequest(self._add_chroot(path, False), checked_version(version)))
+        request = r.DeleteRequest(self._add_chroot(path, False), checked_version(version))
+        self._add(OpCode.DELETE, request, path)
 
     async def commit(self) -> list[Any]:
-        """Do all of it or nothing; the ``async with`` block does this at its end.
+        """Apply all of it or nothing; the ``async with`` block does this at its end.
 
         Returns:
             The results.
@@ -113,16 +89,16 @@ class Transaction:
         Raises:
             ZooKeeperError: The error of the operation that did not hold; its number stands in a note.
         """
-        return await self.take(self.send()) if self._operations else []
+        return await self.wait_results(self.send()) if self._operations else []
 
     def send(self) -> Coroutine[Any, Any, list[tuple[int, Record]]]:
-        """Send it at once; for :meth:`take`."""
+        """Send it at once; for :meth:`wait_results`."""
         return self._commit(wire.encode_operations(self._operations), len(self._operations))
 
-    async def take(self, sent: Awaitable[list[tuple[int, Record]]]) -> list[Any]:
+    async def wait_results(self, sent: Awaitable[list[tuple[int, Record]]]) -> list[Any]:
         """Wait for the results of what was sent; raises as :meth:`commit` does."""
-        found = await sent
-        self.results = [self._result(path, record) for path, (_, record) in zip(self._paths, found, strict=True)]
+        records = await sent
+        self.results = [self._result(path, record) for path, (_, record) in zip(self._paths, records, strict=True)]
         for number, result in enumerate(self.results, 1):
             if isinstance(result, ZooKeeperError) and not isinstance(result, RuntimeInconsistencyError):
                 result.add_note(f"operation {number} of {len(self._operations)} of a transaction; none was done")
@@ -144,28 +120,3 @@ class Transaction:
     ) -> None:
         if kind is None:
             await self.commit()
-
-
-def checked_acl(acl: AclList) -> AclList:
-    """Return the ACL list back, as a tuple, if it is one.
-
-    Raises:
-        TypeError: It is none.
-    """
-    if not isinstance(acl, tuple | list) or not all(isinstance(entry, ACL) for entry in acl):
-        raise TypeError(f"acl must be a tuple of ACL, such as OPEN_ACL_UNSAFE, not {acl!r}")
-    return tuple(acl)
-
-
-def checked_version(version: int) -> int:
-    """Return the version back if it is one.
-
-    Raises:
-        TypeError: It is no int.
-        ValueError: It is out of range.
-    """
-    if not isinstance(version, int) or isinstance(version, bool):
-        raise TypeError(f"version must be an int, not {version!r}; -1 is for any")
-    if not -0x80000000 <= version <= 0x7FFFFFFF:
-        raise ValueError(f"version {version} does not fit into 32 bits")
-    return version

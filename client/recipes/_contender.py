@@ -16,10 +16,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from zoolet.client import serializers
-from zoolet.client.client import Client, Watcher
 from zoolet.client.recipes import _node_names as names
 from zoolet.client.recipes._node_names import Entry
+from zoolet.client.reliable import create_protected, delete_guaranteed
 from zoolet.client.states import State
+from zoolet.client.surface import ClientSurface
+from zoolet.client.watcher import Watcher
 from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import ClosedError, NoNodeError, SessionExpiredError, ZooKeeperError
@@ -71,7 +73,7 @@ class Contender:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientSurface,
         path: str,
         *,
         naming: str,
@@ -107,7 +109,7 @@ class Contender:
             ConnectionLossError: There was no connection in time.
             SessionExpiredError: The session ended meanwhile.
         """
-        self.node = await self._client.create_protected(self._path, self._mark, self._make)
+        self.node = await create_protected(self._client, self._path, self._mark, self._make)
         if not self.token:  # the reply was lost, and the node found by its mark
             stat = await self._client.exists(self.node)
             if stat is None:
@@ -180,7 +182,7 @@ class Contender:
     def leave(self) -> None:
         """Give up the place: the node is deleted for certain, in the background."""
         if self.node and self._client.state is not State.CLOSED:
-            self._client.spawn(self._client.delete_guaranteed(self.node))
+            self._client.spawn(delete_guaranteed(self._client, self.node))
             self.node = ""
 
     async def take(self, seconds: float | None) -> None:

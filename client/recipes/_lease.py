@@ -21,8 +21,9 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from zoolet.client import serializers
-from zoolet.client.client import Client
+from zoolet.client.reliable import delete_guaranteed
 from zoolet.client.states import State
+from zoolet.client.surface import ClientSurface
 from zoolet.client.transaction import Transaction
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import (
@@ -114,7 +115,7 @@ class Lease:
         revoked: Happens when somebody asks that it be released; only if it is revocable.
     """
 
-    def __init__(self, client: Client, path: str, token: int, *, revocable: bool = False) -> None:
+    def __init__(self, client: ClientSurface, path: str, token: int, *, revocable: bool = False) -> None:
         self.path = path
         self.proof_node = path
         """The node whose existence proves that this is held; other holders have others."""
@@ -272,7 +273,7 @@ class Lease:
 
     async def _delete_guaranteed(self) -> None:
         """Delete the node for certain."""
-        await self._client.delete_guaranteed(self.path)
+        await delete_guaranteed(self._client, self.path)
 
     async def release(self) -> None:
         """Let go of it, and wait until the server has answered."""

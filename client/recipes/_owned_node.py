@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from zoolet.client.client import Client
 from zoolet.client.recipes._lease import Lease
+from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.errors import ClosedError, ConnectionLossError, NodeExistsError, NoNodeError, ZooKeeperError
 
@@ -27,7 +27,7 @@ class OwnedNode(Lease):
         fence: The node with the unique name.
     """
 
-    def __init__(self, client: Client, path: str, token: int, proof_node: str) -> None:
+    def __init__(self, client: ClientSurface, path: str, token: int, proof_node: str) -> None:
         super().__init__(client, path, token)
         self.proof_node = proof_node
 
@@ -56,7 +56,7 @@ class OwnedNode(Lease):
                 await asyncio.sleep(0.1)
 
 
-def _delete_both(client: Client, path: str, proof_node: str) -> Coroutine[Any, Any, None]:
+def _delete_both(client: ClientSurface, path: str, proof_node: str) -> Coroutine[Any, Any, None]:
     """Delete both nodes in one transaction: never the path alone, which may be another's by now. It is sent at once."""
     transaction = client.transaction()
     transaction.delete(proof_node)
@@ -66,7 +66,7 @@ def _delete_both(client: Client, path: str, proof_node: str) -> Coroutine[Any, A
 
     async def finish() -> None:
         try:
-            await transaction.take(sent)
+            await transaction.wait_results(sent)
         except NoNodeError as error:
             if error.path == path:  # somebody deleted it
                 await client.delete(proof_node)
@@ -75,7 +75,7 @@ def _delete_both(client: Client, path: str, proof_node: str) -> Coroutine[Any, A
     return finish()
 
 
-async def _sweep_both(client: Client, path: str, proof_node: str) -> None:
+async def _sweep_both(client: ClientSurface, path: str, proof_node: str) -> None:
     while True:
         try:
             await client.sync(path)
@@ -87,7 +87,7 @@ async def _sweep_both(client: Client, path: str, proof_node: str) -> None:
             await asyncio.sleep(0.1)
 
 
-async def acquire_node(client: Client, path: str, data: bytes) -> OwnedNode | None:
+async def acquire_node(client: ClientSurface, path: str, data: bytes) -> OwnedNode | None:
     """Take a path if it is free; None if it is not.
 
     Args:
@@ -125,7 +125,7 @@ async def acquire_node(client: Client, path: str, data: bytes) -> OwnedNode | No
         raise
 
 
-async def _taken(client: Client, path: str, proof_node: str) -> OwnedNode | None:
+async def _taken(client: ClientSurface, path: str, proof_node: str) -> OwnedNode | None:
     """Return what is held, or None if the session has ended meanwhile."""
     node, proof = await asyncio.gather(client.exists(path), client.exists(proof_node))
     mine = client.session_id

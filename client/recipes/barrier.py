@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from zoolet.client.client import Client
+from zoolet.client.surface import ClientSurface
 from zoolet.protocol.errors import NodeExistsError, NoNodeError
 
 
@@ -22,7 +22,7 @@ class Barrier:
         path: The node.
     """
 
-    def __init__(self, client: Client, path: str) -> None:
+    def __init__(self, client: ClientSurface, path: str) -> None:
         client.add_chroot(path)
         self._client = client
         self._path = path

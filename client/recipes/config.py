@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from zoolet.client import serializers
-from zoolet.client.client import Client, Stat
 from zoolet.client.recipes.node_cache import NodeCache
 from zoolet.client.serializers import Serializer
+from zoolet.client.surface import ClientSurface, Stat
 from zoolet.protocol.errors import NodeExistsError, NoNodeError
 
 
@@ -32,7 +32,7 @@ class Config:
     """
 
     def __init__(
-        self, client: Client, path: str, default: Any = None, *, serializer: Serializer = serializers.json
+        self, client: ClientSurface, path: str, default: Any = None, *, serializer: Serializer = serializers.json
     ) -> None:
         self._client = client.with_serializer(serializer)
         self._path = path

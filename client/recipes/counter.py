@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from zoolet.client import serializers
-from zoolet.client.client import Client
+from zoolet.client.surface import ClientSurface
 from zoolet.protocol.errors import BadVersionError, NodeExistsError, NoNodeError
 
 
@@ -46,7 +46,7 @@ class Counter:
         ValueError: The encoding is unknown.
     """
 
-    def __init__(self, client: Client, path: str, start: int = 0, *, encoding: str = "text") -> None:
+    def __init__(self, client: ClientSurface, path: str, start: int = 0, *, encoding: str = "text") -> None:
         client.add_chroot(path)
         if encoding not in FORMATS:
             raise ValueError(f"encoding {encoding!r} is unknown; one of {', '.join(FORMATS)}")

@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from zoolet.client import serializers
-from zoolet.client.client import Client
 from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
+from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 
 
@@ -78,7 +78,7 @@ class Discovery:
         path: Where the services are.
     """
 
-    def __init__(self, client: Client, path: str) -> None:
+    def __init__(self, client: ClientSurface, path: str) -> None:
         client.add_chroot(path)
         self._client = client.with_serializer(serializers.json)
         self._path = path

@@ -7,8 +7,10 @@ from types import TracebackType
 from typing import Self
 
 from zoolet.client import serializers
-from zoolet.client.client import Client, Watcher
+from zoolet.client.reliable import create_protected, delete_guaranteed
 from zoolet.client.states import State
+from zoolet.client.surface import ClientSurface
+from zoolet.client.watcher import Watcher
 from zoolet.protocol import paths
 from zoolet.protocol.errors import (
     ClosedError,
@@ -40,7 +42,7 @@ class DoubleBarrier:
         ValueError: *members* is less than 1.
     """
 
-    def __init__(self, client: Client, path: str, members: int, *, timeout: float | None = None) -> None:
+    def __init__(self, client: ClientSurface, path: str, members: int, *, timeout: float | None = None) -> None:
         client.add_chroot(path)
         if not isinstance(members, int) or members < 1:
             raise ValueError(f"members is {members!r}; it must be 1 or more")
@@ -73,7 +75,7 @@ class DoubleBarrier:
             async with asyncio.timeout(self._timeout):
                 await self._come()
         except BaseException:
-            self._client.spawn(self._client.delete_guaranteed(self._mine))
+            self._client.spawn(delete_guaranteed(self._client, self._mine))
             raise
 
     async def _come(self) -> None:
@@ -86,7 +88,7 @@ class DoubleBarrier:
             except NodeExistsError:  # a UUID of ours: made by the try whose reply was lost
                 return self._mine
 
-        await client.create_protected(self._path, self._name, make)
+        await create_protected(client, self._path, self._name, make)
         while True:
             async with client.watch_exists(self._ready) as watch:
                 self._watch = watch
@@ -116,7 +118,7 @@ class DoubleBarrier:
         Raises:
             TimeoutError: Others were not done in time; one is.
         """
-        self._client.spawn(self._client.delete_guaranteed(self._mine))  # whatever becomes of this task
+        self._client.spawn(delete_guaranteed(self._client, self._mine))  # whatever becomes of this task
         async with asyncio.timeout(self._timeout):
             while True:
                 try:
@@ -131,7 +133,7 @@ class DoubleBarrier:
             except NoNodeError:
                 return
             except ConnectionLossError:
-                self._client.spawn(self._client.delete_guaranteed(self._ready))
+                self._client.spawn(delete_guaranteed(self._client, self._ready))
 
     async def __aenter__(self) -> Self:
         await self.enter()

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from zoolet.client import serializers
-from zoolet.client.client import Client
 from zoolet.client.recipes._node_names import checked_naming, in_order
 from zoolet.client.recipes.lock import Lock, LockLease
+from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.errors import NoNodeError
 
@@ -46,7 +46,7 @@ class Election:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientSurface,
         path: str,
         name: bytes = b"",
         *,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from zoolet.client import serializers
-from zoolet.client.client import Client
 from zoolet.client.recipes._contender import Contender, Rule, wait_for_predecessor
 from zoolet.client.recipes._lease import REVOKE, Lease, LockBase, checked_timeout
 from zoolet.client.recipes._node_names import checked_naming, in_order
+from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.errors import NoNodeError
 
@@ -16,7 +16,7 @@ from zoolet.protocol.errors import NoNodeError
 class LockLease(Lease):
     """A lock that is held; with layout ``both`` it is two nodes, of which the last is the token's."""
 
-    def __init__(self, client: Client, places: list[Contender], *, revocable: bool) -> None:
+    def __init__(self, client: ClientSurface, places: list[Contender], *, revocable: bool) -> None:
         last = places[-1]
         super().__init__(client, last.node, last.token, revocable=revocable)
         self._others = places[:-1]
@@ -73,7 +73,7 @@ class Lock(LockBase[LockLease]):
 
     def __init__(
         self,
-        client: Client,
+        client: ClientSurface,
         path: str,
         *,
         timeout: float | None = None,

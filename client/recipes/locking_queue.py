@@ -7,10 +7,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from zoolet.client import serializers
-from zoolet.client.client import Client
 from zoolet.client.recipes._lease import LockLostError
 from zoolet.client.recipes._owned_node import OwnedNode, acquire_node
 from zoolet.client.recipes.queue import Queue
+from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.errors import NoNodeError, SessionExpiredError
 
@@ -36,7 +36,7 @@ class LockingQueue(Queue):
         path: The queue.
     """
 
-    def __init__(self, client: Client, path: str) -> None:
+    def __init__(self, client: ClientSurface, path: str) -> None:
         client.add_chroot(path)
         super().__init__(client, paths.join(path, "entries"))
         self._taken = paths.join(path, "taken")

@@ -9,13 +9,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from zoolet.client import serializers
-from zoolet.client.client import Client
 from zoolet.client.recipes._lease import LockLostError, OneShotEvent
 from zoolet.client.recipes.election import Election
 from zoolet.client.recipes.lock import LockLease
 from zoolet.client.recipes.node_cache import ended
 from zoolet.client.recipes.tree_cache import TreeCache
 from zoolet.client.recipes.worker import ACKS, ASSIGNED, COMMANDS, PROGRESS, RESULTS, TASKS, WORKERS
+from zoolet.client.reliable import create_protected
+from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
 
@@ -42,7 +43,7 @@ class Master:
         per_worker: Tasks that one worker is given at a time.
     """
 
-    def __init__(self, client: Client, path: str, name: str = "", *, per_worker: int = 1) -> None:
+    def __init__(self, client: ClientSurface, path: str, name: str = "", *, per_worker: int = 1) -> None:
         client.add_chroot(path)
         if per_worker < 1:
             raise ValueError(f"per_worker is {per_worker!r}; it must be 1 or more")
@@ -155,7 +156,7 @@ class Master:
                     path = paths.join(above, f"command-{name}-")
                     return await self._client.create(path, {"id": name, "command": value}, sequential=True)
 
-                await self._client.create_protected(above, name, make, ephemeral=False)
+                await create_protected(self._client, above, name, make, ephemeral=False)
                 return await self._acknowledged(name)
         finally:
             self._client.spawn(self._withdraw(above, name))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from zoolet.client.client import Client
 from zoolet.client.recipes._lease import Lease, LockBase, checked_timeout
 from zoolet.client.recipes.lock import Lock, LockLease
+from zoolet.client.surface import ClientSurface
 
 
 class MultiLock(LockBase["MultiHeld"]):
@@ -33,7 +33,7 @@ class MultiLock(LockBase["MultiHeld"]):
 
     def __init__(
         self,
-        client: Client,
+        client: ClientSurface,
         paths: Sequence[str],
         *,
         timeout: float | None = None,
@@ -72,7 +72,7 @@ class MultiHeld(Lease):
         parts: What is held of each, in sorted order of the paths; ``token`` is the highest of theirs.
     """
 
-    def __init__(self, client: Client, parts: list[LockLease]) -> None:
+    def __init__(self, client: ClientSurface, parts: list[LockLease]) -> None:
         last = max(parts, key=lambda held: held.token)
         super().__init__(client, last.path, last.token)
         self.parts = parts

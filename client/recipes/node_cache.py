@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Self
 
-from zoolet.client.client import Client, Stat
 from zoolet.client.serializers import UndecodableError
 from zoolet.client.states import State, WatchOverflowError
+from zoolet.client.surface import ClientSurface, Stat
 from zoolet.protocol.errors import ClosedError, NoNodeError, ZooKeeperError
 
 
@@ -33,7 +33,7 @@ class NodeCache:
         error: Why the codec could not read the latest value; ``value`` is the last one that it could.
     """
 
-    def __init__(self, client: Client, path: str) -> None:
+    def __init__(self, client: ClientSurface, path: str) -> None:
         client.add_chroot(path)
         self._client = client
         self._path = path
@@ -108,7 +108,7 @@ class NodeCache:
         await ended(self._job)
 
 
-async def started(client: Client, following: Any, ready: asyncio.Event) -> asyncio.Task[Any]:
+async def started(client: ClientSurface, following: Any, ready: asyncio.Event) -> asyncio.Task[Any]:
     """Start a job that follows something, and wait until it is up to date; its error is raised here."""
     job = client.spawn(following)
     first = asyncio.ensure_future(ready.wait())

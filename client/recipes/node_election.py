@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from zoolet.client import serializers
-from zoolet.client.client import Client
 from zoolet.client.recipes._owned_node import OwnedNode
 from zoolet.client.recipes.trylock import TryLock
+from zoolet.client.surface import ClientSurface
 from zoolet.protocol.errors import NoNodeError
 
 
@@ -30,7 +30,13 @@ class NodeElection:
     """
 
     def __init__(
-        self, client: Client, path: str, name: bytes = b"", *, timeout: float | None = None, on_lost: str = "cancel"
+        self,
+        client: ClientSurface,
+        path: str,
+        name: bytes = b"",
+        *,
+        timeout: float | None = None,
+        on_lost: str = "cancel",
     ) -> None:
         self._client = client.with_serializer(serializers.raw)
         self._path = path

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from zoolet.client import serializers
-from zoolet.client.client import Client
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
+from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.errors import NoNodeError
 
@@ -34,7 +34,7 @@ class Party:
         ValueError: The layout is unknown.
     """
 
-    def __init__(self, client: Client, path: str, name: bytes = b"", *, naming: str = "kazoo") -> None:
+    def __init__(self, client: ClientSurface, path: str, name: bytes = b"", *, naming: str = "kazoo") -> None:
         client.add_chroot(path)
         if naming not in ("kazoo", "curator"):
             raise ValueError(f"layout {naming!r} is unknown; one of kazoo, curator")

@@ -7,8 +7,8 @@ import contextlib
 from types import TracebackType
 from typing import Any, Self
 
-from zoolet.client.client import Client
 from zoolet.client.states import State
+from zoolet.client.surface import ClientSurface
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import (
     ClosedError,
@@ -38,7 +38,7 @@ class PersistentEphemeral:
         value: What it holds.
     """
 
-    def __init__(self, client: Client, path: str, value: Any = b"") -> None:
+    def __init__(self, client: ClientSurface, path: str, value: Any = b"") -> None:
         client.add_chroot(path)
         self._client = client
         self._path = path

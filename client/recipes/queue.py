@@ -7,8 +7,8 @@ import re
 from typing import Any, Final
 
 from zoolet.client import serializers
-from zoolet.client.client import Client
 from zoolet.client.recipes._node_names import sorted_by_sequence
+from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.errors import ConnectionLossError, NoNodeError
 
@@ -32,7 +32,7 @@ class Queue:
         path: The queue.
     """
 
-    def __init__(self, client: Client, path: str) -> None:
+    def __init__(self, client: ClientSurface, path: str) -> None:
         client.add_chroot(path)
         self._client = client
         self._path = path

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zoolet.client.client import Client
 from zoolet.client.recipes._contender import Contender, Rule, Turn, wait_for_writer
 from zoolet.client.recipes._lease import LockLostError
 from zoolet.client.recipes._node_names import Entry, checked_naming, number_of, prefix
 from zoolet.client.recipes.lock import Lock, LockLease
+from zoolet.client.reliable import delete_guaranteed
+from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError
 from zoolet.protocol.paths import sequence_suffix
@@ -64,7 +65,7 @@ class ReadWriteLock:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientSurface,
         path: str,
         *,
         naming: str = "kazoo",
@@ -121,7 +122,7 @@ class ReadWriteLock:
             czxid = await self._exchange(held.path, mine)
         except BaseException:
             held.mark_lost("its downgrade was broken off")
-            self._client.spawn(self._client.delete_guaranteed(mine))
+            self._client.spawn(delete_guaranteed(self._client, mine))
             raise
         place = Contender(self._client, self._path, naming=self._naming, kind="read", kinds=("read", "write"))
         place.node, place.token = mine, czxid

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from zoolet.client import serializers
-from zoolet.client.client import Client
 from zoolet.client.recipes._lease import Lease, LockBase, checked_timeout
 from zoolet.client.recipes._node_names import checked_naming
 from zoolet.client.recipes.lock import Lock
+from zoolet.client.reliable import create_protected, delete_guaranteed
 from zoolet.client.states import State
+from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.errors import ClosedError, NodeExistsError, NoNodeError, SessionExpiredError
 
@@ -43,7 +44,7 @@ class Semaphore(LockBase[Lease]):
 
     def __init__(
         self,
-        client: Client,
+        client: ClientSurface,
         path: str,
         leases: int = 1,
         *,
@@ -144,12 +145,12 @@ class Semaphore(LockBase[Lease]):
             czxid = stat.czxid
             return node
 
-        node = await client.create_protected(self._under, mark, make)
+        node = await create_protected(client, self._under, mark, make)
         if not czxid:
             try:
                 stat = await client.exists(node)
             except BaseException:
-                client.spawn(client.delete_guaranteed(node))
+                client.spawn(delete_guaranteed(client, node))
                 raise
             if stat is None:
                 raise SessionExpiredError(node, "the lease is gone again")
@@ -184,7 +185,7 @@ class SemaphoreLock(Semaphore):
 
     def __init__(
         self,
-        client: Client,
+        client: ClientSurface,
         path: str,
         *,
         timeout: float | None = None,

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self
 
-from zoolet.client.client import Client, Stat
 from zoolet.client.recipes.node_cache import ended, started
 from zoolet.client.states import Event, State, WatchOverflowError
+from zoolet.client.surface import ClientSurface, Stat
 from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import ClosedError, NoAuthError, NoNodeError, ZooKeeperError
@@ -47,7 +47,7 @@ class TreeCache:
         nodes: What is known, by path; it cannot be changed, and changes by itself.
     """
 
-    def __init__(self, client: Client, path: str, *, limit: int = 100_000) -> None:
+    def __init__(self, client: ClientSurface, path: str, *, limit: int = 100_000) -> None:
         client.add_chroot(path)
         self._client = client
         self._path = path

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from zoolet.client import serializers
-from zoolet.client.client import Client
 from zoolet.client.recipes._lease import LockBase, checked_timeout
 from zoolet.client.recipes._owned_node import OwnedNode, acquire_node
+from zoolet.client.surface import ClientSurface
 
 
 class TryLock(LockBase[OwnedNode]):
@@ -30,7 +30,7 @@ class TryLock(LockBase[OwnedNode]):
 
     def __init__(
         self,
-        client: Client,
+        client: ClientSurface,
         path: str,
         *,
         timeout: float | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zoolet.client.client import Client
+from zoolet.client.surface import ClientSurface
 from zoolet.protocol.errors import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
 
 
@@ -26,7 +26,7 @@ class UniqueId:
         ValueError: *block* is less than 1.
     """
 
-    def __init__(self, client: Client, path: str, *, block: int = 1) -> None:
+    def __init__(self, client: ClientSurface, path: str, *, block: int = 1) -> None:
         client.add_chroot(path)
         if not isinstance(block, int) or block < 1:
             raise ValueError(f"block is {block!r}; it must be 1 or more")

@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from zoolet.client import serializers
-from zoolet.client.client import Client
 from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
+from zoolet.client.reliable import delete_guaranteed
+from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
 
@@ -49,7 +50,7 @@ class Worker:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientSurface,
         path: str,
         name: str,
         handler: Callable[[str, Any], Awaitable[Any]],
@@ -129,7 +130,7 @@ class Worker:
                 result = {"worker": self._name, "error": f"the result cannot be written: {error}"}
             except (ConnectionLossError, SessionExpiredError):
                 await asyncio.sleep(0.05)
-        client.spawn(client.delete_guaranteed(self._at(PROGRESS, task)))  # for this job ends with its assignment
+        client.spawn(delete_guaranteed(client, self._at(PROGRESS, task)))  # for this job ends with its assignment
 
     async def _heartbeat(self) -> None:
         while True:

@@ -1,0 +1,153 @@
+"""Checks of arguments: each returns its argument if it is valid, and raises before anything is sent."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from zoolet.client.backoff import Backoff
+from zoolet.client.serializers import Serializer
+from zoolet.protocol.acl import ACL, AclList
+from zoolet.protocol.enums import WatcherType
+
+N = TypeVar("N", int, float)
+
+
+def checked_timeout(timeout: float | None) -> float | None:
+    """Return the timeout, in seconds, or None for no limit.
+
+    Raises:
+        ValueError: It is negative.
+    """
+    if timeout is not None and not timeout >= 0:
+        raise ValueError(f"timeout is {timeout!r} s; it must be 0 or more, or None")
+    return timeout
+
+
+def checked_session_timeout(timeout: float) -> float:
+    """Return the session timeout, in seconds.
+
+    Raises:
+        ValueError: It is too short or too long.
+    """
+    if not isinstance(timeout, int | float) or not 0.001 <= timeout <= 2_147_483:
+        raise ValueError(f"timeout is {timeout!r} s; it must be from 0.001 to 2,147,483")
+    return timeout
+
+
+def checked_operation_timeout(timeout: float) -> float:
+    """Return the operation timeout, in seconds.
+
+    Raises:
+        ValueError: It is negative or not a number.
+    """
+    if not isinstance(timeout, int | float) or not timeout >= 0:
+        raise ValueError(f"operation_timeout is {timeout!r} s; it must be 0 or more")
+    return timeout
+
+
+def checked_serializer(serializer: Serializer) -> Serializer:
+    """Return the serializer.
+
+    Raises:
+        TypeError: It is not one.
+    """
+    if not isinstance(serializer, Serializer):
+        raise TypeError(f"serializer must be a zoolet.client.serializers.Serializer, not {serializer!r}")
+    return serializer
+
+
+def checked_backoff(backoff: Backoff) -> Backoff:
+    """Return the back-off.
+
+    Raises:
+        TypeError: It is not one.
+    """
+    if not isinstance(backoff, Backoff):
+        raise TypeError(f"backoff must be a zoolet.client.Backoff, not {backoff!r}")
+    return backoff
+
+
+def checked_max_request(size: int) -> int:
+    """Return the limit of a request, in bytes.
+
+    Raises:
+        ValueError: It is too low.
+    """
+    if not isinstance(size, int) or size < 100:
+        raise ValueError(f"max_request is {size!r} bytes; it must be 100 or more")
+    return size
+
+
+def checked_login(login: tuple[str, str] | None) -> tuple[str, str] | None:
+    """Return the login for SASL.
+
+    Raises:
+        TypeError: It is not a user and a password.
+    """
+    if login is not None and not (len(login) == 2 and all(isinstance(part, str) for part in login)):
+        raise TypeError(f"login must be a user and a password, both text, not {login!r}")
+    return login
+
+
+def checked_auth(auth: tuple[tuple[str, bytes], ...]) -> tuple[tuple[str, bytes], ...]:
+    """Return the credentials.
+
+    Raises:
+        TypeError: They are not pairs of text and bytes.
+    """
+    if not isinstance(auth, tuple | list) or not all(
+        isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], bytes)
+        for pair in auth
+    ):
+        raise TypeError(f"auth must be pairs of a scheme and bytes, like ('digest', b'user:password'), not {auth!r}")
+    return tuple(auth)
+
+
+def checked_acl(acl: AclList | None) -> AclList | None:
+    """Return the ACL list, as a tuple, or None.
+
+    Raises:
+        TypeError: It is not one.
+    """
+    if acl is None:
+        return None
+    if not isinstance(acl, tuple | list) or not all(isinstance(entry, ACL) for entry in acl):
+        raise TypeError(f"acl must be a tuple of ACL, such as OPEN_ACL_UNSAFE, not {acl!r}")
+    return tuple(acl)
+
+
+def checked_version(version: int) -> int:
+    """Return the version.
+
+    Raises:
+        TypeError: It is not an int.
+        ValueError: It is out of range.
+    """
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise TypeError(f"version must be an int, not {version!r}; -1 is for any")
+    if not -0x80000000 <= version <= 0x7FFFFFFF:
+        raise ValueError(f"version {version} does not fit into 32 bits")
+    return version
+
+
+def checked_watcher_type(kind: WatcherType) -> WatcherType:
+    """Return the WatcherType.
+
+    Raises:
+        TypeError: It is not a number.
+        ValueError: There is no such type.
+    """
+    if not isinstance(kind, int):
+        raise TypeError(f"kind must be a WatcherType, not {kind!r}")
+    return WatcherType(kind)
+
+
+def checked_count(name: str, number: N, least: N) -> N:
+    """Return a number of something.
+
+    Raises:
+        ValueError: It is less than the least that is valid.
+    """
+    if not isinstance(number, int | float) or number < least:
+        raise ValueError(f"{name} is {number!r}; it must be {least} or more")
+    return number
