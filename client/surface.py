@@ -150,10 +150,15 @@ class ClientSurface(BaseClient):
             NoChildrenForEphemeralsError: Its parent is ephemeral.
             ConnectionLossError: It may have been created; with *protected*, only if no connection came in time.
         """
-        parent, name = (paths.parent(path), path.rpartition("/")[2]) if protected else ("", "")
-        protection_id = f"_c_{self.new_uuid()}-" if protected else ""
+        parent = protection_id = ""
+        protected_path = path
+        if protected:
+            check = self._core.sequential_path if sequential else self._core.add_chroot
+            check(path)  # behind a protection id, even "." would be a valid name
+            parent, protection_id = paths.parent(path), f"_c_{self.new_uuid()}-"
+            protected_path = paths.join(parent, protection_id + path.rpartition("/")[2])
         create = self._creator(
-            paths.join(parent, protection_id + name) if protected else path,
+            protected_path,
             value,
             ephemeral,
             sequential,
