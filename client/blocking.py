@@ -16,12 +16,14 @@ from typing import Any, Generic, Self, TypeVar
 
 from zoolet.client import client as aio
 from zoolet.client.backoff import Backoff
+from zoolet.client.core import ClientStatistics
 from zoolet.client.serializers import Serializer
 from zoolet.client.states import Event, State
 from zoolet.client.transaction import Transaction
 from zoolet.client.watcher import Watcher
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import AclList
+from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import WatcherType
 from zoolet.protocol.errors import ConnectionLossError
 
@@ -151,6 +153,11 @@ class Client:
         return self._client.session_id
 
     @property
+    def session_password(self) -> bytes | None:
+        """The password with which another client may take the session over."""
+        return self._client.session_password
+
+    @property
     def session_timeout(self) -> float:
         """The session timeout that the server has granted, in seconds."""
         return self._client.session_timeout
@@ -159,6 +166,19 @@ class Client:
     def last_zxid(self) -> int:
         """The highest zxid that was seen."""
         return self._client.last_zxid
+
+    @property
+    def terminal_error(self) -> Exception | None:
+        """Why no call is taken any more; None while calls are taken."""
+        return self._client.terminal_error
+
+    def statistics(self) -> ClientStatistics:
+        """Return what the client is doing, for tests and debuggers."""
+
+        async def ask() -> ClientStatistics:
+            return self._client.statistics()
+
+        return self.run(ask)
 
     def valid_for(self) -> float:
         """Return for how many seconds the session lives on for certain."""
@@ -339,6 +359,10 @@ class Client:
         """Let the server forget watches of this client on a node."""
         return self.run(lambda: self._client.remove_watches(path, kind))
 
+    def call(self, operation: str | int, request: Record) -> Any:
+        """Make any request of the table of operations; paths in it are taken as they are, below no chroot."""
+        return self.run(lambda: self._client.call(operation, request))
+
     def retry(self, do: Callable[[], T], backoff: Backoff | None = None) -> T:
         """Do something again for as long as connections are lost. Only for what may be done twice."""
         for delay in (backoff or Backoff(tries=5)).delays(self._client.rng):
@@ -444,6 +468,16 @@ class BlockingWatcher:
     def initial(self) -> Any:
         """Of a watch that fires once: what was read when it was set."""
         return self._events.initial
+
+    @property
+    def pending(self) -> int:
+        """How many events wait to be taken."""
+        return self._events.pending
+
+    @property
+    def resyncing(self) -> bool:
+        """Whether what happened during an absence is still being found out; only of a recursive watch."""
+        return self._events.resyncing
 
     def next(self, timeout: float | None = None) -> Event:
         """Wait for the next event.

@@ -67,6 +67,11 @@ class ClientStatistics:
     connected: bool
     keeps_connecting: bool
 
+    @property
+    def idle(self) -> bool:
+        """Whether no request is under way, and no background task runs."""
+        return not (self.in_flight or self.waiting or self.background_tasks)
+
 
 class ClientCore:
     """One client: a session and what keeps it connected.
