@@ -85,5 +85,5 @@ async def embedded(server: Server, connect: Connect) -> Client:
 @pytest.fixture
 async def relay(server: Server) -> AsyncIterator[Relay]:
     """A relay before the embedded server."""
-    async with Relay(server) as standing:
+    async with Relay(server.hosts) as standing:
         yield standing

@@ -41,14 +41,13 @@ TAKE_PATHS: dict[str, Callable[[Client, Any], Any]] = {
 
 @pytest.mark.parametrize("name", TAKE_PATHS)
 async def test_a_bad_path_is_refused_at_the_call(embedded: Client, name: str) -> None:
-    before = embedded._session._xid
+    before = embedded.statistics()
 
     for path, error in BAD_PATHS:
         with pytest.raises(error):
             TAKE_PATHS[name](embedded, path)
 
-    assert embedded._session._xid == before
-    assert not embedded._session.waiting
+    assert embedded.statistics() == before
 
 
 async def test_a_bad_path_is_refused_though_its_parent_was_found_good_before(embedded: Client) -> None:
@@ -63,14 +62,14 @@ async def test_a_bad_path_is_refused_though_its_parent_was_found_good_before(emb
 
 @pytest.mark.parametrize("name", ["update", "ensure_path"])
 async def test_a_bad_path_is_refused_before_anything_is_sent(embedded: Client, name: str) -> None:
-    before = embedded._session._xid
+    before = embedded.statistics()
     args = (lambda old: old,) if name == "update" else ()
 
     for path, error in BAD_PATHS:
         with pytest.raises(error):
             await getattr(embedded, name)(path, *args)
 
-    assert embedded._session._xid == before
+    assert embedded.statistics() == before
 
 
 @pytest.mark.parametrize(
@@ -114,13 +113,12 @@ async def test_a_bad_path_is_refused_before_anything_is_sent(embedded: Client, n
 async def test_an_argument_that_makes_no_sense_is_refused_at_the_call(
     embedded: Client, do: Do, error: type[Exception]
 ) -> None:
-    before = embedded._session._xid
+    before = embedded.statistics()
 
     with pytest.raises(error):
         do(embedded)
 
-    assert embedded._session._xid == before
-    assert not embedded._session.waiting
+    assert embedded.statistics() == before
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,27 @@ import pytest
 from support.simulation import Connect
 
 from zoolet.client import Client
+from zoolet.client.connection import ClientProtocol, Connection
 from zoolet.protocol.enums import MAX_FRAME
+from zoolet.protocol.records import SetDataRequest
 
 
 async def test_calls_made_together_go_out_in_one_write_and_are_answered_in_order(
-    zk: Client, monkeypatch: pytest.MonkeyPatch
+    hosts: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert zk._connection is not None
-    assert zk._connection._link is not None
-    transport: Any = zk._connection._link.transport
     writes: list[bytes] = []
     answered: list[int] = []
-    write = transport.write
-    monkeypatch.setattr(transport, "write", lambda data: (writes.append(data), write(data)))
+    connected_to = Connection.connected_to
+
+    def observed(connection: Connection, protocol: ClientProtocol) -> None:
+        transport: Any = protocol.transport
+        write = transport.write
+        monkeypatch.setattr(transport, "write", lambda data: (writes.append(data), write(data)))
+        connected_to(connection, protocol)
+
+    monkeypatch.setattr(Connection, "connected_to", observed)
+    zk = await connect(hosts)
+    writes.clear()
 
     calls = [zk.create("/a"), *[zk.set("/a", b"%d" % number) for number in range(100)], zk.get("/a")]
     for number, call in enumerate(calls):
@@ -53,13 +61,13 @@ async def test_a_call_can_be_given_to_whatever_takes_awaitables(zk: Client) -> N
 
 async def test_the_longest_request_is_sent_and_one_byte_more_is_refused_with_both_sizes(zk: Client) -> None:
     await zk.create("/a")
-    room = MAX_FRAME - 8 - len(zk._encoded("/a")) - 4 - 4
-    before = zk._session._xid
+    room = MAX_FRAME - 8 - len(SetDataRequest(zk.add_chroot("/a"), b"", -1).encode())
+    before = zk.statistics()
 
     with pytest.raises(ValueError, match=rf"/a: .*{MAX_FRAME + 1} bytes.*{MAX_FRAME}"):
         zk.set("/a", bytes(room + 1))
 
-    assert zk._session._xid == before
+    assert zk.statistics() == before
     assert (await zk.set("/a", bytes(room))).dataLength == room
 
 

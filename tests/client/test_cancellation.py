@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from zoolet.client import Backoff, Client, SessionExpiredError, State, ZooKeeperError
-from zoolet.client.client import Watcher
+from zoolet.client.watcher import Watcher
 from zoolet.server import Server
 from zoolet.server.testing import Simulation
 
@@ -76,7 +76,7 @@ async def settle(zk: Client) -> None:
         with suppress(SessionExpiredError):
             await zk.sync()
         await zk.wait_for(State.CONNECTED)
-        while zk._tasks or zk._session.inflight or zk._session.waiting:
+        while not zk.statistics().idle:
             await asyncio.sleep(LATENCY)
     await asyncio.sleep(5 * LATENCY)
 
@@ -111,7 +111,7 @@ def test_an_operation_can_be_cancelled_at_any_moment(name: str, meanwhile: str) 
                     assert await zk.exists("/") is not None  # it is of use
                     assert tasks() == {"zoolet-client"}
                     assert server.watches() == ()
-                    assert not list(zk._session.watches)
+                    assert not zk.statistics().registrations
                     given = task.result() if not task.cancelled() and task.exception() is None else None
                     assert [path for path in server.tree() if "_c_" in path] in ([], [given])
                     if ended:
@@ -158,7 +158,7 @@ def test_an_event_that_comes_as_its_waiter_is_cancelled_is_not_lost() -> None:
                     await asyncio.wait([waiting])
                     await change
                     got = [] if waiting.cancelled() else [waiting.result()]
-                    got += [await events.next() for _ in range(len(events._watch.events))]
+                    got += [await events.next() for _ in range(events.pending)]
                     assert [event.path for event in got] == ["/a"]
 
     sim.run(main())

@@ -27,12 +27,12 @@ from zoolet.server.testing import delay
 
 
 BROKEN_HANDSHAKES: dict[str, tuple[Answer, str, str]] = {
-    "garbage": (lambda payload: b"\xff" * 40, "go on", "makes no sense: a frame of -1 bytes"),
-    "a huge frame": (lambda payload: pack_int(0x7FFFFFFF), "go on", "makes no sense: a frame of 2147483647 bytes"),
-    "HTTP": (lambda payload: b"HTTP/1.1 400 Bad Request\r\n\r\n", "go on", "makes no sense"),
-    "TLS": (lambda payload: b"\x15\x03\x03\x00\x02\x02\x50", "go on", "makes no sense"),
-    "an empty frame": (lambda payload: frame(b""), "go on", "makes no sense"),
-    "a short one": (lambda payload: frame(payload[:12]), "go on", "makes no sense"),
+    "garbage": (lambda payload: b"\xff" * 40, "go on", "the server sent a malformed message: a frame of -1 bytes"),
+    "a huge frame": (lambda payload: pack_int(0x7FFFFFFF), "go on", "the server sent a malformed message: a frame of 2147483647 bytes"),
+    "HTTP": (lambda payload: b"HTTP/1.1 400 Bad Request\r\n\r\n", "go on", "the server sent a malformed message"),
+    "TLS": (lambda payload: b"\x15\x03\x03\x00\x02\x02\x50", "go on", "the server sent a malformed message"),
+    "an empty frame": (lambda payload: frame(b""), "go on", "the server sent a malformed message"),
+    "a short one": (lambda payload: frame(payload[:12]), "go on", "the server sent a malformed message"),
     "a session that is over": (lambda payload: frame(ConnectResponse().encode()), "go on", "the session has expired"),
     "no time": (lambda payload: frame(ConnectResponse(-5, 9).encode()), "go on", "the session has expired"),
     "no answer": (lambda payload: b"", "close", "the server closed the connection"),
@@ -60,7 +60,7 @@ async def test_a_server_that_cannot_shake_hands_is_asked_again(
 async def test_a_start_at_a_silent_server_says_what_was_missing(relay: Relay) -> None:
     relay.number, relay.breaks, relay.then = HANDSHAKE, lambda payload: b"", "stall"
 
-    with pytest.raises(ConnectionLossError, match=r"no server within 0.1 s; the last: .*no answer to the handshake"):
+    with pytest.raises(ConnectionLossError, match=r"no server was reached within 0.1 s; the last: .*no answer to the handshake"):
         await Client(relay.hosts, timeout=0.1).start()
 
 
@@ -76,7 +76,7 @@ async def test_a_connection_that_ends_within_the_handshake_is_made_again_whereve
     server: Server, connect: Connect
 ) -> None:
     for length in range(4 + 37):
-        async with Relay(server) as relay:
+        async with Relay(server.hosts) as relay:
             relay.number, relay.then, relay.breaks = HANDSHAKE, "close", lambda payload, n=length: frame(payload)[:n]
 
             zk = await connect(relay.hosts)
@@ -149,7 +149,7 @@ async def test_a_challenge_that_makes_no_sense_is_a_reason_to_try_again(
     strict: Server, connect: Connect, caplog: pytest.LogCaptureFixture, token: bytes
 ) -> None:
     caplog.set_level(logging.DEBUG, "zoolet.client")
-    async with Relay(strict) as relay:
+    async with Relay(strict.hosts) as relay:
         relay.number, relay.breaks = FIRST, lambda payload: reply(0, body=text(token))
 
         zk = await connect(relay.hosts, login=("bob", "secret"))
@@ -160,7 +160,7 @@ async def test_a_challenge_that_makes_no_sense_is_a_reason_to_try_again(
 
 
 async def test_a_server_that_does_not_know_the_password_is_not_believed(strict: Server, connect: Connect) -> None:
-    async with Relay(strict) as relay:
+    async with Relay(strict.hosts) as relay:
         relay.number, relay.breaks = FIRST + 1, lambda payload: reply(0, body=text(b"rspauth=" + b"0" * 32))
         zk = Client(relay.hosts, login=("bob", "secret"))
         try:

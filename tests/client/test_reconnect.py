@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import uvloop
 from support.apache import free_port
-from support.simulation import Connect
+from support.simulation import Connect, with_client
 from support.states import until
 
 from zoolet.client import Backoff, Client, State
@@ -77,18 +77,18 @@ async def test_a_server_that_lost_everything_is_gone_on_with_in_a_new_session(co
             await zk.wait_for(State.CONNECTED)
 
 
-async def test_a_back_off_with_a_last_try_does_not_end_the_client(server: Server, connect: Connect) -> None:
-    zk = await connect(server.hosts, backoff=Backoff(first=0.001, longest=0.001, tries=2))
-    server.refuse_connections()
-    server.drop(zk)
-    await zk.wait_for(State.SUSPENDED)
-    assert zk._connection is not None
-    assert zk._connection._task is not None
-    await asyncio.wait([zk._connection._task], timeout=0.05)
+def test_a_back_off_with_a_last_try_does_not_end_the_client() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        server.refuse_connections()
+        server.drop(zk)
+        await asyncio.sleep(1)
 
-    server.accept_connections()
-    async with asyncio.timeout(0.5):
-        await zk.wait_for(State.CONNECTED)
+        assert (zk.state, zk.statistics().keeps_connecting) == (State.SUSPENDED, True)
+        server.accept_connections()
+        async with asyncio.timeout(0.5):
+            await zk.wait_for(State.CONNECTED)
+
+    with_client(main, backoff=Backoff(first=0.001, longest=0.001, tries=2))
 
 
 # --- forks, and loops ---

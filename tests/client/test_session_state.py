@@ -74,7 +74,7 @@ def test_a_third_of_the_timeout_without_a_word_is_a_ping_and_two_thirds_without_
     assert told.session.last_confirmed == pytest.approx(100 + third)
 
     told.session.tick(100 + 2 * third)
-    with pytest.raises(ConnectionBroken, match=r"nothing was heard of the server for 6\.6"):
+    with pytest.raises(ConnectionBroken, match=r"nothing was received from the server for 6\.6"):
         told.session.tick(103.5 + 2 * third + 0.001)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from support.registrations import events, watch
 
 from zoolet.client import Event, EventType
-from zoolet.client.watches import Kind, Registration, SubtreeResync
+from zoolet.client.resync import Ask, SubtreeResync
+from zoolet.client.watches import Kind, Registration
 from zoolet.protocol import records as r
 
 CREATED = EventType.NODE_CREATED
@@ -16,7 +17,7 @@ CHANGED = EventType.NODE_DATA_CHANGED
 
 
 class Tree:
-    """What a census is told when it asks: children by path, and the zxids of each node's creation and last change."""
+    """What the server answers: children by path, and the zxids of each node's creation and last change."""
 
     def __init__(self, **nodes: tuple[int, int]) -> None:
         self.nodes = {"/" + name.replace("_", "/"): zxids for name, zxids in nodes.items()}
@@ -34,25 +35,26 @@ class Tree:
         )
 
 
-def counted(tree: Tree) -> tuple[Registration, SubtreeResync]:
-    one = watch(Kind.RECURSIVE)
-    one.census = SubtreeResync(one, tree.ask)
-    one.census.count(None)
-    return one, one.census
+def watched(path: str, ask: Ask) -> tuple[Registration, SubtreeResync]:
+    """Return a recursive watch whose first listing has begun."""
+    one = watch(Kind.RECURSIVE, path)
+    one.resync = SubtreeResync(path, one.put, ask)
+    one.resync.start(None)
+    return one, one.resync
 
 
-def test_the_first_count_tells_nothing() -> None:
-    one, _ = counted(Tree(a=(1, 1), a_b=(2, 2)))
+def test_the_first_listing_delivers_nothing() -> None:
+    one, _ = watched("/a", Tree(a=(1, 1), a_b=(2, 2)).ask)
 
     assert events(one) == []
 
 
-def test_a_count_tells_what_came_changed_and_went() -> None:
+def test_a_listing_delivers_what_was_created_changed_and_deleted() -> None:
     tree = Tree(a=(1, 1), a_b=(2, 2), a_c=(3, 3), a_c_d=(4, 4))
-    one, census = counted(tree)
+    one, resync = watched("/a", tree.ask)
 
     tree.nodes = Tree(a=(1, 1), a_b=(2, 12), a_e=(13, 13), a_e_f=(14, 14)).nodes
-    census.count(10)
+    resync.start(10)
 
     assert events(one) == [
         (DELETED, "/a/c/d"),
@@ -63,39 +65,37 @@ def test_a_count_tells_what_came_changed_and_went() -> None:
     ]
 
 
-def test_a_count_does_not_tell_again_what_live_events_told() -> None:
+def test_a_listing_does_not_deliver_again_what_live_events_delivered() -> None:
     tree = Tree(a=(1, 1))
-    one, census = counted(tree)
+    one, resync = watched("/a", tree.ask)
     tree.nodes = Tree(a=(1, 1), a_b=(11, 11)).nodes
     one.deliver(Event(CREATED, "/a/b", 11))
 
-    census.count(11)
+    resync.start(11)
 
     assert events(one) == [(CREATED, "/a/b")]
 
 
-def test_a_node_that_an_event_without_zxid_told_of_is_not_said_to_have_been_deleted() -> None:
+def test_a_node_created_by_an_event_without_zxid_is_not_said_to_have_been_deleted() -> None:
     tree = Tree(a=(1, 1))
-    one, census = counted(tree)
+    one, resync = watched("/a", tree.ask)
     tree.nodes = Tree(a=(1, 1), a_b=(11, 11)).nodes
     one.deliver(Event(CREATED, "/a/b"))
 
-    census.count(10)  # the zxid of the last reply
+    resync.start(10)  # the zxid of the last reply
 
     assert (DELETED, "/a/b") not in events(one)
 
 
-def test_what_went_during_an_absence_is_told_though_its_parent_goes_before_it_was_counted() -> None:
+def test_what_was_deleted_during_an_absence_is_delivered_though_its_parent_goes_before_it_is_listed() -> None:
     tree = Tree(m=(1, 1), m_a=(2, 2), m_a_x=(3, 3))
     later: list[Callable[[], None]] = []
-    one = watch(Kind.RECURSIVE, "/m")
-    census = one.census = SubtreeResync(one, lambda path, answered: later.append(lambda: tree.ask(path, answered)))
-    census.count(None)
+    one, resync = watched("/m", lambda path, answered: later.append(lambda: tree.ask(path, answered)))
     while later:
         later.pop(0)()
 
     del tree.nodes["/m/a/x"]  # while the client is away
-    census.count(10)
+    resync.start(10)
     later.pop(0)()  # the answer about /m, which has /m/a still
     del tree.nodes["/m/a"]
     one.deliver(Event(DELETED, "/m/a", 12))
@@ -104,16 +104,14 @@ def test_what_went_during_an_absence_is_told_though_its_parent_goes_before_it_wa
     assert events(one) == [(DELETED, "/m/a/x"), (DELETED, "/m/a")]
 
 
-def test_an_answer_of_a_connection_that_is_gone_counts_for_nothing() -> None:
+def test_an_answer_of_an_earlier_connection_is_ignored() -> None:
     tree = Tree(a=(1, 1))
     late: list[Callable[[r.GetChildren2Response | None], None]] = []
-    one = watch(Kind.RECURSIVE)
-    census = one.census = SubtreeResync(one, lambda path, answered: late.append(answered))
-    census.count(None)
+    one, resync = watched("/a", lambda path, answered: late.append(answered))
 
-    census.count(5)
+    resync.start(5)
     late[0](None)
     tree.ask("/a", late[1])
 
     assert events(one) == []
-    assert census._known == {"/a": {}}
+    assert resync.children == {"/a": {}}

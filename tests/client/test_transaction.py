@@ -80,13 +80,13 @@ async def test_a_block_that_raises_sends_no_transaction(zk: Client) -> None:
 
 
 async def test_an_empty_transaction_is_nothing(zk: Client) -> None:
-    before = zk._session._xid
+    before = zk.statistics().requests_sent
 
     async with zk.transaction() as t:
         pass
 
     assert t.results == []
-    assert zk._session._xid == before
+    assert zk.statistics().requests_sent == before
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from support.simulation import Connect
 from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, at_once, rest, take, told, waits
 
 from zoolet.client import Client, State, serializers
-from zoolet.client.client import Watcher
 from zoolet.client.serializers import UndecodableError
+from zoolet.client.watcher import Watcher
 from zoolet.protocol.enums import WatcherType
 from zoolet.protocol.errors import NoWatcherError
 from zoolet.server import Server
@@ -61,7 +61,7 @@ async def test_the_server_has_the_watch_inside_the_block_and_forgets_it_at_the_e
         assert await zk.check_watches(path)
 
     assert not await zk.check_watches(path)
-    assert not list(zk._session.watches)
+    assert not zk.statistics().registrations
 
 
 async def test_a_block_that_raises_forgets_its_watch(zk: Client) -> None:
@@ -250,7 +250,7 @@ async def test_a_registration_that_is_cancelled_leaves_nothing_at_the_server(ser
         await zk.sync()  # the removal goes out when the reply has come
 
         assert not server.watches()
-        assert not list(zk._session.watches)
+        assert not zk.statistics().registrations
 
 
 async def test_leaving_a_block_while_disconnected_does_not_wait(server: Server, connect: Connect) -> None:

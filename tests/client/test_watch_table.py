@@ -76,8 +76,8 @@ def test_one_event_too_many_drops_all_and_is_told_once() -> None:
         one.deliver(Event(CHANGED, "/a"))
 
     with pytest.raises(WatchOverflowError, match="/a: more than 2 events waited"):
-        one.take()
-    assert one.take() is None
+        one.pop()
+    assert one.pop() is None
 
 
 def test_ten_thousand_watches_are_told_in_requests_below_128_kib() -> None:
@@ -127,7 +127,7 @@ def test_without_watches_there_is_nothing_to_tell() -> None:
 
 def test_a_watch_whose_node_was_missing_catches_up_by_waiting_for_it_to_come() -> None:
     one = watch(Kind.PERSISTENT)
-    one.there = False
+    one.exists = False
 
     ((_, body),) = table(one).batches(5)
     said = r.SetWatches2.decode(body)

@@ -9,7 +9,7 @@ from support.simulation import Connect
 from support.watch_events import CREATED, DEADLINE_S, DELETED, rest, take, told
 
 from zoolet.client import Client, ClosedError, Event, State, WatchOverflowError
-from zoolet.client.client import Watcher
+from zoolet.client.watcher import Watcher
 from zoolet.server import Server
 from zoolet.server.testing import drop_request
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
+from support.relay import Relay
 from support.simulation import Connect, simulate_clients
 from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, DELETED, at_once, away, do, rest, told, waits
 
 from zoolet.client import Client, EventType, State
-from zoolet.client.client import Watcher
+from zoolet.client.watcher import Watcher
 from zoolet.protocol.enums import WatcherType
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, drop_request, hold, withhold_event
@@ -228,8 +229,17 @@ async def test_hundreds_of_watches_are_all_had_again(server: Server, connect: Co
     assert len(server.watches()) == 697
 
 
-async def test_apache_s_server_too_tells_what_happened_during_an_absence(apache: str, connect: Connect) -> None:
-    zk, other = await connect(apache), await connect(apache)
+@pytest.fixture
+async def apache_relay(apache: str) -> AsyncIterator[Relay]:
+    """A relay before Apache's server."""
+    async with Relay(apache) as standing:
+        yield standing
+
+
+async def test_apache_s_server_too_tells_what_happened_during_an_absence(
+    apache: str, apache_relay: Relay, connect: Connect
+) -> None:
+    zk, other = await connect(apache_relay.hosts), await connect(apache)
     top = await zk.create("/away-", sequential=True)
     for name in ("data", "gone", "parent", "parent/x"):
         await zk.create(f"{top}/{name}")
@@ -242,16 +252,13 @@ async def test_apache_s_server_too_tells_what_happened_during_an_absence(apache:
         zk.watch_children(top) as once,
     ):
         states = zk.states()
-        assert zk._connection is not None
-        assert zk._connection._link is not None
-        with_link = zk._connection._link
         writes = [
             other.set(f"{top}/data", b"1"),
             other.delete(f"{top}/gone"),
             other.create(f"{top}/new"),
             other.delete(f"{top}/parent/x"),
         ]
-        with_link.cut("the test cut it")  # in the same turn in which the writes go out
+        apache_relay.drop()  # in the same turn in which the writes go out
         await asyncio.gather(*writes)
         async with asyncio.timeout(DEADLINE_S):
             while await anext(states) is not State.SUSPENDED:

@@ -22,8 +22,9 @@ from typing import Any, Final
 
 from fuzz import engines, frames
 
+from zoolet.client.resync import SubtreeResync
 from zoolet.client.session import ConnectionBroken, Phase, Session
-from zoolet.client.watches import Kind, Registration, SubtreeResync
+from zoolet.client.watches import Kind, Registration
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import pack_int, put_bytes, put_str
@@ -122,7 +123,7 @@ class Shell:
         watch = Registration(kind, path, 50, lambda: None)
         session.watches.add(watch)
         if kind is Kind.RECURSIVE:
-            watch.census = SubtreeResync(watch, self._ask)
+            watch.resync = SubtreeResync(path, watch.put, self._ask)
 
     def _ask(self, path: str, answered: Callable[[r.GetChildren2Response | None], None]) -> None:
         def then(found: Any, error: ZooKeeperError | None) -> None:

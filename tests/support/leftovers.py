@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 from support import kazoo_bugs
 
 from zoolet.client import Client
@@ -17,16 +14,11 @@ def below(server: Server, path: str) -> dict[str, bytes]:
     return {node.removeprefix(path + "/"): view.data or b"" for node, view in found if node.startswith(path + "/")}
 
 
-def jobs_of(client: Client) -> set[asyncio.Task[Any]]:
-    """Return what runs in the background of a client."""
-    return {job for job in client._tasks if not job.done()}
-
-
 def leftovers(server: Server, *clients: Client) -> list[str]:
-    """Return what is left of recipes that are done with: ephemeral nodes, watches, jobs."""
+    """Return what is left of recipes that are done with: ephemeral nodes, watches, background tasks."""
     left = [f"node {view.path}" for view in server.tree().values() if view.ephemeral_owner]
     left += [f"watch {watch.kind} {watch.path}" for watch in server.watches()]
-    return left + [f"job {job!r}" for client in clients for job in jobs_of(client)]
+    return left + [f"{tasks} background tasks" for client in clients if (tasks := client.statistics().background_tasks)]
 
 
 def ephemerals(server: Server) -> list[str]:

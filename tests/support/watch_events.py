@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from zoolet.client import Client, Event, EventType, State
-from zoolet.client.client import Watcher
+from zoolet.client.watcher import Watcher
 from zoolet.server import Server
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def waits(events: Watcher) -> bool:
     """Return whether there is no event to take."""
-    return not events._watch.events
+    return not events.pending
 
 
 async def take(events: Watcher, count: int) -> list[tuple[EventType, str]]:
@@ -43,10 +43,9 @@ async def take(events: Watcher, count: int) -> list[tuple[EventType, str]]:
 async def rest(zk: Client, events: Watcher) -> list[tuple[EventType, str]]:
     """Take all events that the server had to tell by now."""
     await zk.sync("/")
-    if events._watch.census is not None:
-        async with asyncio.timeout(DEADLINE_S):
-            while events._watch.census._left:
-                await zk.sync("/")
+    async with asyncio.timeout(DEADLINE_S):
+        while events.resyncing:
+            await zk.sync("/")
     found = []
     while not waits(events):
         found.append(told(at_once(events.next())))
