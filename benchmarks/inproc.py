@@ -19,6 +19,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
@@ -82,7 +83,7 @@ def fresh(op: str, compat: str = "3.9") -> ServerConnection:
     if op == "delete":
         for start in range(0, COUNT, BATCH):
             connection.receive_data(b"".join([create(f"/dir/n{k}") for k in range(start, start + BATCH)]))
-            connection.client.outbox.clear()
+            connection.data_to_send()
     return connection
 
 
@@ -107,14 +108,12 @@ def cold(op: str) -> float:
 
 def _run(op: str, batches: list[bytes], compat: str) -> float:
     connection = fresh(op, compat)
-    outbox = connection.client.outbox
     gc.collect()
     gc.disable()
     started = time.process_time_ns()
     for batch in batches:
         connection.receive_data(batch)
-        b"".join(outbox)
-        outbox.clear()
+        connection.data_to_send()
     spent = time.process_time_ns() - started
     gc.enable()
     return spent / (len(batches) * BATCH)
