@@ -39,17 +39,17 @@ BUDGET = Path(__file__).with_name("budget.toml")
 
 
 def request(op: int, body: bytes) -> bytes:
-    """Write one request, frame and all."""
+    """Return the frame of a request."""
     return frame(r.RequestHeader(1, op).encode() + body)
 
 
 def create(path: str, flags: int = 0) -> bytes:
-    """Write a create of 100 bytes."""
+    """Return the frame of a create of 100 bytes."""
     return request(OpCode.CREATE, r.CreateRequest(path, b"x" * 100, OPEN_ACL_UNSAFE, flags).encode())
 
 
 def multi(k: int) -> bytes:
-    """Write a transaction of create, setData and delete."""
+    """Return the frame of a transaction of create, setData and delete."""
     return request(
         OpCode.MULTI,
         wire.encode_operations(
