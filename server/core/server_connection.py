@@ -348,12 +348,10 @@ class ServerConnection:
                     answered += 1
                     emit(pack(16, PING_XID, engine.zxid, 0))
                     continue
-                if not self._control(xid, opcode, buf, body_at, end):
+                if not self._control(xid, opcode, buf, body_at, end) or time() > until:
                     break
                 auth_required = self.auth_required()  # it may have authenticated just now
                 find = NO_OPERATIONS.get if auth_required else engine.dispatch.get
-                if time() > until:
-                    break
                 continue
             decode, handle, costly = entry
             answered += 1
