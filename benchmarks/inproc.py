@@ -19,6 +19,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r

@@ -15,13 +15,13 @@ from support.frames import HELLO
 from support.live_server import Serve
 from support.waiting import DEADLINE_S, until
 
-from zoolet.server.net.connections import SPARE_DESCRIPTORS
+from zoolet.server.net.connections import SPARE_DESCRIPTORS, Connections
 from zoolet.server.net.daemon import Daemon
 
 
-def _is_last(listener: Daemon, number: int) -> bool:
-    listener.connections.last_descriptor = 0
-    listener.connections.warn_of_descriptors()
+def _is_last(connections: Connections, number: int) -> bool:
+    connections.last_descriptor = 0
+    connections.warn_of_descriptors()
     return True
 
 
