@@ -115,3 +115,9 @@ class CompoundCall(Call[T]):
             self.set_exception(error)
         else:
             self.set_result(task.result())
+
+
+def ignore_result(call: asyncio.Future[Any]) -> None:
+    """Retrieve the error of a call whose result nothing awaits."""
+    if not call.cancelled():
+        call.exception()

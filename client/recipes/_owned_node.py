@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from zoolet.client.core import ignore_result
+from zoolet.client.call import ignore_result
 from zoolet.client.recipes._lease import Lease
 from zoolet.client.reliable import until_gone
 from zoolet.client.surface import ClientSurface
