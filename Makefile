@@ -66,8 +66,8 @@ budget: setup  ## exit 1 if a request costs more CPU than benchmarks/budget.toml
 	$(BIN)/python benchmarks/inproc.py --check
 
 docs: setup  ## write docs/compatibility.md and docs/configuration.md from the tables in the code
-	$(BIN)/python tests/architecture/compatibility.py
-	$(BIN)/python tests/architecture/configuration.py
+	$(BIN)/python docs/_build/compatibility.py
+	$(BIN)/python docs/_build/configuration.py
 
 apache-3.9: setup  ## Apache ZooKeeper 3.9.4 to compare with, into the cache folder: downloads 456 MB once, keeps 41 MB
 	$(BIN)/python tests/support/fetch_apache.py
