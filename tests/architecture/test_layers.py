@@ -53,7 +53,6 @@ CLIENT_PURE: Final = tuple(
         "operations",
         "requests",
         "resync",
-        "serializers",
         "session",
         "states",
         "transaction",
@@ -84,12 +83,12 @@ LAYERS: Final = (
     Layer(("server/net",), ("protocol", "server/core", "server/storage", "server/admin", "server/net")),
     Layer(("server",), ("protocol", "server")),
     Layer(("server/testing",), ("protocol", "server", "client")),
-    Layer(CLIENT_PURE, ("protocol", *CLIENT_PURE), pure=True),
+    Layer(CLIENT_PURE, ("protocol", *CLIENT_PURE, "client/serializers"), pure=True),
     Layer(("client/serializers",), ("client/serializers",)),
-    Layer(CLIENT_ASYNC, ("protocol", *CLIENT_PURE, *CLIENT_ASYNC)),
+    Layer(CLIENT_ASYNC, ("protocol", *CLIENT_PURE, *CLIENT_ASYNC, "client/serializers")),
     Layer(
         ("client/recipes",),
-        ("protocol", *CLIENT_PURE, *(f"client/{name}" for name in RECIPES_USE), "client/recipes"),
+        ("protocol", *CLIENT_PURE, *(f"client/{name}" for name in RECIPES_USE), "client/serializers", "client/recipes"),
     ),
     Layer(("client",), ("protocol", "client")),  # the client, the shell
     Layer(("__init__", "__main__", "testing"), ("server", "client", "")),
