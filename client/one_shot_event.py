@@ -8,7 +8,7 @@ from typing import Any
 
 
 class OneShotEvent:
-    """Something that happens once: ``await`` it, or ask ``is_set()``.
+    """An event that happens once: ``await`` it, or ask ``is_set()``.
 
     Attributes:
         reason: Why it happened; empty until then.

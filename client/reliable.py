@@ -79,10 +79,10 @@ class ReliableClient(Protocol):
 async def repeat(
     do: Callable[[], Awaitable[T]], *, done: tuple[type[ZooKeeperError], ...] = (), while_expired: bool = True
 ) -> T | None:
-    """Do something again and again until the server has answered; only for what may be done twice.
+    """Repeat a request until the server has answered; only one that may be applied twice.
 
     Args:
-        do: Makes the request anew each time.
+        do: Makes the request; called for each try.
         done: Errors that mean that there is nothing left to do; the result is None then.
         while_expired: Go on in the next session when one ends.
 

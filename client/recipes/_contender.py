@@ -182,7 +182,7 @@ class Contender:
             raise SessionExpiredError(self.node, _GONE)
 
     def leave(self) -> None:
-        """Give up the place: the node is deleted, guaranteed, in the background."""
+        """Leave the line: the node is deleted, guaranteed, in the background."""
         if self.node and self._client.state is not State.CLOSED:
             delete_in_background(self._client, self.node)
             self.node = ""

@@ -56,7 +56,7 @@ class LockLostError(Exception):
 
 
 class Lease:
-    """Something that is held until :meth:`release`, or until it is lost.
+    """A hold that lasts until :meth:`release`, or until it is lost.
 
     Args:
         client: Whose session holds it.
@@ -315,7 +315,7 @@ L = TypeVar("L", bound=Lease)
 
 
 class LockBase(Generic[L]):
-    """Something to hold for the length of an ``async with`` block, by several tasks in turn or at once.
+    """A lock that is held for the length of an ``async with`` block, by several tasks in turn or at once.
 
     Args:
         on_lost: ``cancel`` cancels the task inside the block when its lease is lost, and the block raises

@@ -61,9 +61,9 @@ def checked_naming(naming: str, *more: str) -> str:
     return naming
 
 
-def prefix(naming: str, kind: str, unique: str) -> str:
-    """Return the beginning of a name; *unique* is a UUID as text."""
-    return NAMINGS[naming][kind].format(hex=unique.replace("-", ""), uuid=unique)
+def prefix(naming: str, kind: str, uuid: str) -> str:
+    """Return the beginning of a name; *uuid* as text, with hyphens."""
+    return NAMINGS[naming][kind].format(hex=uuid.replace("-", ""), uuid=uuid)
 
 
 def _pattern(naming: str, kind: str) -> str:

@@ -24,7 +24,7 @@ class OwnedNode(Lease):
 
     Args:
         client: Whose session owns it.
-        path: The node, which has the same path whoever owns it.
+        path: The node, whose path is the same for every owner.
         token: Its czxid.
         proof_node: The node with the unique name.
     """

@@ -123,8 +123,8 @@ class Semaphore(LockBase[Lease]):
                 raise SessionExpiredError(self._path, f"the place in line was lost: {turn.lost.reason}")
 
     async def _create_lease(self) -> Lease:
-        client, unique = self._client, self._client.new_uuid()
-        name = unique.replace("-", "") if self._kazoo else f"_c_{unique}-lease-"
+        client, uuid = self._client, self._client.new_uuid()
+        name = uuid.replace("-", "") if self._kazoo else f"_c_{uuid}-lease-"
         path = paths.join(self._parent, name)
         czxid = 0
 
