@@ -146,7 +146,7 @@ def available(names: list[str]) -> list[str]:
 
 
 def daemon() -> tuple[subprocess.Popen[str], str]:
-    """Start a zoolet daemon; give it and its address."""
+    """Start a zoolet daemon, and return it with its address."""
     command = [sys.executable, "-m", "zoolet.server", "serve", "--port", "0", "-Dzookeeper.maxClientCnxns=0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None

@@ -5,12 +5,12 @@
 
 Every worker is a process with a session of its own. In each round it takes the lock, finds the node ``/holder`` empty,
 writes its name there, reads ``/counter`` and writes it back plus one, both without a version, finds ``/holder`` still
-its own, empties it, and lets go. Only the lock keeps two of them apart, so two holders at once show in three ways: as a
-foreign name in ``/holder`` (a *violation*), as a number written twice, or as a count that is too low.
+its own, empties it, and releases the lock. Only the lock keeps two of them apart, so two holders at once show in three
+ways: as a foreign name in ``/holder`` (a *violation*), as a number written twice, or as a count that is too low.
 
 With ``--kill-every`` the parent stops a current holder (SIGSTOP), makes sure that it is still the holder, writes its
-name down under ``/dead``, and only then sends SIGKILL: so it always dies inside the critical section, and who comes
-next may find its name in ``/holder`` without being a violation. A new worker takes over the rounds that the dead one
+name down under ``/dead``, and only then sends SIGKILL: so it always dies inside the critical section, and the next
+holder may find its name in ``/holder`` without being a violation. A new worker takes over the rounds that the dead one
 had not begun.
 
 What must hold. Each worker keeps a journal in a file, which outlives it: ``begun`` once it has the lock, ``done N``
@@ -18,11 +18,13 @@ when the server has acknowledged the count N. The only update that may be missin
 worker had in flight: it has begun, and nobody knows more. Hence
 
 - no number is acknowledged twice, and none is above the final count (an acknowledged update is never lost);
-- of the numbers up to the count, at most one a kill is acknowledged to nobody (it was applied, the answer came too
-late); - the count is at most processes times rounds, and without kills exactly that; - there are no violations, and no
-worker fails; - after a kill the next holder is in within the session timeout plus one tick. (ZooKeeper rounds a
-session's end up to a
-  whole tick.) ``ALLOWANCE_S`` on top is for the clients: one watch event and five round trips until the parent sees it.
+- of the numbers up to the count, at most one a kill is acknowledged to nobody (it was applied, the reply came too
+  late);
+- the count is at most processes times rounds, and without kills exactly that;
+- there are no violations, and no worker fails;
+- after a kill the next holder is in within the session timeout plus one tick. (ZooKeeper rounds a session's end up to
+  a whole tick.) ``ALLOWANCE_S`` on top is for the clients: one watch event and five round trips until the parent sees
+  it.
 
 Prints one line of JSON; the exit code is 0 if all of that holds. ``--session-timeout`` and ``--tick`` are seconds and
 must be what the server really grants and has: a timeout below its minSessionTimeout would be raised behind our back.
@@ -213,7 +215,7 @@ class Crew:
         self.workers[name] = Worker(self.hosts, name, rounds, self.folder, self.session_timeout)
 
     def open_gate(self) -> None:
-        """Let the workers begin once every one of them is connected."""
+        """Allow the workers to begin once every one of them is connected."""
         while self.running and len(self.client.get_children("/ready")) < len(self.workers):
             time.sleep(0.01)
         self.client.delete("/gate")
@@ -225,7 +227,7 @@ class Crew:
             time.sleep(0.01)
 
     def kill_holder(self) -> Worker | None:
-        """Kill whoever holds the lock, while it holds it; None if all workers have ended."""
+        """Kill the holder of the lock while it holds it; None if all workers have ended."""
         while self.running:
             holder, _ = self.client.get("/holder")
             worker = self.workers[name_of(holder)] if holder else None
@@ -285,7 +287,7 @@ def contend(
     session_timeout: float = 4.0,
     tick: float = 2.0,
 ) -> Result:
-    """Let workers contend, and say what it came to.
+    """Run the workers until they end, and return what was counted.
 
     Args:
         hosts: Where the server is.

@@ -39,17 +39,17 @@ BUDGET = Path(__file__).with_name("budget.toml")
 
 
 def request(op: int, body: bytes) -> bytes:
-    """Write one request, frame and all."""
+    """Return the frame of a request."""
     return frame(r.RequestHeader(1, op).encode() + body)
 
 
 def create(path: str, flags: int = 0) -> bytes:
-    """Write a create of 100 bytes."""
+    """Return the frame of a create of 100 bytes."""
     return request(OpCode.CREATE, r.CreateRequest(path, b"x" * 100, OPEN_ACL_UNSAFE, flags).encode())
 
 
 def multi(k: int) -> bytes:
-    """Write a transaction of create, setData and delete."""
+    """Return the frame of a transaction of create, setData and delete."""
     return request(
         OpCode.MULTI,
         wire.encode_operations(
@@ -83,7 +83,7 @@ def fresh(op: str, compat: str = "3.9") -> ServerConnection:
     if op == "delete":
         for start in range(0, COUNT, BATCH):
             connection.receive_data(b"".join([create(f"/dir/n{k}") for k in range(start, start + BATCH)]))
-            connection.client.outbox.clear()
+            connection.data_to_send()
     return connection
 
 
@@ -108,14 +108,12 @@ def cold(op: str) -> float:
 
 def _run(op: str, batches: list[bytes], compat: str) -> float:
     connection = fresh(op, compat)
-    outbox = connection.client.outbox
     gc.collect()
     gc.disable()
     started = time.process_time_ns()
     for batch in batches:
         connection.receive_data(batch)
-        b"".join(outbox)
-        outbox.clear()
+        connection.data_to_send()
     spent = time.process_time_ns() - started
     gc.enable()
     return spent / (len(batches) * BATCH)

@@ -149,12 +149,12 @@ class Server:
 
 
 def zoolet() -> Server:
-    """Make a zoolet daemon."""
+    """Return a zoolet daemon that is not started yet."""
     return Server([sys.executable, "-m", "zoolet.server", "serve", "--port", "{port}", "-Dzookeeper.maxClientCnxns=0"])
 
 
 def apache() -> Server | None:
-    """Make an Apache ZooKeeper, if there is one."""
+    """Return an Apache ZooKeeper that is not started yet; None where it is not installed."""
     if not shutil.which("java") or not (JARS / "zookeeper.jar").exists():
         return None
     jars = ":".join(str(jar) for jar in sorted(JARS.glob("*.jar")))
@@ -170,7 +170,7 @@ def apache() -> Server | None:
 
 
 def generator() -> list[str]:
-    """Build the load generator; give the command that runs it."""
+    """Build the load generator; return the command that runs it."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         print(
@@ -184,7 +184,7 @@ def generator() -> list[str]:
 
 
 def run(load: list[str], server: Server, row: Row, total: int | None = None) -> dict[str, Any]:
-    """Put one row's load on a server; give what the generator reports."""
+    """Put one row's load on a server; return what the generator reports."""
     count = row.total if total is None else total
     arguments = ["-n", str(count), "-k", "100"]
     arguments += (
@@ -220,7 +220,7 @@ def compare(load: list[str], rows: list[Row], rounds: int) -> list[Result]:
 
 
 def line(result: Result) -> str:
-    """Write one row of the table."""
+    """Return one row of the table."""
     row, ours = result.row, result.zoolet
     text = f"{row.name:30} {statistics.median(ours):10,.0f}/s"
     ratio = result.ratio()
@@ -234,7 +234,7 @@ def line(result: Result) -> str:
 
 
 def big_tree(load: list[str], nodes: int) -> dict[str, float]:
-    """Create so many nodes of 100 bytes in an empty zoolet; give memory and the worst request."""
+    """Create so many nodes of 100 bytes in an empty zoolet; return memory and the worst request."""
     with zoolet() as server:
         report = run(load, server, Row("create", "create", 4, 16, nodes, 0))
         return {
@@ -288,7 +288,7 @@ def chart(results: list[Result]) -> str:
 
 
 def table(report: dict[str, Any]) -> str:
-    """Write the report as the README's table."""
+    """Return the report as the README's table."""
     lines = [
         f"Measured {report['date'][:10]} on {report['machine']}; medians of {len(report['rows'][0]['zoolet'])} turns.",
         "",

@@ -303,7 +303,7 @@ def run(measure: Callable[[str], Any], hosts: str) -> Any:
 
 
 def measure(rounds: int) -> dict[str, dict[str, float]]:
-    """Measure all in turns; give medians: microseconds uncontended, milliseconds a hand-over crowded."""
+    """Measure all in turns; return the medians: microseconds uncontended, milliseconds a hand-over crowded."""
     server, hosts = daemon()
     found: dict[str, dict[str, float]] = {"uncontended_us": {}, "crowded_ms": {}}
     try:
@@ -327,7 +327,7 @@ def measure(rounds: int) -> dict[str, dict[str, float]]:
 
 
 def table(found: dict[str, dict[str, float]]) -> str:
-    """Write the figures as a Markdown table."""
+    """Return the figures as a Markdown table."""
     alone, crowd = found["uncontended_us"], found["crowded_ms"]
     lines = ["| | acquire + release, p50 | 200 wait: a hand-over | knows of its loss |", "|---|---:|---:|---|"]
     for name in (*alone, *(name for name in crowd if name not in alone)):
@@ -338,7 +338,7 @@ def table(found: dict[str, dict[str, float]]) -> str:
 
 
 def goals(found: dict[str, dict[str, float]]) -> list[str]:
-    """Say of each goal whether it is reached."""
+    """Return a line for each goal: the ratio, and whether the goal is reached."""
     alone, crowd = found["uncontended_us"], found["crowded_ms"]
     lines = []
     if "kazoo Lock" in alone:

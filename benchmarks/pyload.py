@@ -38,7 +38,7 @@ class Link:
         self.call(frame(ConnectRequest(timeout_ms=30_000).encode()), 1)
 
     def receive(self) -> tuple[int, int]:
-        """Take what has arrived; give the number of replies or events, and of errors among them."""
+        """Read what has arrived; return the number of replies or events, and of errors among them."""
         data = self.socket.recv(1 << 18)
         if not data:
             raise SystemExit("pyload: the server closed a connection")
@@ -53,7 +53,7 @@ class Link:
 
 
 def request(op: int, body: bytes = b"", xid: int = 1) -> bytes:
-    """Write one request."""
+    """Return the frame of a request."""
     return frame(r.RequestHeader(xid, op).encode() + body)
 
 
@@ -96,7 +96,7 @@ def maker(op: str, base: str, keys: int, payload: bytes) -> Callable[[int], byte
 
 
 def windows(make: Callable[[int], bytes], first: int, step: int, total: int, depth: int) -> list[tuple[bytes, int]]:
-    """Write every step-th request from the first on, in windows of *depth*."""
+    """Return every step-th request from the first on, in windows of *depth*."""
     numbers = range(first, total, step)
     return [
         (b"".join([make(k) for k in numbers[at : at + depth]]), len(numbers[at : at + depth]))
@@ -105,7 +105,7 @@ def windows(make: Callable[[int], bytes], first: int, step: int, total: int, dep
 
 
 def drive(links: list[Link], work: list[list[tuple[bytes, int]]]) -> tuple[float, list[float], int]:
-    """Send all windows, each when the one before is answered; give seconds, the latency of each window, and errors."""
+    """Send all windows, each when the one before is answered; return seconds, latencies of the windows, and errors."""
     selector = selectors.DefaultSelector()
     latencies: list[float] = []
     errors = 0

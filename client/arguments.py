@@ -148,6 +148,7 @@ def checked_count(name: str, number: N, least: N) -> N:
     Raises:
         ValueError: It is less than the least that is valid.
     """
-    if not isinstance(number, int | float) or number < least:
+    kinds = int if isinstance(least, int) else int | float
+    if not isinstance(number, kinds) or number < least:
         raise ValueError(f"{name} is {number!r}; it must be {least} or more")
     return number

@@ -9,13 +9,13 @@ from random import Random
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Delays that grow by a factor up to a limit, each shortened or lengthened by chance.
+    """Delays that grow by a factor up to a limit, each shortened or lengthened at random.
 
     Args:
         first: Seconds before the second try; 0 for none.
         factor: By how much a delay grows, 1 or more.
-        longest: Seconds that no delay exceeds before chance is added.
-        jitter: The part of a delay, from 0 to 1, by which chance shortens or lengthens it.
+        longest: Seconds that no delay exceeds before jitter is added.
+        jitter: The part of a delay, from 0 to 1, by which it is shortened or lengthened at random.
         tries: How often to try in all; None for no limit.
 
     Raises:
@@ -35,7 +35,7 @@ class Backoff:
             raise ValueError(f"{self!r}: tries must be 1 or more")
 
     def delays(self, rng: Random) -> Iterator[float]:
-        """Return the seconds to wait before the second try, before the third, and so on, until tries run out."""
+        """Yield the seconds to wait before the second try, before the third, and so on, until tries run out."""
         delay, left = min(self.first, self.longest), self.tries
         while left is None or left > 1:
             yield delay * rng.uniform(1 - self.jitter, 1 + self.jitter)

@@ -114,7 +114,7 @@ class Client:
         if self._loop is None:
             raise terminal_error or RuntimeError("this Client does not run; use it as 'with Client(...) as zk:'")
         if threading.current_thread() is self._thread:
-            raise RuntimeError("a blocking call in the client's own loop would wait for ever")
+            raise RuntimeError("a blocking call in the client's own loop would wait forever")
 
         async def call() -> T:
             return await do()
@@ -284,7 +284,7 @@ class Client:
         parents: bool = False,
         protected: bool = False,
     ) -> str:
-        """Make a node; give its path."""
+        """Create a node; return its path."""
         return self.run(
             lambda: self._client.create(
                 path,
@@ -310,7 +310,7 @@ class Client:
         ttl: float | None = None,
         acl: AclList | None = None,
     ) -> tuple[str, Stat]:
-        """Make a node; give its path and Stat."""
+        """Create a node; return its path and Stat."""
         return self.run(
             lambda: self._client.create_and_stat(
                 path, value, ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl, acl=acl
@@ -318,7 +318,7 @@ class Client:
         )
 
     def ensure_path(self, path: str, acl: AclList | None = None) -> None:
-        """Make a node and all above it, where they are missing."""
+        """Create a node and all above it, where they are missing."""
         return self.run(lambda: self._client.ensure_path(path, acl))
 
     def set(self, path: str, value: Any, version: int = -1) -> Stat:
@@ -338,7 +338,7 @@ class Client:
         return self.run(lambda: self._client.set_acl(path, acl, version))
 
     def add_auth(self, scheme: str, auth: bytes) -> None:
-        """Prove something, now and after each reconnect."""
+        """Authenticate, now and after each reconnect."""
         return self.run(lambda: self._client.add_auth(scheme, auth))
 
     def get_config(self) -> tuple[Any, Stat]:
@@ -356,7 +356,7 @@ class Client:
         return self.run(lambda: self._client.check_watches(path, kind))
 
     def remove_watches(self, path: str, kind: WatcherType = WatcherType.ANY) -> None:
-        """Let the server forget watches of this client on a node."""
+        """Make the server drop watches of this client on a node."""
         return self.run(lambda: self._client.remove_watches(path, kind))
 
     def call(self, operation: str | int, request: Record) -> Any:
@@ -379,23 +379,23 @@ class Client:
         return BlockingTransaction(self, self._client.transaction())
 
     def watch(self, path: str, *, recursive: bool = False, limit: int = 10_000) -> BlockingWatcher:
-        """Hear of what happens to a node from now on; iterate what ``with`` gives."""
+        """Receive what happens to a node from now on; iterate the result of ``with``."""
         return BlockingWatcher(self, self._client.watch(path, recursive=recursive, limit=limit))
 
     def watch_data(self, path: str) -> BlockingWatcher:
-        """Read a node and hear of its next change, once."""
+        """Read a node and receive its next change, once."""
         return BlockingWatcher(self, self._client.watch_data(path))
 
     def watch_exists(self, path: str) -> BlockingWatcher:
-        """Find out whether a node exists and hear of its next change, once."""
+        """Find out whether a node exists and receive its next change, once."""
         return BlockingWatcher(self, self._client.watch_exists(path))
 
     def watch_children(self, path: str) -> BlockingWatcher:
-        """List a node's children and hear of the next one to come or go, once."""
+        """List a node's children and receive the next one's coming or going, once."""
         return BlockingWatcher(self, self._client.watch_children(path))
 
-    def lock(self, path: str, **options: Any) -> Lease[Any]:
-        """Return a lock to use with ``with``; what it gives has the token. It is ``on_lost="flag"`` here: nothing
+    def lock(self, path: str, **options: Any) -> BlockingContext[Any]:
+        """Return a lock to use with ``with``, whose lease has the token. It is ``on_lost="flag"`` here: nothing
         can be cancelled in a thread. It cannot be entered twice: that is a matter of tasks, and every call here is a
         new one.
 
@@ -404,7 +404,7 @@ class Client:
         """
         if options.get("reentrant"):
             raise ValueError("reentrant=True: a lock of the blocking client cannot be entered twice")
-        return Lease(self, self._client.lock(path, **{"on_lost": "flag", **options}))
+        return BlockingContext(self, self._client.lock(path, **{"on_lost": "flag", **options}))
 
 
 class BlockingTransaction:
@@ -424,7 +424,7 @@ class BlockingTransaction:
         return self._transaction.results
 
     def commit(self) -> list[Any]:
-        """Do all of it or nothing."""
+        """Apply all of it or nothing."""
         return self._client.run(self._transaction.commit)
 
     def __enter__(self) -> Self:
@@ -437,8 +437,8 @@ class BlockingTransaction:
             self.commit()
 
 
-class Lease(Generic[T]):
-    """Something of the asyncio client's that is entered and left, for ``with``."""
+class BlockingContext(Generic[T]):
+    """An asynchronous context manager of the asyncio client, for ``with``."""
 
     def __init__(self, client: Client, manager: AbstractAsyncContextManager[T]) -> None:
         self._client = client
@@ -460,14 +460,14 @@ class Lease(Generic[T]):
 class BlockingWatcher:
     """A watch of a blocking client: a context manager, and an iterator inside it."""
 
-    def __init__(self, client: Client, events: Watcher) -> None:
+    def __init__(self, client: Client, watcher: Watcher) -> None:
         self._client = client
-        self._events = events
+        self._watcher = watcher
 
     @property
     def initial(self) -> Any:
         """Of a watch that fires once: what was read when it was set."""
-        return self._events.initial
+        return self._watcher.initial
 
     @property
     def pending(self) -> int:
@@ -485,7 +485,7 @@ class BlockingWatcher:
         Raises:
             TimeoutError: None came within so many seconds.
         """
-        return self._client.run(self._events.next, timeout)
+        return self._client.run(self._watcher.next, timeout)
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -493,7 +493,7 @@ class BlockingWatcher:
     def __next__(self) -> Event:
         async def ask() -> Event | None:
             try:
-                return await anext(self._events)
+                return await anext(self._watcher)
             except StopAsyncIteration:
                 return None
 
@@ -503,14 +503,14 @@ class BlockingWatcher:
         return event
 
     def __enter__(self) -> Self:
-        self._client.run(self._events.__aenter__)
+        self._client.run(self._watcher.__aenter__)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         async def leave() -> None:
-            await self._events.__aexit__(kind, error, trace)
+            await self._watcher.__aexit__(kind, error, trace)
 
         if self._client.runs:
             self._client.run(leave)

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
-    """Something that is under way from the moment the method is called, not only once it is awaited.
+    """A call that is under way from the moment the method is called, not only once it is awaited.
 
     So a thousand calls can be made before the first is awaited, and are sent in one write. It is a future, and it is a
     coroutine too, so that it can be given to ``create_task``, ``gather``, ``wait_for`` or ``TaskGroup`` alike.
@@ -96,7 +96,7 @@ class CompoundCall(Call[T]):
 
     Args:
         loop: The client's loop.
-        steps: Makes the requests; whoever makes this has submitted the first.
+        steps: Makes the requests; the first was submitted before.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, steps: Coroutine[Any, Any, T]) -> None:
@@ -115,3 +115,9 @@ class CompoundCall(Call[T]):
             self.set_exception(error)
         else:
             self.set_result(task.result())
+
+
+def ignore_result(call: asyncio.Future[Any]) -> None:
+    """Retrieve the error of a call whose result nothing awaits."""
+    if not call.cancelled():
+        call.exception()

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 
 from zoolet.client import fork
 from zoolet.client.backoff import Backoff
-from zoolet.client.call import Call, RequestCall
+from zoolet.client.call import Call, RequestCall, ignore_result
 from zoolet.client.connection import Connection
 from zoolet.client.hosts import Hosts
 from zoolet.client.operations import decode_nothing
@@ -365,12 +365,6 @@ class ClientCore:
         call = self.call(OpCode.REMOVE_WATCHES, body, decode_nothing, self.strip_chroot(path), timeout)
         self.removals[path] = call
         call.add_done_callback(done)
-
-
-def ignore_result(call: asyncio.Future[Any]) -> None:
-    """Retrieve the error of a call whose result nothing awaits."""
-    if not call.cancelled():
-        call.exception()
 
 
 class _States:

@@ -47,8 +47,8 @@ class Hosts:
         """Read a connect string.
 
         Raises:
-            TypeError: It is no string.
-            ValueError: It names no server, an address makes no sense, or the chroot is no legal path.
+            TypeError: It is not a string.
+            ValueError: It names no server, an address is invalid, or the chroot is not a valid path.
         """
         if not isinstance(text, str):
             raise TypeError(f"hosts must be a string like 'host:2181,other:2181/chroot', not {text!r}")
@@ -64,18 +64,18 @@ class Hosts:
         return cls(addresses, chroot)
 
     def in_turn(self, rng: Random) -> Iterator[Address]:
-        """Return the servers in an order drawn once, round and round for ever."""
+        """Yield the servers in an order drawn once, round and round without end."""
         order = list(self.addresses)
         rng.shuffle(order)
         while True:
             yield from order
 
 
-def _address(text: str, whole: str) -> Address:
+def _address(text: str, connect_string: str) -> Address:
     match = _ADDRESS.fullmatch(text)
     if match is None:
-        raise ValueError(f"hosts {whole!r}: {text!r} is no address; it must be host:port or [IPv6]:port")
+        raise ValueError(f"hosts {connect_string!r}: {text!r} is not an address; it must be host:port or [IPv6]:port")
     port = int(match["port"]) if match["port"] else PORT
     if not 0 < port < 65536:
-        raise ValueError(f"hosts {whole!r}: {port} is no port; it must be from 1 to 65535")
+        raise ValueError(f"hosts {connect_string!r}: {port} is not a port; it must be from 1 to 65535")
     return Address(match["six"] or match["host"], port)

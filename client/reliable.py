@@ -76,22 +76,28 @@ class ReliableClient(Protocol):
 # --- one request, however often its reply is lost ---
 
 
-async def repeat(do: Callable[[], Awaitable[T]], *, done: tuple[type[ZooKeeperError], ...] = ()) -> T | None:
-    """Do something again and again until the server has answered; only for what may be done twice.
+async def repeat(
+    do: Callable[[], Awaitable[T]], *, done: tuple[type[ZooKeeperError], ...] = (), while_expired: bool = True
+) -> T | None:
+    """Repeat a request until the server has answered; only one that may be applied twice.
 
     Args:
-        do: Makes the request anew each time.
+        do: Makes the request; called for each try.
         done: Errors that mean that there is nothing left to do; the result is None then.
+        while_expired: Go on in the next session when one ends.
 
     Raises:
         ClosedError: The client was closed.
+        SessionExpiredError: The session ended, if *while_expired* is False.
     """
     while True:
         try:
             return await do()
         except done:
             return None
-        except (ConnectionLossError, SessionExpiredError):
+        except (ConnectionLossError, SessionExpiredError) as error:
+            if isinstance(error, SessionExpiredError) and not while_expired:
+                raise
             await asyncio.sleep(PAUSE)
 
 
@@ -100,10 +106,11 @@ async def delete_guaranteed(client: ReliableClient, path: str) -> None:
 
     Source: Curator's guaranteed delete.
     """
-    await _until_gone(lambda: client.delete(path))
+    await until_gone(lambda: client.delete(path))
 
 
-async def _until_gone(delete: Callable[[], Awaitable[Any]]) -> None:
+async def until_gone(delete: Callable[[], Awaitable[Any]]) -> None:
+    """Delete something until it is gone or the client is closed, whatever the server answers."""
     while True:
         try:
             await delete()
@@ -143,7 +150,7 @@ async def delete_protected(client: ReliableClient, parent: str, protection_id: s
         if path is not None:
             await client.delete(path)
 
-    await _until_gone(delete)
+    await until_gone(delete)
 
 
 async def create_protected(
@@ -215,14 +222,23 @@ async def first_event(*watchers: Watcher) -> None:
     Raises:
         ClosedError: The client was closed, or whatever else a watch fails with.
     """
-    waits = [asyncio.ensure_future(watcher.next()) for watcher in watchers]
+    await _first(*[watcher.next() for watcher in watchers])
+
+
+async def first_event_or(other: Coroutine[Any, Any, Any], *watchers: Watcher) -> None:
+    """Wait until one of several watches has an event, or something else is done; errors as for :func:`first_event`."""
+    await _first(other, *[watcher.next() for watcher in watchers])
+
+
+async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
-        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in done:
-            wait.result()
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
     finally:
-        for wait in waits:
-            wait.cancel()
+        for task in tasks:
+            task.cancel()
 
 
 # --- background tasks ---

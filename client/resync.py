@@ -45,19 +45,19 @@ class SubtreeResync:
         self._deliver = deliver
         self._ask = ask
         self.children: dict[str, dict[str, None]] = {}  # by path: the names of its children
-        self._czxids: dict[str, int | None] = {}  # by path: its czxid; None where the event that told of it had none
-        self._since: int | None = None  # None in the first count, which tells nothing
-        self._observed: set[str] = set()  # what live events have told of during a count
+        self._czxids: dict[str, int | None] = {}  # by path: its czxid; None where its event had no zxid
+        self._since: int | None = None  # None in the first listing, which delivers nothing
+        self._observed: set[str] = set()  # paths of live events during a listing
         self._pending = 0
         self._complete = False
         self._round = 0
         self.done: Callable[[], None] | None = None
 
     def start(self, since: int | None) -> None:
-        """Compare what is known with what there is, and tell the difference.
+        """List what there is, and deliver how it differs from what is known.
 
         Args:
-            since: The last zxid that was seen before the absence; None to count for the first time.
+            since: The last zxid that was seen before the absence; None for the first listing.
         """
         if not self._pending:
             self._since = since if self._complete else None
@@ -106,7 +106,7 @@ class SubtreeResync:
             self._list(paths.join(path, name))
 
     def _remove(self, path: str) -> None:
-        """Tell that a node and all that was below it is gone, children first."""
+        """Deliver that a node and all that was below it is gone, children first."""
         order = [path]  # a list that grows, not calls: a tree may be deeper than Python's stack
         for above in order:
             order += [paths.join(above, name) for name in self.children.get(above, ())]
@@ -131,7 +131,7 @@ class SubtreeResync:
         return self._pending > 0
 
     def stop(self) -> None:
-        """Ask no more, and heed no answer that is still to come."""
+        """Ask no more, and ignore answers that are still to come."""
         self._round += 1
 
     def observe(self, event: Event) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 
 class UndecodableError(ValueError):
-    """A node holds bytes that the client's codec cannot read. Somebody else may have written them.
+    """A node holds bytes that the client's serializer cannot read; another program may have written them.
 
     Args:
         path: The node.
-        codec: The codec's name.
+        serializer: The serializer's name.
         data: The bytes.
         reason: What is wrong with them.
     """
@@ -26,7 +26,7 @@ class UndecodableError(ValueError):
 
     def __str__(self) -> str:
         shown = repr(self.data[:40]) + ("..." if len(self.data) > 40 else "")
-        return f"{self.path}: the data is no {self.serializer}: {self.reason}; it is {shown}"
+        return f"{self.path}: the data is not {self.serializer}: {self.reason}; it is {shown}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Serializer:
         """Decode what a node holds; null counts as empty.
 
         Raises:
-            UndecodableError: The bytes are not this codec's.
+            UndecodableError: The bytes are not this serializer's.
         """
         try:
             return self.decode(data or b"")
@@ -57,7 +57,7 @@ class Serializer:
 
 def _encode_bytes(value: Any) -> bytes:
     if not isinstance(value, bytes | bytearray | memoryview):
-        raise TypeError(f"data must be bytes, not {type(value).__name__}; for typed values give the client a codec")
+        raise TypeError(f"data must be bytes, not {type(value).__name__}; use a serializer for typed values")
     return bytes(value)
 
 

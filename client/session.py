@@ -77,7 +77,7 @@ class Phase(Enum):
 
 
 class Credential:
-    """What proves who the client is, to every server anew; and who waits to hear that it did, the first time."""
+    """A credential, sent to every server first thing; and the call that waits for the first reply to it."""
 
     __slots__ = ("auth", "call", "scheme")
 
@@ -92,17 +92,16 @@ class Session:
 
     Args:
         timeout_ms: The session timeout to ask for.
-        random: Where the SASL nonce comes from.
+        rng: Where the SASL nonce comes from.
         read_only: Whether a server in read-only mode will do.
         login: User and password for SASL DIGEST-MD5.
-        told: Called with each new state, and why.
+        on_state: Called with each new state, and why.
 
     Attributes:
         out: What to send, in order; the shell takes it.
         last_zxid: The highest zxid that was seen in this session.
-        last_confirmed: The moment at which the server is known to have heard of this session last: when the newest
-            request that was answered was sent.
-        refusal: Why no call is taken any more.
+        last_confirmed: The moment at which the newest request that was answered had been sent.
+        terminal_error: Why no call is taken any more.
     """
 
     def __init__(
@@ -149,7 +148,7 @@ class Session:
 
     @property
     def requests_sent(self) -> int:
-        """How many requests were sent, until their xids begin anew after 2**31 - 1."""
+        """How many requests were sent, until xids begin again after 2**31 - 1."""
         return self.last_xid
 
     # --- calls ---
@@ -286,17 +285,17 @@ class Session:
         self.out.clear()
         self.read_only_now = False
         self._auths.clear()
-        again = []
+        unanswered = []
         while self.inflight:
             call = self.inflight.popleft()
             if call.done():
                 drop(call)
                 continue
             if call.idempotent and now < call.deadline:
-                again.append(call)
+                unanswered.append(call)
             else:
                 fail(call, connection_loss(call.path, reason, maybe=True))
-        self.waiting.extendleft(reversed(again))
+        self.waiting.extendleft(reversed(unanswered))
         if was is Phase.READY and self.state in (State.CONNECTED, State.READ_ONLY):
             self._set_state(State.SUSPENDED, reason)
 
@@ -436,8 +435,8 @@ class Session:
         elif self.phase is Phase.SASL:
             self._challenge(payload, err, now)
         else:
-            wanted = inflight[0].xid if inflight else "none"
-            raise ConnectionBroken(f"the server answered request {xid}, and {wanted} was next")
+            expected = inflight[0].xid if inflight else "none"
+            raise ConnectionBroken(f"the server answered request {xid}, and {expected} was next")
 
     def _event(self, event: r.WatcherEvent, zxid: int) -> None:
         try:

@@ -34,7 +34,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something happened to a watched node.
+    """An event of a watched node.
 
     Args:
         type: What.
@@ -48,7 +48,7 @@ class Event:
 
 
 class WatchOverflowError(Exception):
-    """A watch's events were not taken as fast as they came, and some had to be dropped: read again what you watch.
+    """The events of a watch were not taken as fast as they came, and were dropped: read again what is watched.
 
     Args:
         path: What is watched.

@@ -191,7 +191,7 @@ class ClientSurface(BaseClient):
         ttl: float | None,
         acl: AclList | None,
     ) -> Callable[[], Call[str]]:
-        """Return what makes the request of a create, each time anew."""
+        """Return what makes the request of a create, once a call."""
         core = self._core
         mode = operations.create_mode(ephemeral, sequential, container, ttl)
         below_chroot = core.sequential_path(path) if sequential else core.add_chroot(path)
@@ -316,7 +316,7 @@ class ClientSurface(BaseClient):
         """Do something again for as long as connections are lost. Only for what may be done twice.
 
         Args:
-            do: Makes the call anew each time.
+            do: Makes the call; called for each try.
             backoff: How long to wait, and how often to try; by default as the client's, five times.
         """
         for delay in (backoff or Backoff(tries=5)).delays(self._core.rng):

@@ -65,7 +65,7 @@ class Transaction:
         ttl: float | None = None,
         acl: AclList | None = None,
     ) -> None:
-        """Make a node; arguments as for ``Client.create``."""
+        """Create a node; arguments as for ``Client.create``."""
         mode = create_mode(ephemeral, sequential, container, ttl)
         below_chroot = self._add_chroot(path, sequential)
         self._add(*create_request(below_chroot, self._encode(value), checked_acl(acl), mode, ttl), path)

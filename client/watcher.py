@@ -25,8 +25,8 @@ from typing import Any, Final, Self
 
 from zoolet.client import operations
 from zoolet.client.arguments import checked_count
-from zoolet.client.call import Call, RequestCall
-from zoolet.client.core import ClientCore, ignore_result
+from zoolet.client.call import Call, RequestCall, ignore_result
+from zoolet.client.core import ClientCore
 from zoolet.client.operations import NO_WATCH, WATCH
 from zoolet.client.resync import SubtreeResync
 from zoolet.client.serializers import Serializer

@@ -206,25 +206,25 @@ class WatchTable:
         Args:
             last_zxid: The last zxid that was seen before the connection was lost.
         """
-        wanted: list[tuple[int, str]] = []
-        wanted += [(0, path) for path in self._by_kind[Kind.DATA]]
-        wanted += [(1, path) for path in self._by_kind[Kind.EXIST]]
-        wanted += [(2, path) for path in self._by_kind[Kind.CHILD]]
+        watched: list[tuple[int, str]] = []
+        watched += [(0, path) for path in self._by_kind[Kind.DATA]]
+        watched += [(1, path) for path in self._by_kind[Kind.EXIST]]
+        watched += [(2, path) for path in self._by_kind[Kind.CHILD]]
         for path, registrations in self._by_kind[Kind.PERSISTENT].items():
             exists = next(iter(registrations)).exists
-            wanted += [(1, path)] if exists is False else [(0, path), (2, path)]
-            wanted.append((3, path))
-        wanted += [(4, path) for path in self._by_kind[Kind.RECURSIVE]]
+            watched += [(1, path)] if exists is False else [(0, path), (2, path)]
+            watched.append((3, path))
+        watched += [(4, path) for path in self._by_kind[Kind.RECURSIVE]]
         requests = []
-        at = 0
-        while at < len(wanted):
+        place = 0
+        while place < len(watched):
             lists: tuple[dict[str | None, None], ...] = ({}, {}, {}, {}, {})
             size = 0
-            while at < len(wanted) and size < BATCH:
-                which, path = wanted[at]
+            while place < len(watched) and size < BATCH:
+                which, path = watched[place]
                 lists[which][path] = None
                 size += len(path) * 3 + 4 if not path.isascii() else len(path) + 4
-                at += 1
+                place += 1
             data, exist, child, persistent, recursive = map(list, lists)
             if persistent or recursive:
                 body = r.SetWatches2(last_zxid, data, exist, child, persistent, recursive).encode()

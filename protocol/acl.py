@@ -10,7 +10,7 @@ from zoolet.protocol.enums import Perm
 
 @record
 class Id(Record):
-    """An identity: a scheme and what that scheme says of somebody.
+    """An identity: an authentication scheme and an id in it, such as ``digest`` and ``user:hash``.
 
     Source: zookeeper.jute, Id.
     """
@@ -21,7 +21,7 @@ class Id(Record):
 
 @record
 class ACL(Record):
-    """What one identity may do.
+    """An entry of an access control list: the permissions of one identity.
 
     Source: zookeeper.jute, ACL.
     """
@@ -34,18 +34,18 @@ AclList = tuple[ACL, ...]
 
 ANYONE: Final = Id("world", "anyone")
 OPEN_ACL_UNSAFE: Final[AclList] = (ACL(Perm.ALL, ANYONE),)
-"""Everybody may do everything."""
+"""Everyone has all permissions."""
 READ_ACL_UNSAFE: Final[AclList] = (ACL(Perm.READ, ANYONE),)
-"""Everybody may read, nobody may change."""
+"""Everyone may read; nobody may write."""
 CREATOR_ALL_ACL: Final[AclList] = (ACL(Perm.ALL, Id("auth", "")),)
-"""The identities of whoever creates the node may do everything."""
+"""The identities of the client that creates the node have all permissions."""
 
 _OPEN_BYTES: Final = pack_int(1) + OPEN_ACL_UNSAFE[0].encode()
 
 
 def _read(buf: bytes, offset: int, end: int) -> tuple[AclList | None, int]:
-    """Read a vector of ACLs. The one list nearly everybody sends is known by its bytes: decoding costs a third of a
-    create.
+    """Read a vector of ACLs. OPEN_ACL_UNSAFE, which nearly all creates carry, is recognised by its bytes, because
+    decoding it would cost a third of a create.
     """
     if buf.startswith(_OPEN_BYTES, offset, end):
         return OPEN_ACL_UNSAFE, offset + len(_OPEN_BYTES)
@@ -71,10 +71,10 @@ Acls = Annotated[AclList | None, Codec(_read, _write)]
 
 
 def digest_id(credentials: bytes, algorithm: str = "sha1") -> str:
-    """Make the id that scheme ``digest`` gives to ``user:password``: ``user:base64(hash(user:password))``.
+    """Return the id of ``user:password`` in scheme ``digest``: ``user:base64(hash(user:password))``.
 
     Args:
-        credentials: The bytes of ``user:password``; without a colon all of it is the user.
+        credentials: The bytes of ``user:password``; without a colon they are the user's name.
         algorithm: A name that ``hashlib`` knows.
 
     Source: DigestAuthenticationProvider.generateDigest.

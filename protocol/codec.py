@@ -1,8 +1,8 @@
 """Compile a record's declared fields into straight-line encode and decode functions.
 
 A record is declared once, as a class with annotated fields; :func:`record` writes its functions from that declaration
-when the module is imported. Neighbouring fixed-size fields share one ``struct.Struct``. The source that was written is
-registered with ``linecache``, so a traceback shows it.
+when the record is first used. Neighbouring fixed-size fields share one ``struct.Struct``. The generated source is
+registered with ``linecache``, so that tracebacks show it.
 
 ========================  =======================================================================
 annotation                on the wire
@@ -14,11 +14,10 @@ annotation                on the wire
 a record class            its fields in order
 ``list[T]``               int count, items; a count below -1 reads as no items; null as for ``str``
 ``list[str | None]``      the same, with null as None among the items
-``Annotated[T, Codec]``   whatever the two functions of the ``Codec`` say
+``Annotated[T, Codec]``   as the two functions of the ``Codec`` read and write it
 ========================  =======================================================================
 
-Whatever the bytes are, decoding gives a record or raises :class:`MarshallingError`, and costs no more than the bytes
-do.
+For any bytes, decoding returns a record or raises :class:`MarshallingError`, in time and memory linear in their number.
 
 Source: zookeeper.jute; BinaryInputArchive.
 """
@@ -88,7 +87,7 @@ class Record:
 
     @classmethod
     def decode(cls, buf: bytes, offset: int = 0, end: int | None = None) -> Self:
-        """Read one record from ``buf[at:stop]``; bytes left over are ignored.
+        """Read one record from ``buf[offset:end]``; bytes behind it are ignored.
 
         Raises:
             MarshallingError: The bytes end early, a length is negative, or a field that must not be null is.
@@ -97,7 +96,7 @@ class Record:
 
     @classmethod
     def read_from(cls, buf: bytes, offset: int, end: int) -> tuple[Self, int]:
-        """Read one record and say where the next one starts; errors as for :meth:`decode`."""
+        """Read one record and return it with the offset behind it; errors as for :meth:`decode`."""
         raise TypeError(f"{cls.__name__} is not decorated with @record")
 
     def encode(self) -> bytes:
@@ -108,13 +107,13 @@ class Record:
 def _malformed(error: UnicodeError) -> tuple[str, int]:
     """Replace malformed UTF-8 by U+FFFD, taking as many bytes at a time as Java does.
 
-    Python and Java agree but for an encoded surrogate (``ED A0..BF xx``), which Java takes as one.
+    Python and Java agree except for an encoded surrogate (``ED A0..BF xx``), which Java replaces as one.
     """
     assert isinstance(error, UnicodeDecodeError)
     raw, offset = error.object, error.start
     if raw[offset] == 0xED and len(raw) > offset + 1 and 0xA0 <= raw[offset + 1] <= 0xBF:
-        whole = len(raw) > offset + 2 and raw[offset + 2] & 0xC0 == 0x80
-        return "\ufffd", offset + (3 if whole else 2)
+        is_complete = len(raw) > offset + 2 and raw[offset + 2] & 0xC0 == 0x80
+        return "\ufffd", offset + (3 if is_complete else 2)
     return "\ufffd", error.end
 
 
@@ -122,7 +121,7 @@ codecs.register_error("zoolet.java", _malformed)
 
 
 def text(raw: bytes) -> str:
-    """Decode malformed UTF-8 as Java's ``new String(bytes, UTF_8)`` does; slow, only for what is malformed."""
+    """Decode malformed UTF-8 as Java's ``new String(bytes, UTF_8)`` does; slow, for what ``bytes.decode`` rejects."""
     return raw.decode("utf-8", "zoolet.java")
 
 
@@ -216,8 +215,10 @@ def _optional(hint: Any) -> tuple[Any, bool]:
 
 
 class _Compiler:
-    """Collects the source lines and the names they need."""
+    """Generates the source of a record's functions, and the globals that it needs."""
 
+    # The cache of a record marked by cached_decode: from the bytes of a body to the record. No entry ever becomes
+    # invalid, because equal bytes decode to equal records; the whole cache is cleared when it has 4,096 entries.
     CACHE_LOOKUP = (
         "    raw = buf[offset:end]",
         "    record = cache.get(raw)",
@@ -294,10 +295,10 @@ class _Compiler:
         """Read and write neighbouring fixed-size fields with one Struct."""
         if not run:
             return
-        layout = struct.Struct(">" + "".join(code for _, code in run))
+        packed = struct.Struct(">" + "".join(code for _, code in run))
         tag = f"fixed{len(self.reads)}"
-        self.env[f"{tag}_at"], self.env[f"{tag}_pack"] = layout.unpack_from, layout.pack
-        self.reads += [f"{', '.join(name for name, _ in run)}, = {tag}_at(buf, offset)", f"offset += {layout.size}"]
+        self.env[f"{tag}_at"], self.env[f"{tag}_pack"] = packed.unpack_from, packed.pack
+        self.reads += [f"{', '.join(name for name, _ in run)}, = {tag}_at(buf, offset)", f"offset += {packed.size}"]
         self.writes.append(f"{tag}_pack({', '.join('self.' + name for name, _ in run)})")
 
     def variable(self, name: str, hint: Any) -> None:
@@ -316,7 +317,7 @@ class _Compiler:
             self.writes.append(f"self.{name}.encode()")
 
     def scalar(self, name: str, kind: type, optional: bool) -> None:
-        """Read a string or buffer in line: a call each would cost a fifth of a read request."""
+        """Read a string or buffer inline: one call each would cost a fifth of a read request."""
         reader = _READERS[(kind, None) if optional else kind]
         self.reads += [
             "size, = int_at(buf, offset)",
@@ -351,7 +352,7 @@ class _Compiler:
             f"    {name} = []",
         ]
         self.reads.append("    for _ in range(size):")
-        if item is str:  # in line, as for a single string: lists of children are long
+        if item is str:  # inline, as for a single string, because lists of children are long
             self.reads += ["        length, = int_at(buf, offset)", "        value_end = offset + 4 + length"]
             self.reads += [
                 "        if length < 0 or value_end > end:",
@@ -380,7 +381,7 @@ StructError = struct.error
 
 
 def struct_of(*parts: Any) -> struct.Struct:
-    """Return the ``Struct`` of consecutive fixed-size fields, so that a hot path does not repeat a record's layout.
+    """Return the ``Struct`` of consecutive fixed-size fields, so that hot paths need not repeat a record's declaration.
 
     Args:
         *parts: ``Byte``, ``Int``, ``Long``, ``Bool``, or a record class, which stands for its leading fixed-size
@@ -408,8 +409,9 @@ def struct_of(*parts: Any) -> struct.Struct:
 def record(cls: type[R]) -> type[R]:
     """Turn an annotated class into a slotted record with compiled methods.
 
-    It is what ``dataclass(slots=True)`` would make, and the three functions of :class:`Record`. Compiling takes half a
-    millisecond a record, and most programs need a few of the sixty: each is compiled when it is first used.
+    The result is what ``dataclass(slots=True)`` would create, with the three functions of :class:`Record`. Compiling
+    takes half a millisecond a record, and most programs need only a few of the sixty, so each is compiled when it is
+    first used.
     """
     hints = inspect.get_annotations(cls, eval_str=True)
     kept = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
@@ -430,18 +432,17 @@ _cached_decode: set[type[Record]] = set()
 
 
 def cached_decode(cls: type[R]) -> type[R]:
-    """Make ``decode`` return the same object for the same bytes: for small requests that come again and again.
+    """Make ``decode`` return the same object for the same bytes: for small requests that are repeated.
 
-    Such a record must not be written to. Of the last 4,096 different ones up to 256 bytes each is kept, about 2 MB
-    in all.
-    Measured: a read costs a third less CPU.
+    Such a record must not be modified. The cache keeps up to 4,096 records of up to 256 bytes each, about 2 MB in all,
+    and is cleared when it is full. Measured: a read costs a third less CPU.
     """
     _cached_decode.add(cls)
     return cls
 
 
 def compiled(cls: type[R]) -> type[R]:
-    """Compile a record's functions now, if that has not been done; call this before keeping one of them."""
+    """Compile a record's functions unless that has been done. Call this before keeping a reference to one of them."""
     if cls in _compiled:
         return cls
     _compiled.add(cls)

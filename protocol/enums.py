@@ -1,4 +1,4 @@
-"""Every number that ZooKeeper puts on the wire, but op codes and error codes, which have files of their own."""
+"""The numbers that ZooKeeper sends, except for op codes (``operations.py``) and error codes (``errors.py``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class CreateMode(IntEnum):
-    """What kind of node a create makes: the ``flags`` field of the create requests.
+    """The kind of node to create: the ``flags`` field of the create requests.
 
     Source: CreateMode.
     """
@@ -27,9 +27,9 @@ TTL_MODES: Final = frozenset({5, 6})
 
 
 class EventType(IntEnum):
-    """What happened to a watched node.
+    """The change that a watch event reports.
 
-    The server sends 1 to 4; clients make up the others for their own watchers.
+    The server sends 1 to 4; clients generate the others for their own watchers.
 
     Source: Watcher.Event.EventType.
     """
@@ -45,7 +45,7 @@ class EventType(IntEnum):
 
 
 class KeeperState(IntEnum):
-    """The state of a client's link to the server, as events tell it.
+    """The state of a client's connection in an event.
 
     Source: Watcher.Event.KeeperState.
     """
@@ -60,7 +60,7 @@ class KeeperState(IntEnum):
 
 
 class Perm(IntFlag):
-    """What an ACL entry allows.
+    """The permissions of an ACL entry.
 
     Source: ZooDefs.Perms.
     """
@@ -74,7 +74,7 @@ class Perm(IntFlag):
 
 
 class AddWatchMode(IntEnum):
-    """The kinds of watch that stay after they fired.
+    """The modes of addWatch: watches that stay registered after they have fired.
 
     Source: AddWatchMode.
     """
@@ -84,7 +84,7 @@ class AddWatchMode(IntEnum):
 
 
 class WatcherType(IntEnum):
-    """Which watches a checkWatches or removeWatches request means.
+    """The kind of watches that a checkWatches or removeWatches request names.
 
     Source: Watcher.WatcherType.
     """
@@ -97,7 +97,7 @@ class WatcherType(IntEnum):
 
 
 class Xid(IntEnum):
-    """The xids that mark what is not the answer to an ordinary request.
+    """The xids of frames that are not replies to ordinary requests.
 
     Source: ClientCnxn (NOTIFICATION_XID, PING_XID, AUTHPACKET_XID, SET_WATCHES_XID).
     """
@@ -110,4 +110,4 @@ class Xid(IntEnum):
 
 ANY_VERSION: Final = -1
 MAX_FRAME: Final = 0xFFFFF
-"""Default of ``jute.maxbuffer``: bytes a frame may have, its length word not counted."""
+"""Default of ``jute.maxbuffer``: the largest payload of a frame, in bytes."""

@@ -34,9 +34,9 @@
     +-- SessionClosedRequireAuthError -124
     +-- QuotaExceededError            -125
     +-- ThrottledOpError              -127
-    +-- ClosedError                   the caller closed the client; never on the wire
+    +-- ClosedError                   the application closed the client; never on the wire
 
-The server raises these to answer with a code; the client raises them when it reads one.
+The server raises them to answer with a code; the client raises them when it receives one.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ class ErrorCode(IntEnum):
 
 
 class ZooKeeperError(Exception):
-    """An operation did not succeed.
+    """An operation failed.
 
     Args:
-        path: The node it was about, where there is one.
-        detail: What was expected and what was found; by default what the code means.
+        path: The path of the node, if the operation has one.
+        detail: What was expected and what was found; by default the meaning of the code.
     """
 
     code: ClassVar[ErrorCode] = ErrorCode.SYSTEM_ERROR
@@ -102,8 +102,8 @@ class ZooKeeperError(Exception):
         self.detail = detail
 
     def __str__(self) -> str:
-        said = self.detail or self.meaning
-        return f"{self.path}: {said}" if self.path is not None else said
+        message = self.detail or self.meaning
+        return f"{self.path}: {message}" if self.path is not None else message
 
 
 class ServerError(ZooKeeperError):
@@ -131,7 +131,7 @@ class ConnectionLossError(ZooKeeperError):
     """The connection broke before the answer came: the operation may have happened.
 
     Attributes:
-        maybe_applied: False where it is certain that it was not even sent.
+        maybe_applied: False if the request was certainly not sent.
     """
 
     maybe_applied: bool = True
@@ -342,7 +342,7 @@ _BY_CODE: dict[int, type[ZooKeeperError]] = {
 
 
 def error_for(code: int, path: str | None = None) -> ZooKeeperError:
-    """Make the exception that a reply's ``err`` field stands for.
+    """Return the exception for the ``err`` field of a reply.
 
     A number that no release of ZooKeeper has sent becomes a plain :class:`ZooKeeperError` that names it.
     """

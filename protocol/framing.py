@@ -1,7 +1,7 @@
-"""Frames: an int length, then that many bytes. Both directions, always.
+"""Frames: a four-byte length, then as many bytes of payload, in both directions.
 
-The server's own frame loop (``server/core/server_connection.py``) works on the received bytes in place; this
-splitter is for everybody else.
+The server splits received bytes in place (``server/core/server_connection.py``); :class:`Frames` is for the client and
+for tests.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from zoolet.protocol.errors import MarshallingError
 
 
 def frame(payload: bytes) -> bytes:
-    """Put the length before a payload."""
+    """Return a payload with its length before it."""
     return pack_int(len(payload)) + payload
 
 
 class Frames:
-    """Bytes in, whole payloads out.
+    """Splits a byte stream into payloads.
 
     Args:
-        limit: The longest payload that is taken, in bytes; None for no limit.
+        limit: The longest payload that is accepted, in bytes; None for no limit.
     """
 
     def __init__(self, limit: int | None = MAX_FRAME) -> None:
@@ -29,28 +29,28 @@ class Frames:
         self._missing = 4
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take bytes off the wire and return the payloads that are whole now.
+        """Receive bytes and return the payloads that are complete now.
 
         Raises:
-            MarshallingError: A length is negative or above the limit. The stream is of no use after that.
+            MarshallingError: A length is negative or above the limit. The stream cannot be continued after that.
         """
         self._parts.append(data)
         self._missing -= len(data)
-        if self._missing > 0:
+        if self._missing > 0:  # join the parts once, not with each of them: a frame of n bytes costs n
             return []
         buf = b"".join(self._parts)
-        offset, size, whole = 0, len(buf), []
+        offset, size, payloads = 0, len(buf), []
         missing = 4
         while size - offset >= 4:
             (length,) = int_at(buf, offset)
             if length < 0 or (self._limit is not None and length > self._limit):
-                raise MarshallingError(detail=f"a frame of {length} bytes, where {self._limit} is the limit")
+                raise MarshallingError(detail=f"a frame of {length} bytes, the limit is {self._limit}")
             end = offset + 4 + length
             if end > size:
                 missing = 4 + length
                 break
-            whole.append(buf[offset + 4 : end])
+            payloads.append(buf[offset + 4 : end])
             offset = end
         self._parts = [buf[offset:]]
         self._missing = missing - (size - offset)
-        return whole
+        return payloads

@@ -1,11 +1,11 @@
-"""The connect request and its answer, the only frames without a header.
+"""The connect request and its response, the only frames without a header.
 
 ::
 
     request    int protocolVersion 0, long lastZxidSeen, int timeOut ms, long sessionId, buffer passwd [, bool readOnly]
     response   int protocolVersion 0, int timeOut ms, long sessionId, buffer passwd [, bool readOnly]
 
-Clients before 3.4 send no last byte, and get none.
+Clients before 3.4 send no ``readOnly`` byte and receive none.
 
 Source: zookeeper.jute, ConnectRequest and ConnectResponse; ProtocolManager.
 """
@@ -44,14 +44,14 @@ class _Flag(Record):
 
 @dataclass(slots=True)
 class ConnectRequest:
-    """What a client says first.
+    """The first frame from a client.
 
     Args:
-        last_zxid_seen: The highest zxid the client has seen.
-        timeout_ms: The session timeout it would like.
-        session_id: The session to go on with; 0 for a new one.
-        password: What proves that the session is the client's.
-        read_only: Whether a server in read-only mode will do; None from a client too old to say.
+        last_zxid_seen: The highest zxid that the client has seen.
+        timeout_ms: The session timeout that it asks for.
+        session_id: The session to resume; 0 for a new one.
+        password: The session's password, which proves that it is the client's.
+        read_only: Whether the client accepts a server in read-only mode; None if it is too old to send this.
     """
 
     last_zxid_seen: int = 0
@@ -80,13 +80,13 @@ class ConnectRequest:
 
 @dataclass(slots=True)
 class ConnectResponse:
-    """What a server answers first.
+    """The first frame from a server.
 
     Args:
-        timeout_ms: The negotiated session timeout; 0 when the session is over or was never the client's.
-        session_id: The session's id; 0 likewise.
-        password: Its password, 16 bytes; zeroes likewise.
-        read_only: Whether the server is in read-only mode; None to a client that did not ask.
+        timeout_ms: The negotiated session timeout; 0 if the session has expired or is not the client's.
+        session_id: The session's id; 0 in the same case.
+        password: Its password, 16 bytes; zeroes in the same case.
+        read_only: Whether the server is in read-only mode; None for a client that sent no such field.
     """
 
     timeout_ms: int = 0

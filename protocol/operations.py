@@ -1,4 +1,4 @@
-"""The operations: one row each, with all that server, client, faults and documentation know of them.
+"""The table of operations: one row each, from which server, client, faults and documentation take their facts.
 
 A new operation is a row here and a handler in ``server/core/ops``. From the row come the server's dispatch and
 read-only tables, the client's encoding and its retries, the names in faults, views and ``cons``, and
@@ -56,20 +56,20 @@ class OpCode(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What is known of one operation.
+    """One row of the table.
 
     Args:
         code: Its op code.
         name: ZooKeeper's name for it.
-        short: What ``cons`` calls it as the last operation of a connection; empty where that says ``NA``.
+        short: Its abbreviation as ``cons`` shows the last operation of a connection; empty where that shows ``NA``.
         since: The first release that has it.
         request: The record of its body; None where the body is a list (multi) or there is no such request.
         response: The record of its reply's body; None where that is a list or there is none.
-        takes_zxid: It changes the tree or the sessions; a read-only server refuses it.
-        in_multi: A multi may hold it.
-        in_multi_read: A multiRead may hold it.
-        idempotent: A client may send it again when the connection was lost before the reply came.
-        path: The request's field that names the node; None where there is none.
+        takes_zxid: It changes the tree or the sessions and takes a zxid; a read-only server refuses it.
+        in_multi: A multi may contain it.
+        in_multi_read: A multiRead may contain it.
+        idempotent: A client may send it again if the connection is lost before the reply arrives.
+        path: The field of the request that has the node's path; None if there is none.
         aliases: Other names that mean this operation, some of them several: ``children`` is getChildren and
             getChildren2.
         note: How the server answers it, for the documentation.
@@ -393,13 +393,13 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
 
 
 def codes_named(name: str) -> frozenset[int]:
-    """Return the op codes that a name means, whatever its case and underscores; empty for an unknown name.
+    """Return the op codes that a name stands for, ignoring case and underscores; empty for an unknown name.
 
-    A name that clients use for several op codes means all of them; ``create2`` and such mean just one.
+    A name that clients use for several op codes stands for all of them; ``create2`` and the like stand for one.
     """
-    wanted = _plain(name)
-    by_alias = {code for code, row in OPERATIONS.items() if wanted in map(_plain, row.aliases)}
-    return frozenset(by_alias | {code for code, row in OPERATIONS.items() if wanted == _plain(row.name)})
+    plain_name = _plain(name)
+    by_alias = {code for code, row in OPERATIONS.items() if plain_name in map(_plain, row.aliases)}
+    return frozenset(by_alias | {code for code, row in OPERATIONS.items() if plain_name == _plain(row.name)})
 
 
 def names() -> list[str]:

@@ -1,4 +1,4 @@
-"""What a path may look like, and how to take one apart.
+"""Validate, split and join paths.
 
 Source: PathUtils.validatePath; PrepRequestProcessor.validatePath.
 """
@@ -14,14 +14,14 @@ _DOTS: Final = frozenset({"", ".", ".."})
 
 
 def is_valid_name(name: str) -> bool:
-    """Return whether a path may have *name* as one of its parts."""
+    """Return whether *name* is allowed as a part of a path."""
     if name.isascii():
-        return name.isprintable() and name not in _DOTS  # printable ASCII is exactly what is allowed of ASCII
+        return name.isprintable() and name not in _DOTS  # of ASCII, exactly the printable characters are allowed
     return _FORBIDDEN.search(name) is None
 
 
 def path_error(path: str | None) -> str | None:
-    """Return what is wrong with a path; None when it is legal."""
+    """Return what is wrong with a path; None if it is valid."""
     if path is None:
         return "a path must not be null"
     if not path.startswith("/"):
@@ -39,10 +39,10 @@ def path_error(path: str | None) -> str | None:
 
 
 def check(path: str) -> str:
-    """Return *path* if it is legal.
+    """Return *path* if it is valid.
 
     Raises:
-        ValueError: It is not; the message says why.
+        ValueError: It is not valid; the message says why.
     """
     if (why := path_error(path)) is not None:
         raise ValueError(f"bad path {path!r}: {why}")
@@ -50,15 +50,15 @@ def check(path: str) -> str:
 
 
 def parent(path: str) -> str:
-    """Return the path of the node that holds *path*; the root is its own parent."""
+    """Return the path of the parent; the root is its own parent."""
     return path[: path.rindex("/")] or "/"
 
 
 def join(parent_path: str, name: str) -> str:
-    """Return the path of the child *name*."""
+    """Return the path of the child *name* of *parent_path*."""
     return f"/{name}" if parent_path in ("/", "") else f"{parent_path}/{name}"
 
 
 def sequence_suffix(number: int) -> str:
-    """Return what a sequential create appends: ten digits, or a sign and what the number needs."""
+    """Return what a sequential create appends: at least ten characters, padded with zeros, a sign included."""
     return f"{number:010d}"

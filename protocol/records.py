@@ -1,6 +1,6 @@
 """Every data, request and response record of ``zookeeper.jute``, declared once.
 
-A field that is declared without ``None`` does not decode from null: the request is answered with MarshallingError.
+A null in a field that is declared without ``None`` does not decode: the request is answered with MarshallingError.
 """
 
 from zoolet.protocol.acl import Acls
@@ -9,9 +9,9 @@ from zoolet.protocol.codec import Bool, Int, Long, Record, cached_decode, record
 
 @record
 class Stat(Record):
-    """What a client may know of a node besides its data.
+    """The metadata of a node.
 
-    Times are milliseconds since the epoch. ``cversion`` counts creations and deletions of children; ``ephemeralOwner``
+    Times are milliseconds since the epoch. ``cversion`` counts creates and deletes of children; ``ephemeralOwner``
     is the session id for an ephemeral node and 0 for every other kind.
     """
 
@@ -41,7 +41,7 @@ class ClientInfo(Record):
 
 @record
 class RequestHeader(Record):
-    """Stands before the body of every request but the first."""
+    """Precedes the body of every request except the connect request."""
 
     xid: Int
     opcode: Int
@@ -49,7 +49,7 @@ class RequestHeader(Record):
 
 @record
 class ReplyHeader(Record):
-    """Stands before the body of every reply but the first."""
+    """Precedes the body of every reply except the connect response."""
 
     xid: Int
     zxid: Long
@@ -58,7 +58,7 @@ class ReplyHeader(Record):
 
 @record
 class MultiHeader(Record):
-    """Stands before each operation, and each result, of a transaction; ``done`` ends the list."""
+    """Precedes each operation and each result of a transaction; ``done`` ends the list."""
 
     type: Int
     done: Bool
@@ -67,7 +67,7 @@ class MultiHeader(Record):
 
 @record
 class WatcherEvent(Record):
-    """A watch has fired; travels in a reply with xid -1."""
+    """A watch event; it is sent as a reply with xid -1."""
 
     type: Int
     state: Int
@@ -79,12 +79,12 @@ class WatcherEvent(Record):
 
 @record
 class EmptyRequest(Record):
-    """The body of an operation that takes no arguments; whatever follows the header is ignored."""
+    """The body of an operation without arguments; bytes behind the header are ignored."""
 
 
 @record
 class CreateRequest(Record):
-    """Make a node; ``flags`` is a CreateMode."""
+    """Create a znode; ``flags`` is a CreateMode."""
 
     path: str | None
     data: bytes | None
@@ -94,7 +94,7 @@ class CreateRequest(Record):
 
 @record
 class CreateTTLRequest(Record):
-    """Make a node that goes away when it has no children and was not changed for ``ttl`` milliseconds."""
+    """Create a znode that the server deletes when it has no children and was not changed for ``ttl`` milliseconds."""
 
     path: str | None
     data: bytes | None
@@ -105,7 +105,7 @@ class CreateTTLRequest(Record):
 
 @record
 class DeleteRequest(Record):
-    """Remove a node if its version is still ``version``; -1 means whatever it is."""
+    """Delete a node if its version is ``version``, or with -1 in any version."""
 
     path: str | None
     version: Int
@@ -114,7 +114,7 @@ class DeleteRequest(Record):
 @cached_decode
 @record
 class ExistsRequest(Record):
-    """Ask for a node's Stat; a watch is set whether it exists or not."""
+    """Ask for a node's Stat; a watch is set whether or not the node exists."""
 
     path: str
     watch: Bool
@@ -131,7 +131,7 @@ class GetDataRequest(Record):
 
 @record
 class SetDataRequest(Record):
-    """Replace a node's data if its version is still ``version``; -1 means whatever it is."""
+    """Replace a node's data if its version is ``version``, or with -1 in any version."""
 
     path: str | None
     data: bytes | None
@@ -147,7 +147,7 @@ class GetACLRequest(Record):
 
 @record
 class SetACLRequest(Record):
-    """Replace a node's ACL list if its ``aversion`` is still ``version``; -1 means whatever it is."""
+    """Replace a node's ACL list if its ``aversion`` is ``version``, or with -1 in any version."""
 
     path: str | None
     acl: Acls
@@ -165,14 +165,14 @@ class GetChildrenRequest(Record):
 
 @record
 class SyncRequest(Record):
-    """Ask for nothing, in order: the reply comes after all that was sent before."""
+    """Wait until everything that was sent before is applied; the reply arrives in order."""
 
     path: str | None
 
 
 @record
 class CheckVersionRequest(Record):
-    """Inside a transaction: go on only if the node's version is ``version``; -1 means if it exists."""
+    """Inside a transaction: fail unless the node exists and its version is ``version``, or with -1 any version."""
 
     path: str | None
     version: Int
@@ -206,7 +206,7 @@ class RemoveWatchesRequest(Record):
 
 @record
 class AddWatchRequest(Record):
-    """Set a watch that stays; ``mode`` is an AddWatchMode."""
+    """Set a persistent watch; ``mode`` is an AddWatchMode."""
 
     path: str | None
     mode: Int
@@ -214,7 +214,7 @@ class AddWatchRequest(Record):
 
 @record
 class SetWatches(Record):
-    """Set the watches of a lost connection again; what changed after ``relativeZxid`` fires at once."""
+    """Set the watches of a lost connection again; those for which a change came after ``relativeZxid`` fire at once."""
 
     relativeZxid: Long
     dataWatches: list[str | None] | None
@@ -224,7 +224,7 @@ class SetWatches(Record):
 
 @record
 class SetWatches2(Record):
-    """SetWatches with the watches that stay."""
+    """SetWatches with persistent watches."""
 
     relativeZxid: Long
     dataWatches: list[str | None] | None
@@ -243,7 +243,7 @@ class GetEphemeralsRequest(Record):
 
 @record
 class GetAllChildrenNumberRequest(Record):
-    """Ask how many nodes lie below a node, at any depth."""
+    """Ask for the number of nodes below a node, at any depth."""
 
     path: str
 
@@ -269,14 +269,14 @@ class GetSASLRequest(Record):
 
 @record
 class CreateResponse(Record):
-    """The path of the node that was made, sequence number included."""
+    """The path of the new node, sequence number included."""
 
     path: str
 
 
 @record
 class Create2Response(Record):
-    """The path and the Stat of the node that was made."""
+    """The path and the Stat of the new node."""
 
     path: str
     stat: Stat
@@ -291,7 +291,7 @@ class StatResponse(Record):
 
 @record
 class GetDataResponse(Record):
-    """A node's data, null included, and Stat."""
+    """A node's data, which may be null, and its Stat."""
 
     data: bytes | None
     stat: Stat
@@ -307,7 +307,7 @@ class GetACLResponse(Record):
 
 @record
 class GetChildrenResponse(Record):
-    """The names of a node's children, in no promised order."""
+    """The names of a node's children, in unspecified order."""
 
     children: list[str]
 
@@ -336,7 +336,7 @@ class GetEphemeralsResponse(Record):
 
 @record
 class GetAllChildrenNumberResponse(Record):
-    """How many nodes lie below the node."""
+    """The number of nodes below a node, at any depth."""
 
     totalNumber: Int
 
@@ -364,4 +364,4 @@ class SetSASLResponse(Record):
 
 @record
 class EmptyResponse(Record):
-    """The body of a reply that says no more than its header."""
+    """The body of a reply that consists of its header alone."""

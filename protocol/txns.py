@@ -1,4 +1,4 @@
-"""Transaction records: what a write becomes once it has been checked, and what a ZooKeeper log holds.
+"""Transaction records: the result of preparing a write, and the content of a ZooKeeper transaction log.
 
 Source: zookeeper.jute, module org.apache.zookeeper.txn.
 """
@@ -9,7 +9,7 @@ from zoolet.protocol.codec import Bool, Int, Long, Record, record
 
 @record
 class TxnHeader(Record):
-    """Who did it, where it stands in the order, when (milliseconds since the epoch), and which kind it is."""
+    """The session, its xid, the zxid, the time in milliseconds since the epoch, and the type of a transaction."""
 
     clientId: Long
     cxid: Int
@@ -20,7 +20,7 @@ class TxnHeader(Record):
 
 @record
 class CreateTxn(Record):
-    """Make a persistent or ephemeral node; ``parentCVersion`` counts the children ever made, this one included."""
+    """Create a persistent or ephemeral node; ``parentCVersion`` counts the creates below the parent, this included."""
 
     path: str
     data: bytes | None
@@ -31,7 +31,7 @@ class CreateTxn(Record):
 
 @record
 class CreateContainerTxn(Record):
-    """Make a container node."""
+    """Create a container node."""
 
     path: str
     data: bytes | None
@@ -41,7 +41,7 @@ class CreateContainerTxn(Record):
 
 @record
 class CreateTTLTxn(Record):
-    """Make a node that expires after ``ttl`` milliseconds."""
+    """Create a node that expires after ``ttl`` milliseconds."""
 
     path: str
     data: bytes | None
@@ -52,7 +52,7 @@ class CreateTTLTxn(Record):
 
 @record
 class DeleteTxn(Record):
-    """Remove a node."""
+    """Delete a node."""
 
     path: str
 
@@ -68,7 +68,7 @@ class SetDataTxn(Record):
 
 @record
 class CheckVersionTxn(Record):
-    """A check that held; changes nothing."""
+    """A version check that succeeded; it changes nothing."""
 
     path: str
     version: Int
@@ -92,7 +92,7 @@ class CreateSessionTxn(Record):
 
 @record
 class CloseSessionTxn(Record):
-    """End a session and remove its ephemeral nodes."""
+    """Close a session and delete its ephemeral nodes."""
 
     paths2Delete: list[str]
 
@@ -106,7 +106,7 @@ class ErrorTxn(Record):
 
 @record
 class Txn(Record):
-    """One part of a MultiTxn: an op code and the bytes of its record."""
+    """One operation of a MultiTxn: an op code and the bytes of its record."""
 
     type: Int
     data: bytes
@@ -114,6 +114,6 @@ class Txn(Record):
 
 @record
 class MultiTxn(Record):
-    """All parts of a transaction."""
+    """All operations of a multi."""
 
     txns: list[Txn]

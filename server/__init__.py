@@ -1,6 +1,6 @@
 """The server: a deterministic core, a thin asyncio shell around it, and the ``zoolet`` command.
 
-``from zoolet.server import Server`` is the one for tests, see :mod:`zoolet.server.testing`.
+``from zoolet.server import Server`` imports the server for tests; see :mod:`zoolet.server.testing`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Server"]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "Server":  # imported when it is asked for: the daemon can do without it
+    if name != "Server":  # imported on first use: the daemon does not need it
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from zoolet.server.testing.server import Server
 

@@ -1,4 +1,4 @@
-"""Put the parts of a server together: the one place where a server is made, whatever it is made for."""
+"""Assemble a server from its parts: the only place where that is done, for every kind of server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.net.clock import Clock
-from zoolet.server.net.connections import Connection, Connections
+from zoolet.server.net.connections import Connections, SansIOConnection
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.net.gc import GcTuner
 from zoolet.server.net.turns import TURN
@@ -21,11 +21,13 @@ from zoolet.server.net.turns import TURN
 _log = logging.getLogger("zoolet.server")
 DEFAULT_BACKLOG: Final = 128
 
-WrapConnection = Callable[[ServerConnection, Callable[[], None]], Connection]
-"""Puts something around what answers on a socket. The second argument makes the socket's owner look again."""
+WrapConnection = Callable[[ServerConnection, Callable[[], None]], SansIOConnection]
+"""Wraps a connection. The wrapper calls the second argument when it can receive or send more: the transport then calls
+``receive_data`` and ``data_to_send`` again.
+"""
 
 
-def _as_it_is(connection: ServerConnection, resume: Callable[[], None]) -> Connection:
+def _unwrapped(connection: ServerConnection, resume: Callable[[], None]) -> SansIOConnection:
     return connection
 
 
@@ -34,24 +36,24 @@ def assemble(
     *,
     clock: Clock,
     rng: Random,
-    connection_factory: WrapConnection = _as_it_is,
+    connection_factory: WrapConnection = _unwrapped,
     gc_tuner: GcTuner | None = None,
     turn: float = TURN,
 ) -> Daemon:
-    """Make a server; call this inside the loop that is to serve.
+    """Return a new server for the running event loop.
 
-    The daemon, ``zoolet run``, the embedded server and the simulation are all made here.
+    The daemon, ``zoolet run``, the embedded server and the simulation all call this function.
 
     Args:
-        config: How it is configured.
+        config: The configuration.
         clock: The source of time.
         rng: The source of randomness: ``SystemRandom`` unless the run has to be repeatable.
-        connection_factory: Wraps each connection; by default none is.
-        gc_tuner: The garbage collector's settings, where the server owns the process.
+        connection_factory: Wraps each connection; by default connections are not wrapped.
+        gc_tuner: Tunes the garbage collector, if the server owns the process.
         turn: Seconds for which one connection is served before the others get their turn.
 
     Returns:
-        The server; :meth:`Daemon.start` makes it listen.
+        The server, which listens after :meth:`Daemon.start`.
     """
     now, monotonic_ms = clock.read()
     engine = Engine(config.settings, now=now, monotonic_ms=monotonic_ms, rng=rng, log=_log.warning)
@@ -67,7 +69,7 @@ def assemble(
     allowed = (*config.whitelist, "isro") if config.isro else config.whitelist
     commands = four_letter_commands(allowed, configuration)
 
-    def connect(client: ClientConnection, resume: Callable[[], None]) -> Connection:
+    def connect(client: ClientConnection, resume: Callable[[], None]) -> SansIOConnection:
         return connection_factory(ServerConnection(engine, client, commands), resume)
 
     connections = Connections(

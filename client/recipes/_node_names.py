@@ -1,7 +1,7 @@
-"""The names that contenders for a path give their nodes, and in which order they stand.
+"""The names that contenders for a path give their nodes, and their order.
 
-A name is a unique mark, a kind, and the sequence number that the server appends. kazoo and Curator use different ones
-and do not see each other's; who wants to exclude both takes layout ``both``, with two nodes.
+A name is a unique prefix, a kind, and the sequence number that the server appends. kazoo and Curator use different ones
+and do not see each other's; naming ``both`` excludes both, with two nodes.
 
 ================  ============================  ==================================
 kind              kazoo                         Curator
@@ -36,12 +36,12 @@ NAMINGS: Final[dict[str, dict[str, str]]] = {
 _SEQUENCE: Final = r"(-\d{9,10}|\d{10})$"
 
 
-class Entry(NamedTuple):
+class NodeName(NamedTuple):
     """One contender's node.
 
     Args:
         name: Its name.
-        kind: What it is, as in the table.
+        kind: Its kind, as in the table.
         number: Its sequence number.
     """
 
@@ -51,19 +51,19 @@ class Entry(NamedTuple):
 
 
 def checked_naming(naming: str, *more: str) -> str:
-    """Return the layout back if there is one of that name.
+    """Return the naming.
 
     Raises:
-        ValueError: There is none.
+        ValueError: It is unknown.
     """
     if naming not in (*NAMINGS, *more):
-        raise ValueError(f"layout {naming!r} is unknown; one of {', '.join((*NAMINGS, *more))}")
+        raise ValueError(f"naming {naming!r} is unknown; one of {', '.join((*NAMINGS, *more))}")
     return naming
 
 
-def prefix(naming: str, kind: str, unique: str) -> str:
-    """Return the beginning of a name; *unique* is a UUID as text."""
-    return NAMINGS[naming][kind].format(hex=unique.replace("-", ""), uuid=unique)
+def prefix(naming: str, kind: str, uuid: str) -> str:
+    """Return the beginning of a name; *uuid* as text, with hyphens."""
+    return NAMINGS[naming][kind].format(hex=uuid.replace("-", ""), uuid=uuid)
 
 
 def _pattern(naming: str, kind: str) -> str:
@@ -75,19 +75,20 @@ _PATTERNS: Final = {
 }
 
 
-def in_order(naming: str, kinds: Iterable[str], names: Iterable[str]) -> list[Entry]:
-    """Return the contenders of some kinds among a node's children, first come first; others are passed over."""
+def in_order(naming: str, kinds: Iterable[str], names: Iterable[str]) -> list[NodeName]:
+    """Return the contenders of some kinds among a node's children, first come first; others are skipped."""
     patterns = {_PATTERNS[naming, kind]: kind for kind in kinds}
-    entries = []
+    line = []
     for name in names:
         for pattern, kind in patterns.items():
             if (match := pattern.search(name)) is not None:
-                entries.append(Entry(name, kind, int(match[1])))
+                line.append(NodeName(name, kind, int(match[1])))
                 break
-    if not entries:
-        return entries
-    pivot = entries[0].number
-    return sorted(entries, key=lambda entry: (entry.number - pivot + (1 << 31)) % (1 << 32))
+    return sorted(line, key=lambda node: _on_circle(node.number, line[0].number))
+
+
+def _on_circle(number: int, pivot: int) -> int:
+    return (number - pivot + (1 << 31)) % (1 << 32)
 
 
 def number_of(name: str) -> int:
@@ -104,7 +105,4 @@ def number_of(name: str) -> int:
 
 def sorted_by_sequence(numbered: list[tuple[str, int]]) -> list[str]:
     """Sort names by their sequence numbers, across the wrap."""
-    if not numbered:
-        return []
-    pivot = numbered[0][1]
-    return [name for name, _ in sorted(numbered, key=lambda one: (one[1] - pivot + (1 << 31)) % (1 << 32))]
+    return [name for name, _ in sorted(numbered, key=lambda pair: _on_circle(pair[1], numbered[0][1]))]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from zoolet.client import serializers
+from zoolet.client.arguments import checked_timeout
 from zoolet.client.recipes._contender import Contender, Rule, wait_for_predecessor
-from zoolet.client.recipes._lease import REVOKE, Lease, LockBase, checked_timeout
+from zoolet.client.recipes._lease import REVOKE, Lease, LockBase
 from zoolet.client.recipes._node_names import checked_naming, in_order
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
@@ -14,22 +15,15 @@ from zoolet.protocol.errors import NoNodeError
 
 
 class LockLease(Lease):
-    """A lock that is held; with layout ``both`` it is two nodes, of which the last is the token's."""
+    """A lock that is held; with naming ``both`` it is two nodes, of which the last is the token's."""
 
-    def __init__(self, client: ClientSurface, places: list[Contender], *, revocable: bool) -> None:
-        last = places[-1]
-        super().__init__(client, last.node, last.token, revocable=revocable)
-        self._others = places[:-1]
-
-    def _nodes(self) -> list[tuple[str, int]]:
-        return [*super()._nodes(), *((place.node, place.token) for place in self._others)]
-
-    def proof_nodes(self) -> list[str]:
-        """Return all nodes."""
-        return [node for node, _ in self._nodes()]
+    def __init__(self, client: ClientSurface, places: list[Contender], *, revocable: bool = False) -> None:
+        last, self._others = places[-1], places[:-1]
+        more = [(place.node, place.token) for place in self._others]
+        super().__init__(client, last.node, last.token, revocable=revocable, more_nodes=more)
 
     def release_nowait(self) -> list[asyncio.Future[None]]:
-        """Let go of both nodes."""
+        """Release both nodes."""
         calls = super().release_nowait()
         for place in reversed(self._others):
             place.leave()
@@ -38,33 +32,32 @@ class LockLease(Lease):
 
 
 class Lock(LockBase[LockLease]):
-    """A fair lock: ``async with Lock(zk, "/locks/p") as held:``, or ``zk.lock("/locks/p")``.
+    """A fair lock: ``async with Lock(zk, "/locks/p") as lease:``, or ``zk.lock("/locks/p")``.
 
     Znodes: ``PATH/<name>``, ephemeral and sequential, named as kazoo's Lock or Curator's InterProcessMutex; their data
-    is *data*. PATH is made if it is missing, and stays.
+    is *data*. PATH is created if it is missing, and stays.
 
-    Guarantees: holders follow each other in the order of their nodes. When one goes, one waiter is woken. A waiter that
-    gives up (timeout, cancellation, lost replies) leaves no node behind. What is got says when it is lost, see
-    :mod:`zoolet.client.recipes._lease`.
+    Guarantees: holders follow each other in the order of their nodes. When one goes, one waiter wakes up. A waiter that
+    gives up (timeout, cancellation, lost replies) leaves no node. A lease says when it is lost.
 
     Limits: a holder that is stopped for longer than its session timeout does not know that it lost the lock until it
-    goes on. Use ``held.token`` or ``held.transaction()`` for what must be right even so.
+    goes on. Use ``lease.token`` or ``lease.transaction()`` for what must be right even so.
 
     Args:
         client: Whose session holds it.
         path: What is locked.
-        timeout: Seconds to wait at the most; None for ever.
-        layout: ``kazoo`` to exclude kazoo's Lock(path) too, ``curator`` to exclude Curator's InterProcessMutex(path),
-            ``both`` to exclude both, at twice the price. (kazoo and Curator themselves do not exclude each other;
-            kazoo's with ``extra_lock_patterns=["-lock-"]`` waits for Curator's, and Curator's does not for it.)
+        timeout: Seconds to wait at most; None for no limit.
+        naming: ``kazoo`` to exclude kazoo's Lock(path) too, ``curator`` to exclude Curator's InterProcessMutex(path),
+            ``both`` to exclude both, at twice the price. (kazoo and Curator do not exclude each other; kazoo's with
+            ``extra_lock_patterns=["-lock-"]`` waits for Curator's, and Curator's does not for it.)
         on_lost: ``cancel`` cancels the task inside the ``async with`` block when the lock is lost, and the block
-            raises LockLostError; ``flag`` only lets ``held.lost`` happen.
-        reentrant: Let the task that holds it take it again; the last exit releases.
-        revocable: Let :meth:`revoke` ask the holder to let go: ``held.revoked`` happens.
+            raises LockLostError; ``flag`` only makes ``lease.lost`` happen.
+        reentrant: Let the task that holds it acquire it again; the last exit releases.
+        revocable: Let :meth:`revoke` ask the holder to release it: ``lease.revoked`` happens.
         data: What the node holds, for people to read.
 
     Raises:
-        ValueError: An argument makes no sense.
+        ValueError: An argument is invalid.
     """
 
     kind = "lock"
@@ -96,11 +89,22 @@ class Lock(LockBase[LockLease]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path}>"
 
+    def _place(self, naming: str) -> Contender:
+        return Contender(
+            self._client,
+            self._path,
+            naming=naming,
+            kind=self.kind,
+            kinds=self.kinds,
+            rule=self.rule,
+            data=self._data,
+        )
+
     async def acquire(self, timeout: float | None = None) -> LockLease:
-        """Wait for the lock; give what says how long it is held, and releases it.
+        """Wait for the lock; return its lease.
 
         Args:
-            timeout: Seconds to wait at the most; None for what the lock was made with.
+            timeout: Seconds to wait at most; None for what the lock was made with.
 
         Raises:
             TimeoutError: It was not free in time.
@@ -113,20 +117,12 @@ class Lock(LockBase[LockLease]):
         places: list[Contender] = []
         try:
             for naming in self._namings:
-                place = Contender(
-                    self._client,
-                    self._path,
-                    naming=naming,
-                    kind=self.kind,
-                    kinds=self.kinds,
-                    rule=self.rule,
-                    data=self._data,
-                )
-                await place.take(None if deadline is None else max(0.0, deadline - loop.time()))
+                place = self._place(naming)
+                await place.acquire(None if deadline is None else max(0.0, deadline - loop.time()))
                 places.append(place)
-            for place in places[:-1]:  # which nobody watched over while the last one waited
+            for place in places[:-1]:  # nothing watched them while the last one waited
                 await place.confirm()
-        except BaseException:
+        except BaseException:  # cancelled, too
             for place in reversed(places):
                 place.leave()
             raise
@@ -138,28 +134,22 @@ class Lock(LockBase[LockLease]):
             names = await self._client.children(self._path)
         except NoNodeError:
             return []
-        return [paths.join(self._path, entry.name) for entry in in_order(self._namings[-1], self.kinds, names)]
+        return [paths.join(self._path, node.name) for node in in_order(self._namings[-1], self.kinds, names)]
 
     async def revoke(self) -> bool:
-        """Ask the holder to let go; what comes of it is the holder's choice.
-
-        Returns:
-            Whether there was somebody to ask.
-        """
+        """Ask the holder to release it, which it may or may not do; return whether there was a holder."""
         line = await self.contenders()
-        if not line:
-            return False
         try:
-            await self._client.with_serializer(serializers.raw).set(line[0], REVOKE)
+            for node in line[:1]:
+                await self._client.with_serializer(serializers.raw).set(node, REVOKE)
         except NoNodeError:
             return False
-        return True
+        return bool(line)
 
-    def _again(self, task: asyncio.Task[object] | None) -> LockLease | None:
-        """Return what the task holds already, if it may enter once more."""
+    def _reenter(self, task: asyncio.Task[object] | None) -> LockLease | None:
         if not self._reentrant:
             return None
-        held = next((held for owner, held in self._inside if owner is task), None)
-        if held is not None:
-            held.raise_if_lost()
-        return held
+        lease = next((lease for owner, lease in self._inside if owner is task), None)
+        if lease is not None:
+            lease.raise_if_lost()
+        return lease

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from zoolet.client import serializers
-from zoolet.client.recipes._lease import LockLostError, OneShotEvent
+from zoolet.client.one_shot_event import OneShotEvent
+from zoolet.client.recipes._lease import LockLostError
 from zoolet.client.recipes.election import Election
 from zoolet.client.recipes.lock import LockLease
 from zoolet.client.recipes.node_cache import ended

@@ -5,26 +5,65 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from zoolet.client.recipes._lease import Lease, LockBase, checked_timeout
+from zoolet.client.arguments import checked_timeout
+from zoolet.client.recipes._lease import Lease, LockBase
 from zoolet.client.recipes.lock import Lock, LockLease
 from zoolet.client.surface import ClientSurface
 
 
-class MultiLock(LockBase["MultiHeld"]):
-    """Holds several paths at once: ``async with MultiLock(zk, ["/a", "/b"]) as held:``.
+class MultiLease(Lease):
+    """Several locks that are held.
+
+    Attributes:
+        parts: The lease of each, in sorted order of the paths; ``token`` is the highest of theirs.
+    """
+
+    def __init__(self, client: ClientSurface, parts: list[LockLease]) -> None:
+        last = max(parts, key=lambda part: part.token)
+        super().__init__(client, last.path, last.token)
+        self.parts = parts
+        self._followers = [client.spawn(self._follow(part)) for part in parts if part is not last]
+
+    def raise_if_lost(self) -> None:
+        """Do nothing if all parts are certainly still held.
+
+        Raises:
+            LockLostError: One is not.
+        """
+        super().raise_if_lost()
+        for part in self.parts:
+            part.raise_if_lost()
+
+    def proof_nodes(self) -> list[str]:
+        """Return the nodes of all parts."""
+        return [node for part in self.parts for node in part.proof_nodes()]
+
+    async def _follow(self, part: LockLease) -> None:
+        self.mark_lost(f"{part.path}: {await part.lost}")
+
+    def release_nowait(self) -> list[asyncio.Future[None]]:
+        """Release all of them, the last one first."""
+        for follower in self._followers:
+            follower.cancel()
+        self.mark_released()
+        return [call for part in reversed(self.parts) for call in part.release_nowait()]
+
+
+class MultiLock(LockBase[MultiLease]):
+    """Holds several paths at once: ``async with MultiLock(zk, ["/a", "/b"]) as lease:``.
 
     Znodes: those of a :class:`~zoolet.client.recipes.lock.Lock` for each path.
 
-    Guarantees: the paths are locked in sorted order, whoever names them in whatever order, so that two MultiLocks never
-    wait for each other. If one cannot be had, none is kept. It is lost when any of them is.
+    Guarantees: the paths are locked in sorted order, so that two MultiLocks never wait for each other. If one cannot be
+    acquired, none is kept. It is lost when any of them is.
 
-    Limits: those of Lock. Deadlocks with plain Locks that are taken in another order are possible.
+    Limits: those of Lock. Deadlocks with plain Locks that are acquired in another order are possible.
 
     Args:
         client: Whose session holds it.
         paths: What is locked, each once.
-        timeout: Seconds to wait for all of them at the most; None for ever.
-        layout: As for Lock.
+        timeout: Seconds to wait for all of them at most; None for no limit.
+        naming: As for Lock.
         on_lost: As for Lock.
 
     Raises:
@@ -47,58 +86,19 @@ class MultiLock(LockBase["MultiHeld"]):
         self._timeout = checked_timeout(timeout)
         self._locks = [Lock(client, path, naming=naming, on_lost="flag") for path in sorted(set(paths))]
 
-    async def acquire(self, timeout: float | None = None) -> MultiHeld:
+    async def acquire(self, timeout: float | None = None) -> MultiLease:
         """Wait for all of them.
 
         Raises:
             TimeoutError: One was not free in time; none is kept.
         """
-        got: list[LockLease] = []
+        leases: list[LockLease] = []
         try:
             async with asyncio.timeout(self._timeout if timeout is None else timeout):
                 for lock in self._locks:
-                    got.append(await lock.acquire())  # noqa: PERF401 - what was got before one fails must be let go
-        except BaseException:
-            for held in reversed(got):
-                self._client.spawn(held.release())
+                    leases.append(await lock.acquire())  # noqa: PERF401 - those before a failure are released below
+        except BaseException:  # cancelled, too
+            for lease in reversed(leases):
+                self._client.spawn(lease.release())
             raise
-        return MultiHeld(self._client, got)
-
-
-class MultiHeld(Lease):
-    """Several locks that are held.
-
-    Attributes:
-        parts: What is held of each, in sorted order of the paths; ``token`` is the highest of theirs.
-    """
-
-    def __init__(self, client: ClientSurface, parts: list[LockLease]) -> None:
-        last = max(parts, key=lambda held: held.token)
-        super().__init__(client, last.path, last.token)
-        self.parts = parts
-        self._watchers = [client.spawn(self._follow(part)) for part in parts if part is not last]
-        self._last = last
-
-    def raise_if_lost(self) -> None:
-        """Do nothing if all parts are still held for certain.
-
-        Raises:
-            LockLostError: One is not.
-        """
-        super().raise_if_lost()
-        for part in self.parts:
-            part.raise_if_lost()
-
-    def proof_nodes(self) -> list[str]:
-        """Return the nodes of all parts."""
-        return [proof_node for part in self.parts for proof_node in part.proof_nodes()]
-
-    async def _follow(self, part: LockLease) -> None:
-        self._lose(f"{part.path}: {await part.lost}")
-
-    def release_nowait(self) -> list[asyncio.Future[None]]:
-        """Let go of all of them, the last one first."""
-        for watcher in self._watchers:
-            watcher.cancel()
-        self.mark_released()
-        return [call for part in reversed(self.parts) for call in part.release_nowait()]
+        return MultiLease(self._client, leases)

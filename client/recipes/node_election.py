@@ -1,4 +1,4 @@
-"""Leader election by one ephemeral node: whoever makes it first."""
+"""Leader election by one ephemeral node: the candidate that creates it leads."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from zoolet.client import serializers
+from zoolet.client.recipes._follow import observe
 from zoolet.client.recipes._owned_node import OwnedNode
 from zoolet.client.recipes.trylock import TryLock
 from zoolet.client.surface import ClientSurface
@@ -19,13 +20,13 @@ class NodeElection:
 
     Guarantees: one leader at a time; ``leadership.token`` grows from leader to leader.
 
-    Limits: all who wait wake up when the leader goes. For many there is Election.
+    Limits: all that wait wake up when the leader goes. For many there is Election.
 
     Args:
         client: Whose session it is in.
         path: What is led.
-        name: Who this is.
-        timeout: Seconds that ``async with`` waits for leadership at the most; None for ever.
+        name: The candidate's name.
+        timeout: Seconds that ``async with`` waits for leadership at most; None for no limit.
         on_lost: As for Lock.
     """
 
@@ -43,27 +44,21 @@ class NodeElection:
         self._lock = TryLock(client, path, timeout=timeout, on_lost=on_lost, data=name)
 
     async def lead(self, timeout: float | None = None) -> OwnedNode:
-        """Wait until one leads; ``release()`` of the result resigns."""
+        """Wait for leadership; ``release()`` of the result resigns."""
         return await self._lock.acquire(timeout)
 
     async def leader(self) -> bytes | None:
-        """Return who leads; None for nobody."""
+        """Return the leader's name; None if there is no leader."""
         try:
-            data, _ = await self._client.get(self._path)
+            return bytes((await self._client.get(self._path))[0])
         except NoNodeError:
             return None
-        return bytes(data)
 
     async def observe(self) -> AsyncIterator[bytes | None]:
-        """Iterate who leads: now, and after each change; None while nobody does."""
-        last: Any = self
-        while True:
-            async with self._client.watch_exists(self._path) as watch:
-                leader = await self.leader()
-                if leader != last:
-                    last = leader
-                    yield leader
-                await watch.next()
+        """Iterate the leader's name: now, and after each change; None while there is none."""
+        watch = self._client.watch_exists
+        async for leader in observe(self._client, lambda: watch(self._path), self.leader, self._path):
+            yield leader
 
     async def __aenter__(self) -> OwnedNode:
         return await self._lock.__aenter__()

@@ -5,25 +5,26 @@ from __future__ import annotations
 import asyncio
 
 from zoolet.client import serializers
-from zoolet.client.recipes._lease import LockBase, checked_timeout
+from zoolet.client.arguments import checked_timeout
+from zoolet.client.recipes._lease import LockBase
 from zoolet.client.recipes._owned_node import OwnedNode, acquire_node
 from zoolet.client.surface import ClientSurface
 
 
 class TryLock(LockBase[OwnedNode]):
-    """The cheapest lock: ``held = await TryLock(zk, "/jobs/nightly").attempt()``, which is None if it is taken.
+    """The cheapest lock: ``lease = await TryLock(zk, "/jobs/nightly").attempt()``, which is None if it is held.
 
     Znodes: PATH itself, ephemeral, with *data*; and ``PATH-<uuid>``, ephemeral, which proves whose PATH is. They are
-    made together and deleted together.
+    created together and deleted together.
 
     Guarantees: one holder at a time. An attempt is one transaction.
 
-    Limits: unfair; all who wait wake up when it ends (the herd effect). For many who wait there is Lock.
+    Limits: unfair; all that wait wake up when it ends (the herd effect). For many that wait there is Lock.
 
     Args:
         client: Whose session holds it.
         path: What is locked.
-        timeout: Seconds that ``async with`` waits at the most; None for ever.
+        timeout: Seconds that ``async with`` waits at most; None for no limit.
         on_lost: As for Lock.
         data: What the node holds, for people to read.
     """
@@ -45,25 +46,23 @@ class TryLock(LockBase[OwnedNode]):
         self._data = data
 
     async def attempt(self) -> OwnedNode | None:
-        """Take it if it is free; None if it is not.
+        """Acquire it if it is free; None if it is not.
 
         Raises:
-            ConnectionLossError: There was no connection in time; if the nodes were made, they are deleted once there is
-                one.
+            ConnectionLossError: There was no connection in time; nodes that were created are deleted once there is one.
         """
         return await acquire_node(self._client, self._path, self._data)
 
     async def acquire(self, timeout: float | None = None) -> OwnedNode:
-        """Wait until it is free, and take it.
+        """Wait until it is free, and acquire it.
 
         Raises:
             TimeoutError: It was not free in time.
         """
         async with asyncio.timeout(self._timeout if timeout is None else timeout):
             while True:
-                held = await self.attempt()
-                if held is not None:
-                    return held
+                if (lease := await self.attempt()) is not None:
+                    return lease
                 async with self._client.watch_exists(self._path) as watch:
                     if watch.initial is not None:
                         await watch.next()

@@ -1,1 +1,1 @@
-"""The state machine: bytes and the time go in, bytes come out. No socket, clock, thread or chance of its own."""
+"""The state machine: bytes and the time go in, bytes come out. It has no socket, clock, thread or randomness."""

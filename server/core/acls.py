@@ -1,9 +1,9 @@
-"""Access control: lists kept once under small numbers, and what they allow.
+"""Access control: each ACL list is interned under a small key, and evaluated from there.
 
-Key 0 is world:anyone with all permissions, which most nodes have: ``if node.acl:`` is all that they cost.
+Key 0 is world:anyone with all permissions, which most nodes have; they cost no more than ``if node.acl:``.
 
-A list is turned into a :class:`Grants` when it is interned, so that a check costs a look-up for each identity of the
-caller (for an address: one for each prefix length in the list), however long the list is.
+A list becomes a :class:`Grants` when it is interned, so that a check costs one look-up for each identity of the client
+(for an address: one for each prefix length in the list), however long the list is.
 
 Source: ReferenceCountedACLCache; PrepRequestProcessor.fixupACL; ZooKeeperServer.checkACL.
 """
@@ -25,22 +25,22 @@ from zoolet.server.core.settings import Settings
 
 OPEN: Final = 0
 AUTHENTICATED: Final = frozenset({"digest", "sasl", "x509"})
-"""Schemes whose identities scheme ``auth`` stands for."""
+"""The schemes of the identities that scheme ``auth`` stands for."""
 
 
 class Grants:
-    """What one ACL list gives to whom.
+    """The permissions that one ACL list grants, indexed by identity.
 
     Args:
-        acl: The list; an empty one gives everything to everybody, as in ZooKeeper.
+        acl: The list; an empty one grants all permissions to everyone, as in ZooKeeper.
     """
 
     __slots__ = ("_anyone", "_exact", "_networks", "_sasl")
 
     def __init__(self, acl: AclList) -> None:
-        self._anyone = 0 if acl else -1  # permissions of everybody
+        self._anyone = 0 if acl else -1  # permissions of world:anyone
         self._exact: dict[Id, int] = {}
-        self._sasl = 0  # permissions of any SASL user together: what the SASL user "super" has
+        self._sasl = 0  # permissions of all SASL users together, which the SASL user "super" has
         self._networks: dict[tuple[int, int], dict[int, int]] = {}  # by (address bits, bits to drop): prefix -> perms
         for entry in acl:
             identity, perms = entry.id, entry.perms
@@ -56,22 +56,22 @@ class Grants:
                 if identity.scheme == "sasl":
                     self._sasl |= perms
 
-    def allow(self, identities: Iterable[Id], wanted: int) -> bool:
-        """Return whether one of the identities has one of the wanted permissions."""
-        if self._anyone & wanted:
+    def allow(self, identities: Iterable[Id], perms: int) -> bool:
+        """Return whether one of the identities has one of the permissions *perms*."""
+        if self._anyone & perms:
             return True
         for identity in identities:
             if identity.scheme == "ip":
-                if self._networks and self._of_address(identity.id or "") & wanted:
+                if self._networks and self._of_address(identity.id or "") & perms:
                     return True
-            elif self._exact.get(identity, 0) & wanted or (
-                identity.scheme == "sasl" and identity.id == "super" and self._sasl & wanted
+            elif self._exact.get(identity, 0) & perms or (
+                identity.scheme == "sasl" and identity.id == "super" and self._sasl & perms
             ):
                 return True
         return False
 
     def _of_address(self, text: str) -> int:
-        """Return the permissions of a peer at this address.
+        """Return the permissions that entries of scheme ``ip`` grant to an address.
 
         Source: IPAuthenticationProvider.matches.
         """
@@ -85,11 +85,14 @@ class Grants:
 
 
 class Acls:
-    """The ACL lists of all nodes.
+    """The ACL lists of all nodes, with a count of the nodes that use each.
+
+    A list is forgotten with the last node that uses it. Inside a transaction releases are deferred until it is
+    committed, so that a rollback finds every list that an undone change needs.
 
     Args:
-        settings: ``skip_acl``, ``max_acl_entries`` and ``compat`` are looked at.
-        metrics: Counts what is refused.
+        settings: ``skip_acl``, ``max_acl_entries`` and ``compat`` are used.
+        metrics: Counts the lists that are refused.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
@@ -100,15 +103,15 @@ class Acls:
         self._keys: dict[AclList, int] = {OPEN_ACL_UNSAFE: OPEN}
         self._uses: dict[int, int] = {}
         self._next = 1
-        self._interned: list[int] | None = None  # inside a transaction: what to take back if it fails
+        self._interned: list[int] | None = None  # inside a transaction: the keys to release if it is rolled back
         self.keep = False
-        """Forget no list, whoever releases it: its nodes may come back."""
-        self._released: list[int] = []  # inside a transaction: what to let go of if it succeeds
+        """Keep every list, even when no node uses it: set while undo records may bring its nodes back."""
+        self._released: list[int] = []  # inside a transaction: the keys to release if it is committed
 
     # --- keys ---
 
     def intern(self, acl: AclList) -> int:
-        """Return the key of a list and count one more node that uses it."""
+        """Return the key of a list, and count one more node that uses it."""
         if acl is OPEN_ACL_UNSAFE:
             return OPEN
         key = self._keys.get(acl)
@@ -124,7 +127,7 @@ class Acls:
         return key
 
     def release(self, key: int) -> None:
-        """Count one node less; a list that no node uses is forgotten."""
+        """Count one node less; forget a list that no node uses."""
         if not key or self.keep:
             return
         if self._interned is not None:
@@ -135,18 +138,18 @@ class Acls:
             del self._uses[key], self._grants[key], self._keys[self._lists.pop(key)]
 
     def begin(self) -> None:
-        """Count from now on what is interned and what is released."""
+        """Record from now on which keys are interned and released."""
         self._interned, self._released = [], []
 
     def commit(self) -> None:
-        """Let go of what was released."""
-        self._let_go(self._released)
+        """Release the keys that were released since :meth:`begin`."""
+        self._release_all(self._released)
 
     def roll_back(self) -> None:
-        """Take back what was interned."""
-        self._let_go(self._interned or [])
+        """Release the keys that were interned since :meth:`begin`."""
+        self._release_all(self._interned or [])
 
-    def _let_go(self, keys: Sequence[int]) -> None:
+    def _release_all(self, keys: Sequence[int]) -> None:
         self._interned = None
         for key in keys:
             self.release(key)
@@ -155,35 +158,35 @@ class Acls:
         """Return the list of a key."""
         return self._lists[key]
 
-    # --- permission ---
+    # --- permissions ---
 
-    def allows(self, key: int, client: ClientConnection, wanted: int) -> bool:
-        """Return whether *caller* has one of the *wanted* permissions.
+    def allows(self, key: int, client: ClientConnection, perms: int) -> bool:
+        """Return whether *client* has one of the permissions *perms* on a node with this list.
 
         Source: ZooKeeperServer.checkACL.
         """
         if not key or client.is_super or self._settings.skip_acl:
             return True
-        return self._grants[key].allow(client.ids, wanted)
+        return self._grants[key].allow(client.ids, perms)
 
-    def check(self, key: int, client: ClientConnection, wanted: Perm, path: str) -> None:
-        """Do nothing if *caller* has one of the *wanted* permissions.
+    def check(self, key: int, client: ClientConnection, perms: Perm, path: str) -> None:
+        """Raise an error unless *client* has one of the permissions *perms*.
 
         Raises:
-            NoAuthError: It has not.
+            NoAuthError: It has none of them.
         """
-        if not self.allows(key, client, wanted):
+        if not self.allows(key, client, perms):
             raise NoAuthError(path)
 
-    # --- what a client may ask for ---
+    # --- validation ---
 
     def normalized(self, acl: AclList | None, client: ClientConnection, path: str | None) -> AclList:
-        """Check the list of a create or setACL and give what is stored: no duplicates, ``auth`` replaced by the
-        caller's identities.
+        """Validate the list of a create or setACL and return the one to store: without duplicates, and with the
+        client's identities in place of ``auth``.
 
         Raises:
-            InvalidACLError: The list is empty, an entry is not valid, or more than ``max_acl_entries`` would be stored.
-            MarshallingError: An entry has a null id where that cannot be.
+            InvalidACLError: The list is empty, an entry is invalid, or the result has more than ``max_acl_entries``.
+            MarshallingError: An entry has a null id that ZooKeeper would have to read.
 
         Source: PrepRequestProcessor.fixupACL.
         """
@@ -193,8 +196,8 @@ class Acls:
             raise InvalidACLError(path)
         stored: list[ACL] = []
         limit = self._settings.max_acl_entries
-        mine = [identity for identity in client.ids if identity.scheme in AUTHENTICATED]
-        size, mine_size = 0, sum(map(_size, mine))
+        authenticated = [identity for identity in client.ids if identity.scheme in AUTHENTICATED]
+        size, authenticated_size = 0, sum(map(_size, authenticated))
         for entry in _without_duplicates(acl, path):
             if len(stored) > limit or size > self._settings.max_frame:
                 break
@@ -202,10 +205,10 @@ class Acls:
             if scheme is None:
                 raise InvalidACLError(path)
             if scheme == "auth":
-                if not mine:
+                if not authenticated:
                     raise InvalidACLError(path)
-                stored += [ACL(entry.perms, identity) for identity in mine]
-                size += mine_size
+                stored += [ACL(entry.perms, identity) for identity in authenticated]
+                size += authenticated_size
             elif self._valid(entry.id, path):
                 stored.append(entry)
                 size += _size(entry.id)
@@ -218,8 +221,8 @@ class Acls:
                 f"the ACL list would have more than {limit} entries (zoolet.maxAclEntries), or more than "
                 f"{self._settings.max_frame} bytes",
             )
-        fixed = tuple(stored)
-        return OPEN_ACL_UNSAFE if fixed == OPEN_ACL_UNSAFE else fixed
+        result = tuple(stored)
+        return OPEN_ACL_UNSAFE if result == OPEN_ACL_UNSAFE else result
 
     def _valid(self, identity: Id, path: str | None) -> bool:
         scheme, name = identity.scheme, identity.id
@@ -240,35 +243,38 @@ class Acls:
 
 
 def _size(identity: Id) -> int:
-    """Return the bytes of an entry on the wire, nearly."""
+    """Return the approximate size of an entry on the wire, in bytes."""
     return 12 + len(identity.scheme or "") + len(identity.id or "")
 
 
 def _without_duplicates(acl: AclList, path: str | None) -> list[ACL]:
-    """Return each entry once, where it first stands.
+    """Return the distinct entries in order of first occurrence.
 
     Raises:
-        MarshallingError: A null would have to be compared with something: ZooKeeper fails on that, too.
+        MarshallingError: A null would have to be compared with something, on which ZooKeeper fails, too.
 
     Source: PrepRequestProcessor.removeDuplicates; the equals of ACL and Id.
     """
-    kept: list[ACL] = []
+    distinct: list[ACL] = []
     seen: dict[int, tuple[set[Id], set[str | None]]] = {}  # by permissions: the identities, and their schemes
     for entry in acl:
         identity = entry.id
         identities, schemes = seen.setdefault(entry.perms, (set(), set()))
         if identities and (identity.scheme is None or (identity.id is None and identity.scheme in schemes)):
-            raise MarshallingError(path, "a null in an ACL list where it would have to be compared")
+            raise MarshallingError(path, "a null scheme or id in an ACL list that has to be searched for duplicates")
         if identity not in identities:
             identities.add(identity)
             schemes.add(identity.scheme)
-            kept.append(entry)
-    return kept
+            distinct.append(entry)
+    return distinct
 
 
 def parse_network(text: str, ip6: bool = True) -> tuple[int, int, int] | None:
-    """Read ``address[/bits]``: the address as a number, the bits that count, and the bits there are; None if it is
-    neither.
+    """Parse ``address[/bits]``.
+
+    Returns:
+        The address as a number, the length of the prefix in bits, and the width of an address (32 or 128); None if the
+        text is of another form.
 
     Source: IPAuthenticationProvider.isValid, addr2Bytes.
     """
@@ -283,7 +289,9 @@ def parse_network(text: str, ip6: bool = True) -> tuple[int, int, int] | None:
 
 
 _peer_address = lru_cache(maxsize=1024)(parse_network)
-"""The same for the address of a peer: few different ones, looked up again and again."""
+"""As :func:`parse_network`, for the addresses of peers. The results for the last 1,024 of them are cached; they depend
+on nothing but the text.
+"""
 
 
 def _ip4(address: str) -> int | None:
@@ -307,6 +315,6 @@ def _ip6(address: str) -> int | None:
 
 
 def _decimal(text: str) -> int | None:
-    """Read a number as Java's Integer.parseInt does."""
+    """Parse a number as Java's Integer.parseInt does."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None

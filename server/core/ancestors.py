@@ -1,9 +1,8 @@
-"""Find, among many paths, those at and above another one, in time linear in its length.
+"""An index that finds the ancestors of a path among many stored paths, in time linear in the length of the path.
 
-Looking each ancestor up by its own text would cost the square of the depth, and a frame has room for half a million
-levels. So each path is filed under a hash that is carried on from part to part, ``hash((hash of the parent, name))``:
-one pass over the parts of a path gives the hashes of all its ancestors. What is found is compared as text, so that a
-collision of hashes changes nothing.
+Looking up each ancestor by its own text would be quadratic in the depth, and a frame has room for half a million
+levels. So each path is stored under a rolling hash, ``hash((hash of the parent, name))``: one pass over the parts of a
+path computes the hashes of all its ancestors. Candidates are compared as text, so that a hash collision does no harm.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ _ROOT = 0
 
 
 class AncestorIndex(Generic[V]):
-    """Values by path, with a look-up of all ancestors of a path.
+    """A mapping from paths to values, with a look-up of all ancestors of a path.
 
-    Only absolute paths can be ancestors of a node; any other text can be stored and is found by :meth:`get` alone.
+    Only absolute paths can be ancestors; any other text can be stored, but only :meth:`get` finds it.
     """
 
     __slots__ = ("_by_hash", "_values")
@@ -42,7 +41,7 @@ class AncestorIndex(Generic[V]):
         return self._values.get(path)
 
     def put(self, path: str, value: V) -> None:
-        """Store the value of a path, in place of the one it had."""
+        """Set the value of a path."""
         if path not in self._values and path[:1] == "/":
             self._by_hash.setdefault(_hashes(path)[-1], {})[path] = None
         self._values[path] = value
@@ -51,7 +50,7 @@ class AncestorIndex(Generic[V]):
         """Remove a path.
 
         Raises:
-            KeyError: It is not here.
+            KeyError: The path is not stored.
         """
         del self._values[path]
         if path[:1] == "/":
@@ -62,7 +61,7 @@ class AncestorIndex(Generic[V]):
                 del self._by_hash[key]
 
     def along(self, path: str) -> Iterator[tuple[str, V]]:
-        """Yield the stored paths that are *path* or above it, with their values, the highest first."""
+        """Yield *path* and its ancestors as far as they are stored, with their values, from the root down."""
         by_hash = self._by_hash
         for key in _hashes(path):
             for candidate in by_hash.get(key, ()):
@@ -71,6 +70,6 @@ class AncestorIndex(Generic[V]):
 
 
 def _hashes(path: str) -> list[int]:
-    """Return the hash of each ancestor of an absolute path, from the root down to the path itself."""
+    """Return the hashes of an absolute path's ancestors, from the root down, and that of the path itself."""
     names = path[1:].split("/") if path != "/" else ()
     return list(accumulate(names, lambda key, name: hash((key, name)), initial=_ROOT))

@@ -1,7 +1,8 @@
 """A client as the operations see it: its connection, and the session that the connection serves.
 
-The two live apart. Identities, watches and output belong to the connection; another connection that takes the session
-over starts with none of them. Ephemeral nodes and the deadline belong to the session, which outlives its connections.
+Their lifetimes differ. Identities, watches and output belong to the connection; another connection that resumes the
+session starts with none of them. Ephemeral nodes and the deadline belong to the session, which outlives its
+connections.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ class Session:
     """One client's session.
 
     Args:
-        id: Above 0.
-        timeout_ms: As negotiated at the last connect.
+        id: Its id, above 0.
+        timeout_ms: The timeout that was negotiated at the last connect.
         client: The connection that serves it; None while there is none.
-        deadline: When it ends unless its client sends something, in the engine's monotonic milliseconds.
+        deadline: When it expires unless its client sends something, in the engine's monotonic milliseconds.
     """
 
     id: int
@@ -34,8 +35,8 @@ class ClientConnection:
     """One connection's identities, watches and output.
 
     Args:
-        host: The address of the peer, as scheme ``ip`` compares it.
-        port: Its port, for reports.
+        host: The peer's address, which is its identity in scheme ``ip``.
+        port: The peer's port, for reports.
     """
 
     __slots__ = (
@@ -68,20 +69,20 @@ class ClientConnection:
         self.ids: dict[Id, None] = {Id("ip", host): None}
         self.schemes = {"ip"}  # of the identities
         self.is_super = False
-        self.sasl: DigestMd5 | None = None  # the exchange that is under way or done
-        self.outbox: list[bytes] = []  # frames that are to be sent, in order
-        self.closing = False  # to be closed once the outbox has been sent
-        self.four_letter_only = False  # answer a four-letter command, and nothing else
+        self.sasl: DigestMd5 | None = None  # the exchange that is in progress or done
+        self.outbox: list[bytes] = []  # frames to send, in order
+        self.closing = False  # it is to be closed once the outbox has been sent
+        self.four_letter_only = False  # answer nothing but a four-letter command
         self.modes: tuple[dict[str, int], dict[str, int]] = ({}, {})  # watch modes by path: data store, child store
-        self.watched_data = False  # has had a data watch: what wchs counts
-        self.watch_weight = 0  # how many watches those count as
+        self.watched_data = False  # has had a data watch: it counts in wchs
+        self.watch_weight = 0  # sum of the weights of its watches (watches.weight)
         self.deadline = NEVER  # of the handshake, in the engine's monotonic milliseconds
-        self.received = self.sent = 0  # packets
+        self.received = self.sent = 0  # packets, as cons counts them
         self.since = 0  # session start, in milliseconds since the epoch
         self.last_op = self.last_xid = self.last_zxid = -1
 
     def add_id(self, scheme: str, name: str) -> None:
-        """Add an identity; one that is there already is not added again."""
+        """Add an identity, unless the connection has it."""
         self.ids[Id(scheme, name)] = None
         self.schemes.add(scheme)
         if scheme == "super":

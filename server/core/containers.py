@@ -1,8 +1,8 @@
-"""Container and TTL nodes: which of them the server is to delete by itself.
+"""Container and TTL nodes: which of them are due to be deleted by the server.
 
-A container goes when it has no children but has had one; or, if ``never_used`` is set, when it has never had one and
-was not changed for that long. A TTL node goes when it has no children and was not changed for its ttl. Having children
-does not renew it: only setData does.
+A container is due when it has no children but has had one; or, if ``never_used`` is set, when it has never had one and
+was not changed for that long. A TTL node is due when it has no children and was not changed for its ttl. Creating and
+deleting children does not renew the ttl; only setData does.
 
 Source: ContainerManager.getCandidates.
 """
@@ -13,10 +13,10 @@ from zoolet.server.core.tree import Tree
 
 
 def next_due(tree: Tree, now: int, never_used: int) -> int | None:
-    """Return the first moment, *now* or later, at which :func:`due` has something to give; None if there is none.
+    """Return the first moment, *now* or later, at which :func:`due` will return a path; None if there is none.
 
     Args:
-        tree: The nodes.
+        tree: The tree.
         now: Milliseconds since the epoch.
         never_used: As for :func:`due`.
     """
@@ -38,9 +38,9 @@ def due(tree: Tree, now: int, never_used: int) -> list[str]:
     """Return the paths of the nodes that are due, in order of creation.
 
     Args:
-        tree: The nodes.
+        tree: The tree.
         now: Milliseconds since the epoch.
-        never_used: Milliseconds after which a container that never had a child goes; 0 for never.
+        never_used: Milliseconds after which a container that never had a child is due; 0 for never.
     """
     paths = []
     for path, node in tree.expiring.items():
@@ -48,9 +48,9 @@ def due(tree: Tree, now: int, never_used: int) -> list[str]:
             continue
         ttl = node.ttl()
         if ttl is not None:
-            gone = now - node.mtime > ttl
+            is_due = now - node.mtime > ttl
         else:
-            gone = node.creates > 0 or (never_used > 0 and now - node.mtime > never_used)
-        if gone:
+            is_due = node.creates > 0 or (never_used > 0 and now - node.mtime > never_used)
+        if is_due:
             paths.append(path)
     return paths

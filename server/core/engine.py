@@ -1,6 +1,6 @@
-"""The state machine: what answers requests, and what happens as time passes.
+"""The state machine: the server's state, the dispatch of requests to it, and what becomes due as time passes.
 
-Given the same calls with the same times and the same randomness it does the same, byte for byte.
+It is deterministic: the same calls with the same times and the same randomness produce the same bytes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from zoolet.server.core.state import ServerState
 from zoolet.server.core.tree import CONFIG
 from zoolet.server.core.warnings import LogFunction
 
-assert ops  # importing it registers the handlers
+assert ops  # importing the package registers the handlers
 
 
 class Engine(ServerState):
     """A ZooKeeper server without a clock and without sockets.
 
     Args:
-        settings: As for :class:`ServerState`, like all that follow.
+        settings: As for :class:`ServerState`, like all other arguments.
         now: Milliseconds since the epoch.
         monotonic_ms: Milliseconds on a monotonic clock.
         server_id: The top byte of session ids.
@@ -33,7 +33,7 @@ class Engine(ServerState):
         log: Receives warnings.
 
     Attributes:
-        dispatch: What answers each op code now; replaced when the server becomes read-only or leaves that mode.
+        dispatch: The dispatch table; it is replaced when read-only mode begins or ends.
         zxid_on_decode_error: The op codes that take a zxid even if their body does not decode.
     """
 
@@ -56,8 +56,8 @@ class Engine(ServerState):
             self.tree.set_data_silently(self.tree.find(CONFIG), encode_config(members, 0))
 
     def set_read_only(self, on: bool) -> None:
-        """Switch read-only mode on or off; connections are closed either way, as when a server loses or finds its
-        quorum, and their sessions live on.
+        """Switch read-only mode on or off. All connections are closed, as when a server loses or regains its quorum;
+        their sessions stay alive.
 
         Source: ReadOnlyZooKeeperServer, ReadOnlyRequestProcessor.
         """
@@ -70,25 +70,25 @@ class Engine(ServerState):
             self.close_connection(client)
 
     def apply(self, txn: Record, session_id: int) -> object:
-        """Do what a transaction record says, at the engine's zxid and time, for a session; it cannot fail."""
+        """Apply a transaction record for a session, at the engine's zxid and time; this cannot fail."""
         return APPLIES[type(txn)](self, txn, session_id)
 
     # --- sessions ---
 
     def open_session(self, timeout_ms: int) -> Session:
-        """Open a session; takes a zxid."""
+        """Open a session, which takes a zxid."""
         self.zxid += 1
         session_id = self.sessions.new_id()
         self.apply(CreateSessionTxn(timeout_ms), session_id)
         return self.sessions.alive[session_id]
 
     def close_session(self, session: Session) -> None:
-        """End a session: its ephemeral nodes go, with events; takes a zxid."""
+        """Close a session and delete its ephemeral nodes, with events; this takes a zxid."""
         self.zxid += 1
         self.apply(CloseSessionTxn(list(self.tree.ephemerals.get(session.id, ()))), session.id)
 
     def expire(self, session: Session) -> None:
-        """End a session and close its connection, without a reply."""
+        """Close a session whose deadline has passed, and its connection, without a reply."""
         client = session.client
         self.close_session(session)
         if client is not None:
@@ -97,11 +97,14 @@ class Engine(ServerState):
     # --- time ---
 
     def tick(self) -> None:
-        """Do what is due at the engine's time: end sessions, oldest deadline first, and sessionless connections.
+        """Do what is due at the engine's time.
+
+        Sessions expire, oldest deadline first, sessionless connections are closed, watches of closed connections are
+        swept, and container and TTL nodes are deleted.
 
         Source: SessionTrackerImpl.run; NIOServerCnxnFactory.ConnectionExpirerThread.
         """
-        # One at a time: should one fail, the others are still there for the next tick.
+        # One at a time: if expiring one raises, the next tick finds the others.
         while (session := self.sessions.expiry.pop_due(self.monotonic_ms)) is not None:
             self.expire(session)
         while (client := self.pop_sessionless()) is not None:
@@ -113,12 +116,12 @@ class Engine(ServerState):
             self.reap()
 
     def idle(self) -> bool:
-        """Return whether nothing can become due unless somebody connects or calls first."""
+        """Return whether nothing can become due before a client connects or a method is called."""
         return not (self.connections or self.sessions.alive or self.tree.expiring)
 
     def next_due(self) -> int | None:
         """Return the first moment, in monotonic milliseconds, at which a session, a sessionless connection or a node
-        is due; None if there is none.
+        becomes due; None if there is none.
         """
         reap = containers.next_due(self.tree, self.now, self.settings.container_never_used)
         moments = [self.sessions.expiry.next(), self.next_sessionless()]
@@ -127,8 +130,8 @@ class Engine(ServerState):
         return min((moment for moment in moments if moment is not None), default=None)
 
     def reap(self) -> None:
-        """Delete the container and TTL nodes that are due, each with a zxid of its own; no permission is asked for."""
-        most = max(1, self.settings.container_max_per_minute * self.settings.container_check_interval // 60_000)
-        for path in containers.due(self.tree, self.now, self.settings.container_never_used)[:most]:
+        """Delete the container and TTL nodes that are due, each with its own zxid and without a permission check."""
+        limit = max(1, self.settings.container_max_per_minute * self.settings.container_check_interval // 60_000)
+        for path in containers.due(self.tree, self.now, self.settings.container_never_used)[:limit]:
             self.zxid += 1
             self.apply(DeleteTxn(path), 0)

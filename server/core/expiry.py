@@ -1,8 +1,16 @@
-"""Deadlines in buckets: whoever is heard of in time moves on, and each bucket is emptied at its hour.
+"""Deadlines in buckets, which makes extending one cheap.
 
-A deadline is rounded up to the next whole interval, so nobody expires early and at most one interval late, and moving a
-busy session costs a dictionary move once an interval, not once a request. An interval of 0 rounds nothing: that is for
-clocks that stand still.
+An item is in one of two states:
+
+- *expiring*: ``deadline`` is the key of the one bucket that contains it; :meth:`Expiry.touch` moves it to a later one;
+- *not expiring*: ``deadline`` is NEVER and no bucket contains it: before the first touch, and after ``remove`` or
+  ``pop_due``.
+
+Deadlines are rounded up to a multiple of the interval: nothing expires early, nothing more than one interval late, and
+a busy session moves from bucket to bucket once an interval, not once a request. Within a bucket the order is that of
+entering it. An interval of 0 means exact deadlines, for clocks that are moved by hand.
+
+Invariants: the heap has each bucket's deadline exactly once; an empty bucket stays until its deadline has passed.
 
 Source: ExpiryQueue.
 """
@@ -14,18 +22,18 @@ from typing import Final, Generic, Protocol, TypeVar
 
 
 class Expirable(Protocol):
-    """What can expire."""
+    """An item with a deadline, which only :class:`Expiry` writes."""
 
     deadline: int
 
 
 M = TypeVar("M", bound=Expirable)
 NEVER: Final = -1
-"""The deadline of what does not expire."""
+"""The deadline of an item that does not expire."""
 
 
 class Expiry(Generic[M]):
-    """All that may expire, in order of deadline.
+    """Items in order of deadline.
 
     Args:
         interval: The size of a bucket, in milliseconds; 0 for exact deadlines.
@@ -36,40 +44,40 @@ class Expiry(Generic[M]):
         self._buckets: dict[int, dict[M, None]] = {}
         self._deadlines: list[int] = []  # a heap of the buckets' deadlines
 
-    def touch(self, one: M, monotonic_ms: int, timeout: int) -> None:
-        """Let *one* live until *timeout* milliseconds after *uptime*, rounded up."""
+    def touch(self, item: M, monotonic_ms: int, timeout: int) -> None:
+        """Set the deadline of *item* to *timeout* milliseconds after *monotonic_ms*, rounded up."""
         interval = self.interval
         deadline = (monotonic_ms + timeout) // interval * interval + interval if interval else monotonic_ms + timeout
-        if deadline == one.deadline:
+        if deadline == item.deadline:
             return
-        self.remove(one)
-        one.deadline = deadline
+        self.remove(item)
+        item.deadline = deadline
         bucket = self._buckets.get(deadline)
         if bucket is None:
             bucket = self._buckets[deadline] = {}
             heapq.heappush(self._deadlines, deadline)
-        bucket[one] = None
+        bucket[item] = None
 
-    def remove(self, one: M) -> None:
-        """Let *one* never expire; harmless if it would not have."""
-        bucket = self._buckets.get(one.deadline)
+    def remove(self, item: M) -> None:
+        """Remove the deadline of *item*, if it has one."""
+        bucket = self._buckets.get(item.deadline)
         if bucket is not None:
-            bucket.pop(one, None)
-        one.deadline = NEVER
+            bucket.pop(item, None)
+        item.deadline = NEVER
 
     def pop_due(self, monotonic_ms: int) -> M | None:
-        """Remove and return the one with the oldest deadline, if that has come; of several, the one that was not heard
-        of for the longest time.
+        """Remove and return the item with the earliest deadline, if it has passed; of several, the one that has
+        had this deadline for the longest time. Return None if no deadline has passed.
         """
         while self._deadlines and self._deadlines[0] <= monotonic_ms:
             bucket = self._buckets[self._deadlines[0]]
-            for one in bucket:
-                del bucket[one]
-                one.deadline = NEVER
-                return one
+            for item in bucket:
+                del bucket[item]
+                item.deadline = NEVER
+                return item
             del self._buckets[heapq.heappop(self._deadlines)]
         return None
 
     def next(self) -> int | None:
-        """Return the hour of the first bucket, in milliseconds of uptime; None if there is none."""
+        """Return the deadline of the first bucket, in monotonic milliseconds; None if there is none."""
         return self._deadlines[0] if self._deadlines else None

@@ -1,4 +1,4 @@
-"""What the server counts of itself: plain numbers."""
+"""The server's counters: plain numbers."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ LIMITS: Final = (
 class Metrics:
     """Counters since the start, or since they were last reset.
 
-    Latencies are milliseconds, from the moment a batch of requests was read to the moment its replies were handed to
-    the socket.
+    Latencies are milliseconds from the moment a batch of requests was read to the moment its replies were passed to the
+    socket.
 
     Args:
         auth_failed: Failed logins.
         super_logins: Logins as the super user.
-        stalls: Times that the server itself stood still for so long that its sessions were given more time.
-        stalled_ms: Milliseconds for which it did, in all.
-        refused: By limit, how often something was refused.
+        stalls: How often the server process was paused for so long that its sessions were given more time.
+        stalled_ms: For how many milliseconds in total.
+        refused: How many requests or connections were refused, by limit.
     """
 
     packets_received: int = 0
@@ -49,11 +49,11 @@ class Metrics:
     refused: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LIMITS, 0))
 
     def refuse(self, limit: str) -> None:
-        """Count something that was refused because of a limit, one of :data:`LIMITS`."""
+        """Count a refusal because of a limit, one of :data:`LIMITS`."""
         self.refused[limit] += 1
 
     def answered(self, requests: int, milliseconds: float) -> None:
-        """Count a batch of requests that took so long."""
+        """Count a batch of requests, each of which took *milliseconds*."""
         if not self.latency_count or milliseconds < self.latency_min:
             self.latency_min = milliseconds
         if milliseconds > self.latency_max:

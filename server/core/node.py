@@ -1,4 +1,9 @@
-"""One znode."""
+"""One znode, and what is cached for it.
+
+Three results are cached, each in one slot of the object that it is computed from: the encoded Stat (``Node._stat``, 68
+bytes), the encoded list of children (``Children._encoded``) and a session's ephemeral paths in sorted order
+(``OwnedPaths._sorted``). A cache is filled by a read and invalidated by ``changed()``, which the tree's mutators call.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,9 @@ from zoolet.protocol.records import Stat
 _STAT = struct_of(Stat).pack
 
 CONTAINER_OWNER: Final = -(1 << 63)
-"""What a container node has in place of a session id: 0x8000000000000000."""
+"""The owner of a container node, in place of a session id: 0x8000000000000000."""
 _TTL_OWNER: Final = -(1 << 56)
-"""What a TTL node has there, below which stands the ttl: 0xff00000000000000."""
+"""The high bits of a TTL node's owner, 0xff00000000000000; its lower 40 bits are the ttl."""
 MAX_TTL: Final = (1 << 40) - 1
 """The longest ttl, in milliseconds."""
 
@@ -27,12 +32,12 @@ def ttl_owner(ttl: int) -> int:
 
 
 def int32(value: int) -> int:
-    """Wrap a number as Java's int does."""
+    """Wrap a number around as Java's int does."""
     return (value + 0x80000000 & 0xFFFFFFFF) - 0x80000000
 
 
 class Children(dict[str, "Node"]):
-    """The children of one node by name, and the encoded list of their names while it is known."""
+    """The children of one node by name, and the cached encoding of the list of their names."""
 
     __slots__ = ("_encoded", "below")
     _encoded: bytes | None
@@ -44,11 +49,11 @@ class Children(dict[str, "Node"]):
         self.below = 0
 
     def changed(self) -> None:
-        """Forget the encoded list; the tree's mutators call this."""
+        """Invalidate the encoded list; the tree's mutators call this."""
         self._encoded = None
 
     def encoded(self) -> bytes:
-        """Return the vector of names as it goes on the wire, in order of creation."""
+        """Return the vector of names in its wire format, in order of creation."""
         encoded = self._encoded
         if encoded is None:
             encoded = self._encoded = put_strs(list(self))
@@ -56,7 +61,7 @@ class Children(dict[str, "Node"]):
 
 
 class OwnedPaths(dict[str, None]):
-    """The ephemeral paths of one session, in order of creation, and sorted while that is known."""
+    """The ephemeral paths of one session in order of creation, and a cached sorted list of them."""
 
     __slots__ = ("_sorted",)
     _sorted: list[str] | None
@@ -65,11 +70,11 @@ class OwnedPaths(dict[str, None]):
         self._sorted = None
 
     def changed(self) -> None:
-        """Forget the sorted list; the tree's mutators call this."""
+        """Invalidate the sorted list; the tree's mutators call this."""
         self._sorted = None
 
     def with_prefix(self, prefix: str) -> list[str]:
-        """Return the paths that start with *prefix*, sorted: a bisection, and a copy of what is found."""
+        """Return the paths that start with *prefix*, sorted: two bisections and one copy."""
         paths = self._sorted
         if paths is None:
             paths = self._sorted = sorted(self)
@@ -79,19 +84,19 @@ class OwnedPaths(dict[str, None]):
 
 
 class Node:
-    """A node's data and everything its Stat tells.
+    """A node's data, children and the fields of its Stat.
 
     Only the mutators of :class:`~zoolet.server.core.tree.Tree` may write to a node; each of them calls :meth:`changed`.
 
     Args:
-        data: What the node holds; null is not the same as empty.
-        acl: A key of :class:`~zoolet.server.core.acls.Acls`; 0 means everybody may do everything.
+        data: Its data; null and empty are different.
+        acl: A key of :class:`~zoolet.server.core.acls.Acls`; 0 is the list that grants everything to everyone.
         owner: 0 for a persistent node, the session id for an ephemeral one; below 0 for containers and TTL nodes.
-        zxid: The transaction that makes it.
-        now: Its time, in milliseconds since the epoch.
+        zxid: The transaction that creates it.
+        now: The time of that transaction, in milliseconds since the epoch.
     """
 
-    # No more slots than needed: each costs 8 MB in a tree of a million nodes.
+    # No more slots than necessary: each costs 8 MB in a tree of a million nodes.
     __slots__ = (
         "_stat",
         "acl",
@@ -115,20 +120,22 @@ class Node:
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime = self.mtime = now
         self.version = self.aversion = 0
-        self.creates = 0  # children ever made; the sequence counter
+        self.creates = 0  # creates of children, ever; the next sequence number
         self.children: Children | None = None
         self._stat: bytes | None = None
 
     def changed(self) -> None:
-        """Forget the encoded Stat."""
+        """Invalidate the encoded Stat."""
         self._stat = None
 
     def stat(self) -> bytes:
-        """Return the encoded Stat record, 68 bytes, made at most once between two changes."""
+        """Return the encoded Stat record, 68 bytes; it is encoded at most once between two changes."""
         stat = self._stat
         if stat is None:
             data, children, owner = self.data, self.children, self.owner
             count = len(children) if children else 0
+            # cversion counts the creates and the deletes of children. Every child that was created and is not there
+            # any more was deleted, so creates + deletes = creates + (creates - count). Source: DataNode.copyStat.
             cversion = self.creates * 2 - count
             stat = self._stat = _STAT(
                 self.czxid,
@@ -146,14 +153,14 @@ class Node:
         return stat
 
     def encoded_data(self) -> bytes:
-        """Return the data as it goes on the wire."""
+        """Return the data in its wire format."""
         data = self.data
         return NULL if data is None else pack_int(len(data)) + data
 
     def is_container(self) -> bool:
-        """Return whether the node goes away when its last child does."""
+        """Return whether the node is a container, which is deleted after its last child."""
         return self.owner == CONTAINER_OWNER
 
     def ttl(self) -> int | None:
-        """Return the milliseconds without change after which the node goes away; None for every other kind."""
+        """Return the milliseconds without change after which a TTL node is due; None for other nodes."""
         return self.owner & MAX_TTL if CONTAINER_OWNER < self.owner < 0 else None

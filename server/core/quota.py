@@ -1,17 +1,17 @@
-"""Quotas: how many nodes and bytes may hang below a node, and how many do.
+"""Quotas: how many nodes and bytes may be in a subtree, and how many are.
 
 A quota on ``/a/b`` is the pair of ordinary nodes ``/zookeeper/quota/a/b/zookeeper_limits`` and ``.../zookeeper_stats``.
-The first holds what is allowed, the second what there is, both as text::
+The first has the limits, the second the present amounts, both as text::
 
     count=3,bytes=800=;byteHardLimit=1000;countHardLimit=5
 
-``count`` and ``bytes`` of the limits only make the server complain; the hard limits refuse, if ``enforceQuota`` is on.
-A missing number, or -1, is no limit. Only the nearest quota at or above a node counts. The stats change in place: their
-version, times and watches do not. Everybody may write below ``/zookeeper/quota``, so a text of more than 256 bytes is
-not a quota, and a text is parsed once.
+``count`` and ``bytes`` of the limits are soft: a write that exceeds them is logged. A write that exceeds a hard limit
+is refused, if ``enforceQuota`` is on. A missing number, or -1, means no limit. Only the nearest quota at or above a
+node applies. The stats node is updated silently: its version and times do not change, and no watch fires. Every client
+may write below ``/zookeeper/quota``, so a text of more than 256 bytes is not a quota, and a text is parsed once.
 
-What stops a real server is harmless here: limits directly below ``/zookeeper/quota`` are a plain node, and stats that
-do not parse are left alone.
+Two cases that stop Apache ZooKeeper are harmless here: limits directly below ``/zookeeper/quota`` are a plain node, and
+stats that do not parse are not updated.
 
 Source: DataTree.createNode, updateQuotaStat; ZooKeeperServer.checkQuota; StatsTrack.
 """
@@ -33,7 +33,7 @@ from zoolet.server.core.warnings import Warnings
 LIMITS: Final = "/zookeeper_limits"
 STATS: Final = "/zookeeper_stats"
 MAX_TEXT: Final = 256
-"""Bytes of a limits or stats node; all four numbers at their longest are 117."""
+"""The most bytes of a limits or stats node; all four numbers at their longest have 117."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +45,25 @@ class Amount:
     count_hard: int = -1
     size_hard: int = -1
     others: tuple[tuple[str, int], ...] = ()
-    """All numbers but ``count`` and ``bytes``, sorted by key: a stats node keeps them."""
+    """All numbers except ``count`` and ``bytes``, sorted by key; they are preserved when a stats node is updated."""
 
     @classmethod
     def parse(cls, data: bytes | None) -> Amount:
-        """Read the text of a limits or stats node; empty data means no numbers.
+        """Parse the text of a limits or stats node; empty data means no numbers.
 
         Raises:
-            ValueError: It is null, or not of the form ``key=number,key=number``.
+            ValueError: The data is null, too long, or not of the form ``key=number,key=number``.
 
         Source: StatsTrack.
         """
         if data is None:
             raise ValueError("null data")
         if len(data) > MAX_TEXT:
-            raise ValueError(f"{len(data)} bytes of text, and {MAX_TEXT} is the limit")
+            raise ValueError(f"a text of {len(data)} bytes; the limit is {MAX_TEXT}")
         return _parse(data)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # by text, so nothing invalidates an entry; at most 256 kB of keys
 def _parse(data: bytes) -> Amount:
     if not data:
         return Amount()
@@ -86,7 +86,7 @@ def _parse(data: bytes) -> Amount:
 
 
 def _split(separator: str, text: str) -> list[str]:
-    """Split as Java's String.split does: empty parts at the end are left out."""
+    """Split as Java's String.split does: empty parts at the end are omitted."""
     parts = re.split(separator, text)
     while parts and not parts[-1]:
         parts.pop()
@@ -94,7 +94,7 @@ def _split(separator: str, text: str) -> list[str]:
 
 
 def _wrapped(number: int) -> int:
-    """Return a number as 64 bits hold it."""
+    """Wrap a number around as Java's long does."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -102,21 +102,21 @@ class Quota:
     """The quotas of a tree.
 
     Args:
-        tree: Whose nodes are counted.
-        settings: ``enforce_quota`` is looked at.
+        tree: The tree whose nodes are counted.
+        settings: ``enforce_quota`` is used.
         warnings: Receives a line when a soft limit is exceeded.
 
     Attributes:
-        active: There is a quota somewhere; nothing has to be counted while there is none.
-        enforced: Writes have to be checked.
+        active: Whether the tree has a quota; while it has none, nothing has to be counted.
+        enforced: Whether writes have to be checked.
     """
 
     def __init__(self, tree: Tree, settings: Settings, warnings: Warnings) -> None:
         self._tree = tree
         self._warnings = warnings
-        # The nodes that have a quota; False for one that lost it in the transaction under way.
+        # The nodes that have a quota; False for one that lost it in the current transaction.
         self._limited: AncestorIndex[bool] = AncestorIndex()
-        # Of the transaction under way: which nodes had a quota before it, and the texts before it.
+        # Of the current transaction: which nodes had a quota before it, and the texts of changed quota nodes before it.
         self._before: tuple[dict[str, bool], dict[str, bytes | None]] | None = None
         self.active = False
         self.enforced = settings.enforce_quota
@@ -131,11 +131,11 @@ class Quota:
 
         Args:
             path: The node that is written.
-            count: Nodes it adds.
-            size: Bytes of data it adds; negative when data shrinks.
+            count: The number of nodes that the write adds.
+            size: The bytes of data that it adds; negative when data shrinks.
 
         Raises:
-            QuotaExceededError: There would be more than the hard limit allows.
+            QuotaExceededError: The write would exceed the hard limit.
             MarshallingError: The limits do not parse.
         """
         changed, amounts = self._before or ({}, {})
@@ -150,24 +150,24 @@ class Quota:
             used = Amount.parse(self._text(above + STATS, amounts))
         except ValueError:
             return
-        for what, new, soft, hard, counted in (
+        for unit, new, soft, hard, changes in (
             ("nodes", _wrapped(used.count + count), limits.count, limits.count_hard, count != 0),
             ("bytes", _wrapped(used.size + size), limits.size, limits.size_hard, size != 0),
         ):
-            if counted and hard > -1 and new > hard:
-                raise QuotaExceededError(path, f"{new} {what} would be below {above}, and {hard} is its hard limit")
-            if counted and hard <= -1 < soft < new:
+            if changes and hard > -1 and new > hard:
+                raise QuotaExceededError(path, f"there would be {new} {unit} below {above}; the hard limit is {hard}")
+            if changes and hard <= -1 < soft < new:
                 self._warnings.warn(
-                    f"quota {what} {above}",
-                    "quota exceeded: %d %s below %s, and %d is its limit",
+                    f"quota {unit} {above}",
+                    "quota exceeded: %d %s below %s; the limit is %d",
                     new,
-                    what,
+                    unit,
                     above,
                     soft,
                 )
 
     def _text(self, name: str, before: dict[str, bytes | None]) -> bytes | None:
-        """Return the data of a limits or stats node: what it was before the transaction, if that has changed it."""
+        """Return the data of a limits or stats node, as it was before the current transaction."""
         path = QUOTA + name
         if path in before:
             return before[path]
@@ -177,11 +177,11 @@ class Quota:
     # --- counting ---
 
     def created(self, path: str, node: Node) -> None:
-        """A node was made, somewhere."""
-        size = len(node.data or b"")  # a stats node may count itself, with the data that it was created with
+        """Count a new node, and record its quota if it is a limits or stats node."""
+        size = len(node.data or b"")  # a stats node may count itself, with the data it was created with
         above, kind = _quota_of(path)
         if kind and self._before is not None:
-            self._before[1].setdefault(path, None)  # there was none
+            self._before[1].setdefault(path, None)  # it did not exist before
         if kind == LIMITS and above:
             self._set(above, True)
         elif kind == STATS and above:
@@ -189,7 +189,7 @@ class Quota:
         self._add(path, 1, size)
 
     def deleted(self, path: str, node: Node) -> None:
-        """A node is gone."""
+        """Count a deleted node; the deletion of a limits node ends a quota."""
         above, kind = _quota_of(path)
         if kind == LIMITS and above:
             self._set(above, False)
@@ -198,13 +198,13 @@ class Quota:
         self._add(path, -1, -len(node.data or b""))
 
     def changed(self, path: str, before: bytes | None, data: bytes | None) -> None:
-        """A node's data was replaced."""
+        """Count a change of a node's data."""
         if self._before is not None and path.endswith((LIMITS, STATS)):
             self._before[1].setdefault(path, before)
         self._add(path, 0, len(data or b"") - len(before or b""))
 
     def _set(self, above: str, limited: bool) -> None:
-        """Record whether a node has a quota from now on."""
+        """Record whether a node has a quota."""
         if self._before is not None:
             self._before[0].setdefault(above, bool(self._limited.get(above)))
             self._limited.put(above, limited)
@@ -215,12 +215,12 @@ class Quota:
         self.active = len(self._limited) > 0
 
     def _nearest(self, path: str, before: dict[str, bool]) -> str | None:
-        """Return the nearest node at or above *path* that has a quota; *before* overrules what is so now."""
-        found = None
+        """Return the nearest node at or above *path* that has a quota; *before* overrides the present state."""
+        nearest = None
         for above, limited in self._limited.along(path):
             if before.get(above, limited):
-                found = above
-        return found
+                nearest = above
+        return nearest
 
     def _add(self, path: str, count: int, size: int) -> None:
         above = self._nearest(path, {})
@@ -250,27 +250,27 @@ class Quota:
         self._tree.set_data_silently(stats, (text + "".join(f";{key}={number}" for key, number in others)).encode())
 
     def reload(self) -> None:
-        """Find out anew which nodes have a quota: the tree was changed behind this object's back."""
+        """Search the tree for quotas again, after its nodes were changed by undo records."""
         paths = [path for path, _ in self._tree.walk(QUOTA)]
-        found = [above for above, kind in map(_quota_of, paths) if kind == LIMITS and above]
+        limited = [above for above, kind in map(_quota_of, paths) if kind == LIMITS and above]
         self._limited = AncestorIndex()
-        for above in found:
+        for above in limited:
             self._limited.put(above, True)
-        self.active = bool(found)
+        self.active = bool(limited)
 
     def begin(self) -> None:
-        """Check against what there is now, until the end."""
+        """Begin a transaction: until its end, writes are checked against the amounts before it."""
         self._before = ({}, {})
 
     def commit(self) -> None:
-        """Check against what there is again."""
+        """End the transaction; writes are checked against the present amounts again."""
         changed = self._before[0] if self._before else {}
         self._before = None
         for above in changed:
             self._set(above, bool(self._limited.get(above)))
 
     def roll_back(self) -> None:
-        """Take back which nodes have a quota; their numbers are the tree's to undo."""
+        """Restore which nodes have a quota; the tree undoes the changes of their texts."""
         changed = self._before[0] if self._before else {}
         self._before = None
         for above, limited in changed.items():
@@ -278,7 +278,7 @@ class Quota:
 
 
 def _quota_of(path: str) -> tuple[str, str]:
-    """Return the node that a limits or stats node is about, and which it is; two empty strings for any other."""
+    """Return the node that a limits or stats node is for, and which of the two it is; two empty strings otherwise."""
     if path.startswith(QUOTA + "/"):
         for kind in (LIMITS, STATS):
             if path.endswith(kind):

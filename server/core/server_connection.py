@@ -1,28 +1,33 @@
-"""One connection without I/O: bytes come in, bytes go out. No socket, no clock, no waiting.
+"""The server's end of one connection, without I/O: bytes come in, bytes go out. No socket, no clock, no waiting.
 
-Its three verbs are those of a transport protocol::
+A transport calls three methods::
 
-    connection.receive_data(data)      bytes that arrived; requests in them are answered
-    connection.data_to_send()          bytes to write now
+    connection.receive_data(data)      bytes were received; the requests in them are answered
+    connection.data_to_send()          return the bytes to write now
     connection.connection_lost()       the peer is gone
 
 States and transitions::
 
     CONNECTING --connect request--> OPEN --closeSession, refusal, malformed frame--> CLOSED
-        |                             |
+        |
         +--four-letter command, refusal, malformed frame--> CLOSED
 
-What keeps them sound:
+``connection_lost`` and ``close`` lead to CLOSED from every state.
 
-- In CONNECTING nothing but a connect request or a four-letter command is answered; in OPEN the client has a session,
-  unless it was closed or taken over by another connection in this very batch (``client.closing``).
-- After CLOSED arriving bytes are dropped; the outbox is still to be sent, and nothing is added to it.
-- ``missing`` is the number of bytes without which there is nothing to do: while it is above 0, parts are only
-  collected, so that a frame of n bytes costs n, in however many pieces it comes.
-- What ``_parts`` holds is counted in ``engine.partial_requests``; whoever empties it subtracts that.
+Invariants:
 
-The first four bytes of a connection are a frame length or a four-letter command. They cannot be both: as a length the
-shortest command would be above a billion, and no limit is that high.
+- In CONNECTING only a connect request or a four-letter command is answered. In OPEN the client has a session, unless
+  that was closed or resumed by another connection within the same batch (``client.closing``).
+- In CLOSED received bytes are discarded; the outbox is still to be sent, and nothing is added to it.
+- ``missing`` is the number of bytes that are still needed before anything can be done. While it is above 0, parts are
+  only collected, so that a frame of n bytes costs O(n), in however many pieces it arrives.
+- ``engine.partial_requests`` includes the bytes in ``_parts``; the method that clears ``_parts`` subtracts them.
+
+Each later frame is a length, an xid and an op code, of four bytes each, and the body; the length counts all but itself,
+so the body starts at offset 12. A reply has 16 bytes of header behind its length: xid, zxid and error.
+
+The first four bytes of a connection are a frame length or a four-letter command. They cannot be both: as a length, any
+command is above a billion, and no limit is that high.
 
 Source: NIOServerCnxn; ZooKeeperServer.processConnectRequest, processPacket.
 """
@@ -49,24 +54,24 @@ from zoolet.server.core.ops.session_ops import authenticate, sasl_step
 
 _HEAD = struct_of(Int, r.RequestHeader).unpack_from
 _REPLY = struct_of(Int, r.ReplyHeader).pack
-PING: Final = int(OpCode.PING)  # plain numbers: comparing enums costs more than all else that a ping does
+PING: Final = int(OpCode.PING)  # a plain int: comparing enums costs more than the rest of a ping
 PING_XID: Final = int(Xid.PING)
 
 CHECK_AFTER: Final = 8192
-"""Bytes of replies after which it is checked whether the connection's turn is over: some 40 reads. Cheap requests need
-no more: those that one read of the socket brings take a few milliseconds.
+"""Bytes of replies after which the clock is read to see whether the connection's turn is over: some 40 reads. Cheap
+requests need no more: those that one read of the socket returns take a few milliseconds.
 """
 
 ALWAYS_KEPT: Final = 1 << 16
-"""Bytes of an unfinished request that any connection may keep, however much the others do."""
+"""Bytes of an incomplete request that each connection may buffer, however much the others buffer."""
 COST_OF_AN_ERROR: Final = 256
-"""What a request that fails counts instead of its reply, in bytes: it takes longer than one that succeeds."""
+"""What a failed request counts instead of the size of its reply: it takes longer than one that succeeds."""
 
 NO_OPERATIONS: Final[Dispatch] = {}
 """The dispatch table of a client that has to authenticate first."""
 
 FourLetterCommand = Callable[[Engine, ClientConnection, bytes], bytes]
-"""Answers a four-letter command; receives the bytes that arrived behind its four letters."""
+"""Answers a four-letter command; receives the bytes behind its four letters."""
 
 NO_COMMANDS: Final[Mapping[bytes, FourLetterCommand]] = {}
 
@@ -80,15 +85,16 @@ class State(Enum):
 
 
 class ServerConnection:
-    """Splits what arrives into requests and answers them.
+    """Splits received bytes into requests and answers them.
 
     Args:
-        engine: The state machine that answers.
-        client: The connection as the operations see it; replies go to its outbox.
-        four_letter_commands: The four-letter commands that are answered, by their four bytes.
+        engine: The state machine that answers them.
+        client: The connection as the operations see it; replies are added to its outbox.
+        four_letter_commands: The supported four-letter commands by their four bytes.
 
     Attributes:
-        missing: Bytes without which there is nothing to do.
+        state: Its state.
+        missing: The number of bytes that are needed before anything can be done.
     """
 
     __slots__ = (
@@ -111,33 +117,32 @@ class ServerConnection:
         self.client = client
         self.state = State.CONNECTING
         self._four_letter_commands = four_letter_commands
-        self._parts: list[bytes] = []  # of a frame that has not arrived completely
+        self._parts: list[bytes] = []  # of an incomplete frame
         self._kept = 0  # bytes in _parts
         self.missing = 4
         engine.connect(client)
 
-    # --- what a transport calls ---
+    # --- for the transport ---
 
     def receive_data(self, data: bytes, until: float = inf, time: Callable[[], float] = float) -> bool:
-        """Receive bytes and answer the requests that are complete.
+        """Receive bytes and answer the complete requests.
 
         At least one request is answered. A transaction is one request and is never interrupted.
 
         Args:
             data: The bytes.
-            until: The moment after which no further request is begun, so that other connections get their turn.
-            time: Returns the present moment, in the unit of *until*; the default stands still.
+            until: The time after which no further request is started, so that other connections get their turn.
+            time: Returns the present time, in the unit of *until*; the default always returns 0.
 
         Returns:
-            True when complete requests are left, because the time is up or their replies would exceed
-            ``max_output_per_turn``: call again, with ``b""``, once the others have had their turn and this client
-            has read what there is.
+            True if complete requests remain, because the time is up or the replies exceed ``max_output_per_turn``: call
+            again, with ``b""``, after the other connections have had their turn and this client has read its replies.
         """
         if self.client.closing:
             return False
         self.missing -= len(data)
         parts = self._parts
-        if self.missing > 0:  # a long frame arrives in pieces: join them once
+        if self.missing > 0:  # a long frame arrives in parts: join them once
             if data:
                 self._keep_part(data)
             return False
@@ -157,7 +162,7 @@ class ServerConnection:
         return self._keep_rest(data, offset)
 
     def data_to_send(self) -> bytes:
-        """Return the bytes that are to be written now, and forget them."""
+        """Return the bytes to write now, and clear the outbox."""
         outbox = self.client.outbox
         if not outbox:
             return b""
@@ -167,45 +172,45 @@ class ServerConnection:
 
     @property
     def closing(self) -> bool:
-        """Whether the connection is to be closed once :meth:`data_to_send` has been sent."""
+        """Whether the connection is to be closed once the bytes of :meth:`data_to_send` are written."""
         return self.client.closing
 
     def connection_lost(self) -> None:
-        """Record that the peer is gone: its watches go, its session lives on."""
+        """Remove the connection and its watches; its session stays alive."""
         self.engine.disconnect(self.client)
         self._forget_parts()
         self.state = State.CLOSED
 
     def close(self) -> None:
-        """Close the connection from this side, once what is in the outbox has been sent."""
+        """Close the connection from this side, once the outbox has been sent."""
         self.state = State.CLOSED
         self.engine.close_connection(self.client)
 
-    # --- for zoolet.testing, which wraps connections ---
+    # --- for the interceptor of zoolet.testing ---
 
     def is_command(self, data: bytes) -> bool:
-        """Return whether bytes that arrive now are a four-letter command."""
+        """Return whether *data*, received now, is a four-letter command."""
         return self.state is State.CONNECTING and data[:4] in self._four_letter_commands
 
     def refuse(self, xid: int, opcode: int, code: int) -> None:
-        """Answer a request with an error and do nothing else; a write takes its zxid all the same."""
+        """Answer a request with an error without executing it; a write takes a zxid nevertheless."""
         engine = self.engine
         row = OPERATIONS.get(opcode)
         engine.zxid += row is not None and row.takes_zxid
         self._count(1, 1, self.client.session)
         self.client.outbox.append(_REPLY(16, xid, engine.zxid, code))
 
-    # --- frames that have not arrived completely ---
+    # --- incomplete frames ---
 
     def _keep_part(self, data: bytes) -> None:
-        """Keep a part of an incomplete request, unless this connection keeps much, and all together too much."""
+        """Buffer a part of an incomplete frame; close the connection if it buffers much, and all together too much."""
         engine = self.engine
-        much = self._kept + len(data) > ALWAYS_KEPT
-        if much and engine.partial_requests + len(data) > engine.settings.max_partial_requests:
+        is_large = self._kept + len(data) > ALWAYS_KEPT
+        if is_large and engine.partial_requests + len(data) > engine.settings.max_partial_requests:
             engine.metrics.refuse("partial_requests")
             engine.warnings.warn(
                 "partial",
-                "closing %s:%d: unfinished requests have %d bytes in all (zoolet.maxPartialRequestBytes)",
+                "closing %s:%d: incomplete requests have %d bytes in total (zoolet.maxPartialRequestBytes)",
                 self.client.host,
                 self.client.port,
                 engine.partial_requests,
@@ -223,24 +228,27 @@ class ServerConnection:
         self._kept = 0
 
     def _keep_rest(self, buf: bytes, offset: int) -> bool:
-        """Keep the bytes that are not answered yet; close the connection if they cannot be the beginning of a frame."""
+        """Buffer the bytes from *offset* on, which are not answered yet; return whether they contain a complete frame.
+
+        The connection is closed if they cannot be the beginning of a frame.
+        """
         rest = len(buf) - offset
-        length = -1
+        length = -1  # unknown while the four bytes of the length are incomplete
         if rest >= 4:
             (length,) = int_at(buf, offset)
-            shortest = 0 if self.state is State.CONNECTING else 8
+            shortest = 0 if self.state is State.CONNECTING else 8  # of xid and op code
             if not 0 <= length <= self.engine.settings.max_frame or (length < shortest and rest >= 4 + length):
                 self.close()
                 return False
         if rest:
             self._keep_part(buf[offset:])
-        self.missing = 4 + max(length, 0) - rest
+        self.missing = 4 + max(length, 0) - rest  # 0 or less: the frame is complete, but the turn is over
         return self.missing <= 0 and not self.client.closing
 
     # --- the first frame ---
 
     def _handshake(self, buf: bytes) -> int:
-        """Answer the connect request or the four-letter command at the start; return where the next frame starts."""
+        """Answer the connect request or four-letter command at offset 0; return the offset of the next frame."""
         command = self._four_letter_commands.get(buf[:4])
         if command is not None:
             self._count_one_received()
@@ -253,7 +261,7 @@ class ServerConnection:
         (length,) = int_at(buf, 0)
         end: int = 4 + length
         if not 0 <= length <= self.engine.settings.max_frame or len(buf) < end:
-            return 0  # _keep_rest waits for it or closes the connection
+            return 0  # incomplete or malformed: left to _keep_rest
         try:
             request = ConnectRequest.decode(buf, 4, end)
         except MarshallingError:
@@ -268,9 +276,9 @@ class ServerConnection:
         self.engine.metrics.packets_received += 1
 
     def _connect(self, request: ConnectRequest) -> None:
-        """Open or resume a session.
+        """Open or resume a session, or close the connection.
 
-        Source: ZooKeeperServer.processConnectRequest, reopenSession; the order of its checks.
+        Source: ZooKeeperServer.processConnectRequest, reopenSession; the checks are in the same order.
         """
         engine, client = self.engine, self.client
         if not engine.allow_session() or (engine.read_only and not request.read_only):
@@ -286,7 +294,7 @@ class ServerConnection:
         else:
             session = engine.sessions.alive.get(request.session_id)
             if session is not None and session.client is not None:
-                engine.close_connection(session.client)  # even when the password turns out to be wrong
+                engine.close_connection(session.client)  # even if the password is wrong, as in ZooKeeper
             if not engine.sessions.proves(request.session_id, request.password):
                 session = None
         read_only = None if request.read_only is None else engine.read_only
@@ -301,10 +309,10 @@ class ServerConnection:
         self._send(frame(ConnectResponse(timeout, session.id, password, read_only).encode()))
 
     def _is_of_an_earlier_tree(self, request: ConnectRequest) -> bool:
-        """Return whether a client that is ahead of this server can only be answered that its session is over.
+        """Return whether a client that has seen a higher zxid resumes a session from before this server's start.
 
-        ZooKeeper closes the connection of every client that is ahead, for another server of the ensemble may know more.
-        Here there is no other: the tree that the client saw is gone, and the client would connect again and again.
+        Such a client is answered that its session has expired. ZooKeeper closes its connection, because another server
+        of the ensemble may be ahead; here there is no other server, and the client would reconnect forever.
         """
         session_id, engine = request.session_id, self.engine
         return engine.settings.expire_clients_ahead and session_id != 0 and session_id not in engine.sessions.alive
@@ -317,43 +325,41 @@ class ServerConnection:
     # --- all other frames ---
 
     def _requests(self, buf: bytes, offset: int, until: float, time: Callable[[], float]) -> int:
-        """Answer the complete requests from *offset* on; return where the first one starts that is left.
+        """Answer the complete requests from *offset* on; return the offset of the first one that is not answered.
 
-        The hot path of the server: everything a request needs is a local name, what can be done once a batch is, and
-        the few operations whose replies are made differently are found by not being in the dispatch table.
+        This is the server's hot path: what a request needs is in local names, work is done once a batch where possible,
+        and the few operations with replies of another form are recognised by their absence from the dispatch table.
         """
         engine, client = self.engine, self.client
         session = client.session
         auth_required = bool(engine.settings.require_auth) and self.auth_required()
         find = NO_OPERATIONS.get if auth_required else engine.dispatch.get
         emit, unpack, pack, size = client.outbox.append, _HEAD, _REPLY, len(buf)
-        max_frame, share = engine.settings.max_frame, engine.settings.max_output_per_turn
-        left = CHECK_AFTER
+        max_frame, output_left = engine.settings.max_frame, engine.settings.max_output_per_turn
+        until_check = CHECK_AFTER
         done = answered = xid = opcode = 0
-        while size - offset >= 12:
+        while size - offset >= 12:  # length, xid and op code
             length, xid, opcode = unpack(buf, offset)
             end = offset + 4 + length
             if end > size or not 8 <= length <= max_frame:
                 break
-            if left < 0:
-                share -= CHECK_AFTER - left
-                if share < 0 or time() > until:
+            if until_check < 0:
+                output_left -= CHECK_AFTER - until_check
+                if output_left < 0 or time() > until:
                     break
-                left = CHECK_AFTER
+                until_check = CHECK_AFTER
             entry = find(opcode)
             done += 1
-            body_at, offset = offset + 12, end
+            body_at, offset = offset + 12, end  # the next frame starts where this one ends
             if entry is None:
                 if opcode == PING and not auth_required:
                     answered += 1
                     emit(pack(16, PING_XID, engine.zxid, 0))
                     continue
-                if not self._control(xid, opcode, buf, body_at, end):
+                if not self._control(xid, opcode, buf, body_at, end) or time() > until:
                     break
-                auth_required = self.auth_required()  # it may have authenticated just now
+                auth_required = self.auth_required()  # the client may have authenticated just now
                 find = NO_OPERATIONS.get if auth_required else engine.dispatch.get
-                if time() > until:
-                    break
                 continue
             decode, handle, costly = entry
             answered += 1
@@ -361,11 +367,11 @@ class ServerConnection:
                 body = handle(engine, client, decode(buf, body_at, end))
             except ZooKeeperError as error:
                 self._fail(error, xid, opcode, decode, buf, body_at, end)
-                left -= COST_OF_AN_ERROR
+                until_check -= COST_OF_AN_ERROR
             else:
                 emit(pack(16 + len(body), xid, engine.zxid, 0))
                 emit(body)
-                left -= len(body)
+                until_check -= len(body)
             if costly and (time() > until or client.closing):
                 break
         if done:
@@ -384,9 +390,7 @@ class ServerConnection:
         self.client.outbox.append(_REPLY(16 + len(body), xid, engine.zxid, error.code) + body)
 
     def _count(self, done: int, answered: int, session: Session | None) -> None:
-        """Do what is due once a batch: counters, and the deadline of the session, also if the batch has ended the
-        connection.
-        """
+        """Update the counters and the session's deadline, once a batch, even if the batch has closed the connection."""
         engine, client = self.engine, self.client
         client.received += done
         client.sent += done
@@ -394,15 +398,15 @@ class ServerConnection:
         engine.metrics.packets_received += done
         engine.metrics.packets_sent += done
         if answered and session is not None and engine.monotonic_ms + session.timeout_ms >= session.deadline:
-            engine.sessions.touch(session, engine.monotonic_ms)  # otherwise its deadline would be the same
+            engine.sessions.touch(session, engine.monotonic_ms)  # else its deadline would not change
 
     def auth_required(self) -> bool:
-        """Return whether the client has yet to authenticate before anything else is done for it."""
+        """Return whether the client must authenticate before anything else."""
         schemes = self.engine.settings.require_auth
         return bool(schemes) and schemes.isdisjoint(self.client.schemes)
 
     def _control(self, xid: int, opcode: int, buf: bytes, offset: int, end: int) -> bool:
-        """Answer an operation whose reply is made differently; return whether the connection goes on."""
+        """Answer an operation that is not in the dispatch table; return whether the connection stays open."""
         engine, client = self.engine, self.client
         emit = client.outbox.append
         if opcode == OpCode.AUTH:
@@ -439,7 +443,7 @@ class ServerConnection:
         return False
 
     def _sasl(self, xid: int, buf: bytes, offset: int, end: int) -> bool:
-        """Do one step of a SASL exchange.
+        """Execute one step of a SASL exchange; return whether the connection stays open.
 
         Source: ZooKeeperServer.processSasl.
         """
@@ -457,7 +461,7 @@ class ServerConnection:
 
 
 def _decodes(decode: Decode, buf: bytes, offset: int, end: int) -> bool:
-    """Return whether a request that has failed decodes: only then its handler has taken a zxid."""
+    """Return whether a request that has failed decodes; only if it does, its handler has taken a zxid."""
     try:
         decode(buf, offset, end)
     except MarshallingError:

@@ -1,12 +1,22 @@
-"""Sessions: ids, passwords, and who is alive.
+"""Sessions: their ids, passwords and deadlines.
 
-A session's id is no secret: it stands in the Stat of each of its ephemeral nodes, and in ``cons``. ZooKeeper computes
+States and transitions::
+
+                    bind_session                disconnect
+    alive, unbound --------------> alive, bound -----------> alive, unbound
+          |                             |
+          +--closeSession, or the deadline has passed--> closed
+
+- A session is *alive* while it is in ``Sessions.alive``; then, and only then, it has a deadline in ``Sessions.expiry``.
+- It is *bound* while ``Session.client`` is the connection that serves it, and that connection's ``session`` is this
+  one. Another connection may resume it, which closes the first. A deadline passes whether or not it is bound.
+- *Closed* is final: an id is never used again. Its ephemeral nodes (``Tree.ephemerals``) are deleted in the same
+  transaction.
+
+A session's id is not a secret: it is in the Stat of each of its ephemeral nodes, and in ``cons``. ZooKeeper computes
 the password from the id, so that a client that may read a lock's node can resume its holder's session. Here the
-password is a hash of the id under a key that the server draws when it starts; only ``--compat 3.8`` keeps ZooKeeper's
-formula.
-
-A session is alive from its creation until it is closed or its deadline passes; the connection that serves it may
-change. Its ephemeral nodes are the tree's to know (``Tree.ephemerals``).
+password is a hash of the id under a random key that is drawn when the server starts; only ``--compat 3.8`` uses
+ZooKeeper's formula.
 
 Source: SessionTrackerImpl; ZooKeeperServer.generatePasswd.
 """
@@ -26,7 +36,7 @@ _FOUR_INTS = struct.Struct("<4I").pack
 
 
 def password_of(session_id: int) -> bytes:
-    """Return the password that ZooKeeper gives to a session, 16 bytes that follow from its id.
+    """Return the password that ZooKeeper computes from a session's id, 16 bytes.
 
     Source: ZooKeeperServer.generatePasswd: java.util.Random seeded with the id, and its nextBytes.
     """
@@ -40,8 +50,8 @@ def password_of(session_id: int) -> bytes:
 
 
 def first_session_id(server_id: int, now: int) -> int:
-    """Return the first id that a server hands out: its number, then 40 bits of its start time in milliseconds, then a
-    16-bit count.
+    """Return the first session id of a server: its number in the top byte, then 40 bits of its start time in
+    milliseconds, then a 16-bit count.
 
     Source: SessionTrackerImpl.initializeNextSessionId.
     """
@@ -49,12 +59,12 @@ def first_session_id(server_id: int, now: int) -> int:
 
 
 class Sessions:
-    """All sessions that are alive.
+    """The sessions that are alive.
 
     Args:
-        rounding: Deadlines are rounded up to multiples of this, in milliseconds; 0 for exact ones.
+        rounding: Deadlines are rounded up to multiples of this, in milliseconds; 0 for exact deadlines.
         first_id: The id of the first session.
-        secret: The key of the passwords; None for ZooKeeper's own formula.
+        secret: The key of the passwords; None for ZooKeeper's formula.
     """
 
     def __init__(self, rounding: int, first_id: int, secret: bytes | None = None) -> None:
@@ -64,32 +74,32 @@ class Sessions:
         self._next_id = first_id
 
     def new_id(self) -> int:
-        """Return an id that no session had before."""
+        """Return an id that no session has had."""
         self._next_id += 1
         return self._next_id - 1
 
     def password(self, session_id: int) -> bytes:
-        """Return the 16 bytes that prove a session to be one's own."""
+        """Return a session's password, 16 bytes, which a client needs to resume it."""
         if self._secret_key is None:
             return password_of(session_id)
         return hashlib.blake2b(struct.pack(">q", session_id), key=self._secret_key, digest_size=16).digest()
 
     def proves(self, session_id: int, password: bytes | None) -> bool:
-        """Return whether *password* is the session's; the time that takes tells nothing about it."""
+        """Return whether *password* is the session's, in constant time."""
         return hmac.compare_digest(password or b"", self.password(session_id))
 
     def open(self, session_id: int, timeout_ms: int, monotonic_ms: int) -> Session:
-        """Make a session."""
+        """Create a session."""
         session = self.alive[session_id] = Session(session_id, timeout_ms)
         self.touch(session, monotonic_ms)
         return session
 
     def touch(self, session: Session, monotonic_ms: int) -> None:
-        """Record that something was heard of a session; nothing happens if it has been closed."""
+        """Extend a session's deadline to its timeout from now; a closed session is ignored."""
         if session.id in self.alive:
             self.expiry.touch(session, monotonic_ms, session.timeout_ms)
 
     def close(self, session: Session) -> None:
-        """End a session."""
+        """Remove a session."""
         del self.alive[session.id]
         self.expiry.remove(session)

@@ -1,4 +1,4 @@
-"""What the core can be told. Files, environment and command line are read elsewhere (``server/config.py``)."""
+"""The settings of the core. ``server/config/`` reads them from files and the command line."""
 
 from __future__ import annotations
 
@@ -13,45 +13,47 @@ class Settings:
     """All times are milliseconds, all sizes bytes.
 
     Args:
-        tick_time: Sessions end on multiples of this.
+        tick_time: Session deadlines are rounded up to multiples of this.
         min_session_timeout: Default twice ``tick_time``.
         max_session_timeout: Default twenty times ``tick_time``.
         max_frame: ``jute.maxbuffer``; a longer request closes its connection.
-        sessionless_timeout: A connection that has not said who it is by then is closed.
-        max_output_per_turn: A connection's replies in one turn; when they exceed it, others get their turn first.
-        max_write_buffer: Events that may wait for one client to read them before it is disconnected.
-        max_write_buffer_total: The same for the replies and events of all clients that do not read.
-        max_partial_requests: Bytes of unfinished requests that may be kept for all connections together.
-        max_acl_entries: Entries of one ACL list, once ``auth`` is replaced by the identities it stands for; they may
-            have ``jute.maxbuffer`` bytes together.
+        sessionless_timeout: A connection that has not opened or resumed a session by then is closed.
+        max_output_per_turn: A connection's replies in one turn; when they exceed it, the others are served first.
+        max_write_buffer: Events that may be buffered for a client that does not read before it is disconnected.
+        max_write_buffer_total: The same for the replies and events of all such clients together.
+        max_partial_requests: Bytes of incomplete requests that may be buffered for all connections together.
+        max_acl_entries: Entries of one ACL list, once ``auth`` is replaced by the client's identities; their total size
+            is limited by ``max_frame``.
         max_identities: Identities that one connection may have.
         max_watches: Watches that all connections may have together; one on a path of more than 128 characters counts
             as several, one for each 128.
         max_watches_per_connection: The same for one connection.
-        max_multi_operations: Operations of one multi or multiRead, which nothing can interrupt.
-        max_set_watches: Watches of one setWatches request; Java's client sends 128 kB at a time, which is less.
+        max_multi_operations: Operations of one multi or multiRead, which cannot be interrupted.
+        max_set_watches: Watches of one setWatches request; the Java client sends 128 kB at a time, which is less.
         max_multi_read: Bytes of the results of one multiRead.
-        compat: Whose bytes to answer with.
-        expire_clients_ahead: The tree was empty at the start, so a client that resumes a session from before it is
-            told that it expired, rather than cut off for being ahead, again and again (ZooKeeper does that).
+        compat: The release of ZooKeeper whose behaviour to reproduce.
+        expire_clients_ahead: The tree was empty at the start, so a client that resumes a session from before the start
+            is answered that it has expired, rather than disconnected for having seen a higher zxid each time it
+            connects, as ZooKeeper does.
         exact_deadlines: Do not round the deadlines of sessions up to whole ticks: for a clock that is moved by hand.
-        skip_acl: Let everybody do everything.
-        super_digest: ``user:hash`` whose owner may do everything.
+        skip_acl: Grant all permissions to everyone.
+        super_digest: ``user:hash`` of the super user, who has all permissions.
         reconfig_enabled: Answer reconfig as the only voter of an ensemble would; otherwise it is refused.
-        sasl_users: The password of each user that may log in with SASL DIGEST-MD5; None where there is no SASL.
-        super_users: SASL users who may do everything.
-        require_auth: Schemes of which a connection must have proved one before it may do anything else.
-        allow_failed_sasl: Keep a connection whose SASL login failed, as nobody in particular.
-        container_check_interval: Between two looks for container and TTL nodes that are due.
-        container_never_used: After this a container that never had a child goes too; 0 for never.
-        container_max_per_minute: Container and TTL nodes deleted in a minute at the most.
-        throttle_tokens: Sessions that may be opened at once before clients are turned away; 0 for no limit.
-        throttle_fill_time: Between two refills of the tokens.
+        sasl_users: The password of each user that may log in with SASL DIGEST-MD5; None if SASL is disabled.
+        super_users: The SASL users that have all permissions.
+        require_auth: A connection must authenticate with one of these schemes before anything else; empty for no such
+            requirement.
+        allow_failed_sasl: Keep a connection whose SASL login failed, without a SASL identity.
+        container_check_interval: The interval between two searches for container and TTL nodes that are due.
+        container_never_used: The age at which a container that never had a child is deleted, too; 0 for never.
+        container_max_per_minute: The most container and TTL nodes that are deleted in a minute.
+        throttle_tokens: Sessions that may be opened in one burst before connections are refused; 0 for no limit.
+        throttle_fill_time: The interval between two refills of the tokens.
         throttle_fill_count: Tokens in a refill.
-        extended_types: Offer TTL nodes; containers are always offered.
+        extended_types: Support TTL nodes; containers are always supported.
         enforce_quota: Refuse writes that exceed a hard limit.
         digest_enabled: Accept logins with scheme ``digest``.
-        digest_algorithm: How scheme ``digest`` hashes; a name of ``hashlib``.
+        digest_algorithm: The hash of scheme ``digest``; a name of ``hashlib``.
     """
 
     tick_time: int = 2000
@@ -104,6 +106,6 @@ class Settings:
                 f"maxSessionTimeout {self.max_session_timeout}"
             )
 
-    def negotiate(self, wanted: int) -> int:
-        """Return the session timeout for a client that wants *wanted* milliseconds."""
-        return min(max(wanted, self.min_session_timeout), self.max_session_timeout)
+    def negotiate(self, requested: int) -> int:
+        """Return the session timeout for a client that asks for *requested* milliseconds."""
+        return min(max(requested, self.min_session_timeout), self.max_session_timeout)

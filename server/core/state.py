@@ -1,6 +1,7 @@
-"""What a server knows: the tree, the sessions, the watches, the zxid and the time. Nothing else has state.
+"""The state of a server: the tree, the sessions, the watches, the zxid and the time. Nothing else has state.
 
-The operations (``ops/``) work on a :class:`ServerState`; the engine adds what answers requests and lets time pass.
+The operations (``ops/``) work on a :class:`ServerState`; the engine adds the dispatch of requests and the passing of
+time.
 """
 
 from __future__ import annotations
@@ -23,43 +24,43 @@ from zoolet.server.core.watches import Watches
 
 
 class Transactional(Protocol):
-    """A part of the state that takes part in a transaction: it can undo what it did since :meth:`begin`."""
+    """A part of the state that takes part in transactions: it can undo its changes since :meth:`begin`."""
 
     def begin(self) -> object:
         """Begin a transaction."""
         ...
 
     def commit(self) -> object:
-        """Keep what was done since :meth:`begin`."""
+        """Keep the changes since :meth:`begin`."""
         ...
 
     def roll_back(self) -> object:
-        """Undo what was done since :meth:`begin`."""
+        """Undo the changes since :meth:`begin`."""
         ...
 
 
 class ServerState:
     """All state of one server.
 
-    Two times are kept, because they may run apart: ``now``, wall-clock milliseconds since the epoch, stands in Stats;
-    ``monotonic_ms`` ends sessions. The owner calls :meth:`set_time` before anything else.
+    It has two times, which may drift apart: ``now``, wall-clock milliseconds since the epoch, is used for Stats;
+    ``monotonic_ms`` is used for sessions and other deadlines. The owner calls :meth:`set_time` before anything else.
 
     Args:
-        settings: How it is configured.
+        settings: The configuration; by default that of ZooKeeper.
         now: Milliseconds since the epoch.
         monotonic_ms: Milliseconds on a monotonic clock.
         server_id: The top byte of session ids, 0 to 127.
-        rng: Where nonces and the key of the session passwords come from: a ``SystemRandom`` unless the run has to be
+        rng: The source of nonces and of the key of the session passwords: a ``SystemRandom`` unless the run has to be
             repeatable.
         log: Receives warnings for the operator, in ``%`` style.
 
     Attributes:
         zxid: The last zxid that was taken.
         read_only: Whether writes are refused and only clients that accept it are served.
-        connections: All connections, in order of their beginning.
-        pending_output: Connections that got something to send by what others did, in order; the owner of the sockets
-            sends it and clears this.
-        partial_requests: Bytes of requests that have not arrived completely, of all connections.
+        connections: All connections, in the order in which they were opened.
+        pending_output: Connections with output that is not a reply to their own request, such as events, in order; the
+            owner of the sockets sends it and clears this.
+        partial_requests: Bytes of incomplete requests that all connections have buffered.
     """
 
     def __init__(
@@ -89,15 +90,15 @@ class ServerState:
         self.zxid = 0
         self.now = now
         self.monotonic_ms = self.started = monotonic_ms
-        self.trace_mask = 306  # what gtmk answers with
+        self.trace_mask = 306  # the answer to gtmk
         self.partial_requests = 0
-        # In this order: the tree first, because the others look at what is left of it.
+        # The order matters: the tree is first, because the others use it as it is after its commit or rollback.
         self._transactional: tuple[Transactional, ...] = (self.tree, self.quota, self.watches, self.acls)
         self._throttle = ConnectionThrottle(self.settings, monotonic_ms)
         self._sessionless: Expiry[ClientConnection] = Expiry(self.settings.sessionless_timeout)
 
     def set_time(self, now: int, monotonic_ms: int) -> None:
-        """Set the time of all that follows."""
+        """Set the time at which everything happens until the next call."""
         self.now = now
         self.monotonic_ms = self.warnings.monotonic_ms = monotonic_ms
 
@@ -114,19 +115,19 @@ class ServerState:
             part.commit()
 
     def roll_back(self) -> None:
-        """Undo every change since :meth:`begin`, events included."""
+        """Undo every change since :meth:`begin` and discard its events."""
         for part in self._transactional:
             part.roll_back()
 
     # --- connections ---
 
     def connect(self, client: ClientConnection) -> None:
-        """Record a new connection; it has ``sessionless_timeout`` to open or resume a session."""
+        """Add a connection, which has ``sessionless_timeout`` to open or resume a session."""
         self.connections[client] = None
         self._sessionless.touch(client, self.monotonic_ms, self.settings.sessionless_timeout)
 
     def disconnect(self, client: ClientConnection) -> None:
-        """Forget a connection that is gone, with its watches; its session lives on."""
+        """Remove a connection that is gone, with its watches; its session stays alive."""
         if not client.closing:
             client.closing = True
             self.watches.forget(client)
@@ -143,20 +144,20 @@ class ServerState:
         self.pending_output[client] = None
 
     def allow_session(self) -> bool:
-        """Return whether a session may be opened or resumed now, by the connection throttle."""
+        """Return whether the connection throttle allows a session to be opened or resumed now."""
         return self._throttle.try_acquire(self.monotonic_ms)
 
     def bind_session(self, session: Session, client: ClientConnection) -> None:
-        """Make *client* the connection that serves a session from now on."""
+        """Make *client* the connection that serves a session."""
         self._sessionless.remove(client)
         session.client, client.session = client, session
         client.since = self.now
         self.sessions.touch(session, self.monotonic_ms)
 
     def pop_sessionless(self) -> ClientConnection | None:
-        """Remove and return a connection that has had no session for too long, None if there is none."""
+        """Remove and return a connection that has had no session for too long; None if there is none."""
         return self._sessionless.pop_due(self.monotonic_ms)
 
     def next_sessionless(self) -> int | None:
-        """Return when a connection will have been without a session for too long, in monotonic milliseconds."""
+        """Return the first deadline of a sessionless connection, in monotonic milliseconds; None if there is none."""
         return self._sessionless.next()

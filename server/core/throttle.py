@@ -9,11 +9,11 @@ from zoolet.server.core.settings import Settings
 
 
 class ConnectionThrottle:
-    """How many clients may come now.
+    """Limits how many sessions may be opened or resumed in a short time.
 
     Args:
         settings: The size of the bucket, and how it is refilled.
-        uptime: Milliseconds on a steady clock.
+        monotonic_ms: Milliseconds on a monotonic clock.
     """
 
     def __init__(self, settings: Settings, monotonic_ms: int) -> None:
@@ -22,7 +22,7 @@ class ConnectionThrottle:
         self._filled = monotonic_ms
 
     def try_acquire(self, monotonic_ms: int) -> bool:
-        """Take a token; return whether there was one. Where the throttle is off there always is."""
+        """Take a token and return True, or return False if there is none. A disabled throttle always returns True."""
         settings = self._settings
         if not settings.throttle_tokens:
             return True

@@ -1,10 +1,12 @@
 """The tree of nodes: the only place where a node changes.
 
-A node hangs in the ``children`` of its parent and nowhere else, so a million nodes cost one dictionary entry each and a
-name, not a path. Looking a path up means walking it; what was found is kept in ``path_cache`` until it is deleted or
-the memo is full.
+A node is in the ``children`` of its parent and nowhere else, so that a million nodes cost one dictionary entry and one
+name each, not a path. Looking up a path means walking it. ``path_cache`` has the nodes that were found, up to 65,536 of
+them: deleting a node removes its path, and the cache is cleared when it is full.
 
-The tree knows nothing of sessions' rights, watches or versions to expect: whoever calls a mutator has checked.
+The tree does not check permissions, versions or arguments and does not fire watches: the caller of a mutator does.
+
+A transaction records how to undo each change (:data:`UndoRecord`); transactions nest.
 """
 
 from __future__ import annotations
@@ -16,17 +18,17 @@ from zoolet.protocol.errors import NoNodeError
 from zoolet.server.core.node import Children, Node, OwnedPaths, int32
 
 UndoRecord = tuple[Callable[..., "UndoRecord"], *tuple[Any, ...]]
-"""How to undo one change: a function of this module and its arguments. It returns the note that does it again."""
+"""How to undo one change: a function of this module and its arguments. It returns the undo record of the undoing."""
 
-_MEMO: Final = 1 << 16
-"""Paths kept in ``path_cache``; about 10 MB when full."""
+_PATH_CACHE_SIZE: Final = 1 << 16
+"""The most paths in ``path_cache``, which has about 10 MB then."""
 
 ROOT: Final = "/"
 ZOOKEEPER: Final = "/zookeeper"
 QUOTA: Final = "/zookeeper/quota"
 CONFIG: Final = "/zookeeper/config"
 RESERVED: Final = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
-"""The nodes that every tree has and nobody can delete."""
+"""The nodes that every tree has and that cannot be deleted."""
 
 
 class Tree:
@@ -43,16 +45,17 @@ class Tree:
         self.data_size = 0
         """Bytes of all paths and data."""
         self.ephemerals: dict[int, OwnedPaths] = {}
-        """Each session's ephemeral paths, in order of creation."""
+        """The paths of ephemeral nodes by session id, in order of creation."""
         self.expiring: dict[str, Node] = {}
-        """Container and TTL nodes by path: what the server itself deletes some day."""
+        """The container and TTL nodes by path."""
         self.path_cache: dict[str, Node] = {}
-        """Some nodes by path: those that were looked up last. A miss means nothing."""
-        self._counts_below = False  # whether Children.below is kept up to date
+        """Nodes that were looked up, by path. A path that is missing here may exist in the tree."""
+        self._counts_below = False  # whether Children.below is maintained
         self._undo: list[UndoRecord] | None = None
-        self._begun: list[int] = []  # where in _undo each transaction began, the outermost first
+        self._begun: list[int] = []  # the length of _undo at the beginning of each transaction, the outermost first
         for path in (ZOOKEEPER, QUOTA, CONFIG):
-            # These were never "created": the counters of their parents stay at 0, as on a fresh ZooKeeper.
+            # These are not counted as creates: the counters of their parents stay at 0, as in a new ZooKeeper, where
+            # the cversion of the root is -1.
             parent_path, _, name = path.rpartition("/")
             parent = self.find(parent_path)
             parent.children = parent.children or Children()
@@ -61,13 +64,13 @@ class Tree:
         config = self.find(CONFIG)
         config.acl, config.aversion = config_acl, -1
 
-    # --- looking ---
+    # --- look-up ---
 
     def find(self, path: str) -> Node:
-        """Return the node at exactly this path; the empty string is the root too.
+        """Return the node at exactly this path; the empty string is the root, too.
 
         Raises:
-            NoNodeError: There is none, which goes for every malformed path.
+            NoNodeError: There is no such node, or the path is malformed.
 
         Source: DataTree.getNode; NodeHashMapImpl.
         """
@@ -82,12 +85,12 @@ class Tree:
             return None
 
     def _walk(self, path: str) -> Node:
-        found = self.path_cache
+        cache = self.path_cache
         head, slash, name = path.rpartition("/")
         node: Node | None = self.root
         if path in ("", ROOT):
             pass
-        elif slash and head != ROOT and (above := found.get(head)) is not None:
+        elif slash and head != ROOT and (above := cache.get(head)) is not None:
             node = above.children.get(name) if above.children else None
         elif path[0] != "/":
             node = None
@@ -96,35 +99,35 @@ class Tree:
                 node = node.children.get(part) if node is not None and node.children else None
         if node is None:
             raise NoNodeError(path)
-        if len(found) >= _MEMO:
-            found.clear()
-        found[path] = node
+        if len(cache) >= _PATH_CACHE_SIZE:
+            cache.clear()
+        cache[path] = node
         return node
 
     def walk(self, path: str = ROOT) -> Iterator[tuple[str, Node]]:
-        """Return *path* and all below it, parents before children.
+        """Yield the node at *path* and all nodes below it with their paths, parents before children.
 
         Raises:
             NoNodeError: There is no such node.
         """
         pending = [(path, self.find(path))]
         while pending:
-            at, node = pending.pop()
-            yield at, node
+            parent_path, node = pending.pop()
+            yield parent_path, node
             if node.children:
-                prefix = at if at.endswith("/") else at + "/"
+                prefix = parent_path if parent_path.endswith("/") else parent_path + "/"
                 pending += [(prefix + name, child) for name, child in reversed(node.children.items())]
 
     def count_below(self, node: Node) -> int:
         """Return the number of nodes below *node*, at any depth.
 
-        The first call counts the whole tree; from then on every create and delete updates the counts of the nodes above
-        it, so that a call costs nothing. Few programs ever ask, so the others do not pay for it.
+        The first call counts the whole tree; from then on every create and delete updates the counts of its ancestors,
+        so that further calls are cheap. Most programs never call it, and for those writes cost no more.
         """
         if not self._counts_below:
             self._counts_below = True
             pending = [self.root.children] if self.root.children else []
-            for children in pending:  # grows while it is walked: parents come before their children
+            for children in pending:  # grows during the iteration: parents precede their children
                 children.below = len(children)
                 pending += [child.children for child in children.values() if child.children]
             for children in reversed(pending):
@@ -132,7 +135,7 @@ class Tree:
         return node.children.below if node.children else 0
 
     def _count(self, path: str, change: int) -> None:
-        """Add *change* to the count of every node above *path*; they all exist and have children."""
+        """Add *change* to the counts of all ancestors of *path*, which all exist and have children."""
         node = self.root
         for name in path[1:].split("/"):
             children = node.children
@@ -144,16 +147,16 @@ class Tree:
     # --- the mutators ---
 
     def create(self, path: str, data: bytes | None, acl: int, owner: int, zxid: int, now: int) -> Node:
-        """Hang a new node into the tree. Its parent exists and has no child of that name."""
-        at = path.rindex("/")
-        name = path[at + 1 :]
-        parent = self.path_cache.get(path[:at]) or self._walk(path[:at])  # find, without the call
+        """Add a new node to the tree. Its parent exists and has no child of that name."""
+        slash = path.rindex("/")
+        name = path[slash + 1 :]
+        parent = self.path_cache.get(path[:slash]) or self._walk(path[:slash])  # find, inline
         node = Node(data, acl, owner, zxid, now)
         children = parent.children
         if children is None:
             children = parent.children = Children()
         if self._undo is not None:
-            self._undo.append((_unhang, path, parent, node, parent.creates, parent.pzxid))
+            self._undo.append((_detach, path, parent, node, parent.creates, parent.pzxid))
         children[name] = node
         children.changed()
         creates = parent.creates + 1
@@ -169,15 +172,15 @@ class Tree:
         return node
 
     def delete(self, path: str, zxid: int) -> Node:
-        """Take a node without children out of the tree and return it."""
-        at = path.rindex("/")
-        parent = self.path_cache.get(path[:at]) or self._walk(path[:at])
+        """Remove a node that has no children from the tree and return it."""
+        slash = path.rindex("/")
+        parent = self.path_cache.get(path[:slash]) or self._walk(path[:slash])
         children = parent.children
         assert children is not None, path
-        node = children[path[at + 1 :]]
+        node = children[path[slash + 1 :]]
         if self._undo is not None:
-            self._undo.append((_hang, path, parent, node, parent.creates, parent.pzxid))
-        self._unhang(path, parent, node)
+            self._undo.append((_attach, path, parent, node, parent.creates, parent.pzxid))
+        self._detach(path, parent, node)
         parent.pzxid = zxid
         parent.changed()
         return node
@@ -186,7 +189,7 @@ class Tree:
         """Replace a node's data; *version* is the new one."""
         node = self.path_cache.get(path) or self._walk(path)
         if self._undo is not None:
-            self._undo.append((_put_back, node, node.data, node.version, node.mzxid, node.mtime))
+            self._undo.append((_undo_set_data, node, node.data, node.version, node.mzxid, node.mtime))
         self.data_size += (len(data) if data else 0) - (len(node.data) if node.data else 0)
         node.data = data
         node.version = version
@@ -199,16 +202,16 @@ class Tree:
         """Replace a node's ACL key; *aversion* is the new one."""
         node = self.find(path)
         if self._undo is not None:
-            self._undo.append((_put_acl_back, node, node.acl, node.aversion))
+            self._undo.append((_undo_set_acl, node, node.acl, node.aversion))
         node.acl = acl
         node.aversion = aversion
         node.changed()
         return node
 
     def set_data_silently(self, node: Node, data: bytes) -> None:
-        """Replace a node's data and leave no trace of it in its Stat but the length: what quota counts need."""
+        """Replace a node's data without changing its version, zxids and times: for the stats of a quota."""
         if self._undo is not None:
-            self._undo.append((_put_back, node, node.data, node.version, node.mzxid, node.mtime))
+            self._undo.append((_undo_set_data, node, node.data, node.version, node.mzxid, node.mtime))
         self.data_size += len(data) - len(node.data or b"")
         node.data = data
         node.changed()
@@ -223,7 +226,7 @@ class Tree:
         else:
             self.expiring[path] = node
 
-    def _unhang(self, path: str, parent: Node, node: Node) -> None:
+    def _detach(self, path: str, parent: Node, node: Node) -> None:
         children = parent.children
         assert children is not None, path
         if self._counts_below:
@@ -248,33 +251,33 @@ class Tree:
     # --- all or nothing ---
 
     def begin(self) -> None:
-        """Let each change note how to undo it, from now on; transactions nest.
+        """Begin a transaction: record how to undo each change from now on. Transactions nest.
 
-        The order of children is the one thing that may differ after an undone delete; no client is promised any.
+        Only the order of children may differ after a delete was undone; the protocol specifies no order.
         """
         if self._undo is None:
             self._undo = []
         self._begun.append(len(self._undo))
 
     def commit(self) -> None:
-        """Keep what was changed since :meth:`begin`; a transaction around this one can still undo it."""
+        """Keep the changes since :meth:`begin`; an enclosing transaction can still undo them."""
         self._begun.pop()
         if not self._begun:
             self._undo = None
 
     def roll_back(self) -> None:
-        """Undo what was changed since :meth:`begin`, last change first."""
-        at = self._begun.pop()
+        """Undo the changes since :meth:`begin`, last one first."""
+        start = self._begun.pop()
         assert self._undo is not None
-        undo_records, self._undo[at:] = self._undo[at:], []
+        undo_records, self._undo[start:] = self._undo[start:], []
         self.undo(undo_records)
         if not self._begun:
             self._undo = None
 
     def pop_undo_records(self) -> list[UndoRecord]:
-        """Return the notes of the outermost transaction so far, and let it begin anew: for :meth:`undo`.
+        """Return the undo records of the outermost transaction, and begin it again; for :meth:`undo`.
 
-        Only between requests, for no transaction may be inside it.
+        Call it between requests only: no transaction may be open inside the outermost one.
         """
         assert self._undo is not None, "no transaction was begun"
         assert self._begun == [0], "a transaction is under way"
@@ -282,23 +285,23 @@ class Tree:
         return undo_records
 
     def undo(self, undo_records: list[UndoRecord]) -> list[UndoRecord]:
-        """Do what the notes say, last one first; return the notes with which this is undone in turn."""
-        return [how(self, *what) for how, *what in reversed(undo_records)]
+        """Apply undo records, last one first; return the records that undo this in turn."""
+        return [function(self, *arguments) for function, *arguments in reversed(undo_records)]
 
 
-# What the notes call: the tree's own second half. Each gives the note of its opposite.
+# The functions in undo records; each is a part of Tree and returns the undo record of its own change.
 
 
-def _unhang(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> UndoRecord:
-    note = (_hang, path, parent, node, parent.creates, parent.pzxid)
-    tree._unhang(path, parent, node)  # noqa: SLF001 - a part of Tree
+def _detach(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> UndoRecord:
+    undo_record = (_attach, path, parent, node, parent.creates, parent.pzxid)
+    tree._detach(path, parent, node)  # noqa: SLF001 - a part of Tree
     parent.creates, parent.pzxid = creates, pzxid
     parent.changed()
-    return note
+    return undo_record
 
 
-def _hang(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> UndoRecord:
-    note = (_unhang, path, parent, node, parent.creates, parent.pzxid)
+def _attach(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> UndoRecord:
+    undo_record = (_detach, path, parent, node, parent.creates, parent.pzxid)
     parent.children = parent.children or Children()
     parent.children[path[path.rindex("/") + 1 :]] = node
     parent.children.changed()
@@ -310,19 +313,19 @@ def _hang(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: 
         tree._index_owner(path, node)  # noqa: SLF001 - a part of Tree
     if tree._counts_below:  # noqa: SLF001 - a part of Tree
         tree._count(path, 1)  # noqa: SLF001 - a part of Tree
-    return note
+    return undo_record
 
 
-def _put_back(tree: Tree, node: Node, data: bytes | None, version: int, mzxid: int, mtime: int) -> UndoRecord:
-    note = (_put_back, node, node.data, node.version, node.mzxid, node.mtime)
+def _undo_set_data(tree: Tree, node: Node, data: bytes | None, version: int, mzxid: int, mtime: int) -> UndoRecord:
+    undo_record = (_undo_set_data, node, node.data, node.version, node.mzxid, node.mtime)
     tree.data_size += len(data or b"") - len(node.data or b"")
     node.data, node.version, node.mzxid, node.mtime = data, version, mzxid, mtime
     node.changed()
-    return note
+    return undo_record
 
 
-def _put_acl_back(tree: Tree, node: Node, acl: int, aversion: int) -> UndoRecord:
-    note = (_put_acl_back, node, node.acl, node.aversion)
+def _undo_set_acl(tree: Tree, node: Node, acl: int, aversion: int) -> UndoRecord:
+    undo_record = (_undo_set_acl, node, node.acl, node.aversion)
     node.acl, node.aversion = acl, aversion
     node.changed()
-    return note
+    return undo_record

@@ -1,6 +1,6 @@
-"""Lines for the operator's log, at most so many that a peer cannot fill a disk with them.
+"""Warnings for the operator, rate-limited so that a peer cannot fill a disk with them.
 
-The core has no log of its own: it hands each line to a function that it is given.
+The core does not log: it passes each line to a function that it is given.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ LogFunction = Callable[..., None]
 """Receives a message in ``%`` style, and its arguments; ``Logger.warning``, for instance."""
 PAUSE_MS: Final = 10_000
 """Milliseconds between two lines of the same kind."""
-_KINDS: Final = 1_000  # that are told apart within ten seconds
+_KINDS: Final = 1_000  # distinct kinds within PAUSE_MS; the rest share one
 _LONGEST: Final = 200
 
 
 class Warnings:
-    """Forwards a line unless one of its kind was forwarded within the last ten seconds.
+    """Forwards a line unless one of the same kind was forwarded within the last ten seconds.
 
     Args:
         write: Receives a message in ``%`` style, and its arguments; by default there is none.
@@ -26,7 +26,7 @@ class Warnings:
 
     def __init__(self, write: LogFunction | None = None, monotonic_ms: int = 0) -> None:
         self._write = write
-        self._last: dict[str, tuple[int, int]] = {}  # by kind: when a line was forwarded, and how many were not since
+        self._last: dict[str, tuple[int, int]] = {}  # by kind: time of the last line, lines skipped since
         self.monotonic_ms = monotonic_ms
         """The engine sets this to its own time."""
 
@@ -36,7 +36,7 @@ class Warnings:
         Args:
             kind: Lines of one kind are limited together.
             message: The line, in ``%`` style.
-            arguments: What is put into it; a text of a peer's cannot make a line of its own, nor a long one.
+            arguments: What is put into it. Text is escaped and truncated, so that a peer cannot add lines to the log.
         """
         if self._write is None:
             return
@@ -45,7 +45,7 @@ class Warnings:
         if kind not in self._last and len(self._last) >= _KINDS - 1:
             self._last = {name: last for name, last in self._last.items() if now - last[0] < PAUSE_MS}
             if len(self._last) >= _KINDS - 1:
-                kind = "others"  # which share a line from now on
+                kind = "others"  # which share one limit from now on
         last, skipped = self._last.get(kind, (now - PAUSE_MS, 0))
         if now - last < PAUSE_MS:
             self._last[kind] = last, skipped + 1
@@ -58,7 +58,7 @@ class Warnings:
 
 
 def _clean(argument: object) -> object:
-    """Return a number as it is, and anything else as a text of at most 200 characters that can all be printed."""
+    """Return a number unchanged, and anything else as printable text of at most 200 characters."""
     if isinstance(argument, int | float):
         return argument
     text = str(argument)

@@ -1,16 +1,18 @@
-"""Watches: who waits for what, and what they are told.
+"""Watches: which connection watches which path, and which events a change sends.
 
-There are two stores. The *data* store holds the watches that exists, getData and addWatch set, the *child* store those
-of getChildren and addWatch. In each store a connection has a set of modes for a path: STANDARD (fires once),
-PERSISTENT, and in the data store RECURSIVE, which also hears of everything below. The modes live in
-``ClientConnection.modes``; the stores only know who has any.
+There are two stores. The *data* store has the watches of exists, getData and addWatch, the *child* store those of
+getChildren and addWatch. In each store a connection has a set of modes for a path: STANDARD (fires once), PERSISTENT,
+and in the data store RECURSIVE, which also reports changes of all nodes below. The modes are in
+``ClientConnection.modes``; a store has the connections with any mode, by path.
 
-A change fires its steps in order, and in each step a connection hears at most once:
+A change fires in steps, and each step sends at most one event to a connection:
 
 - create N: NodeCreated to the data store's N; NodeChildrenChanged to the child store's parent.
 - setData N: NodeDataChanged to the data store's N.
-- delete N: NodeDeleted to the data store's N; NodeDeleted to the child store's N, but to nobody told before;
+- delete N: NodeDeleted to the data store's N; NodeDeleted to the child store's N, except to those already notified;
   NodeChildrenChanged to the child store's parent.
+
+Inside a transaction events are held back until it is committed.
 
 Source: WatchManager, WatchManagerWithRecursive modes; DataTree.createNode, deleteNode, setData.
 """
@@ -36,24 +38,24 @@ PERSISTENT: Final = 2
 RECURSIVE: Final = 4
 ALL_MODES: Final = 7
 NULL_PATH: Final = "\ud800"
-"""Stands for null as the path of a watch, which is accepted and never fires; no bytes decode to it."""
+"""Stands for null as the path of a watch, which is accepted and never fires. No bytes decode to this text."""
 DATA: Final = 0
 CHILD: Final = 1
 
 _DROPPED_AT_ONCE: Final = 1_000
-"""Watches of a connection that is gone, up to which they are removed at once: under a millisecond."""
+"""Up to so many watches of a connection that is gone are removed at once, in less than a millisecond."""
 
 _EVENT = struct_of(Int, ReplyHeader, WatcherEvent).pack
 
-WANTED: Final[dict[int, tuple[tuple[int, int], ...]]] = {
+STORES_AND_MODES: Final[dict[int, tuple[tuple[int, int], ...]]] = {
     WatcherType.CHILDREN: ((CHILD, STANDARD),),
     WatcherType.DATA: ((DATA, STANDARD),),
     WatcherType.ANY: ((DATA, ALL_MODES), (CHILD, ALL_MODES)),
     WatcherType.PERSISTENT: ((DATA, PERSISTENT), (CHILD, PERSISTENT)),
     WatcherType.PERSISTENT_RECURSIVE: ((DATA, RECURSIVE),),
 }
-"""What each WatcherType of a checkWatches or removeWatches request means: stores and modes."""
-WANTED_3_8: Final[dict[int, tuple[tuple[int, int], ...]]] = {
+"""The stores and modes that each WatcherType of a checkWatches or removeWatches request stands for."""
+STORES_AND_MODES_3_8: Final[dict[int, tuple[tuple[int, int], ...]]] = {
     WatcherType.CHILDREN: ((CHILD, ALL_MODES),),
     WatcherType.DATA: ((DATA, ALL_MODES),),
     WatcherType.ANY: ((DATA, ALL_MODES), (CHILD, ALL_MODES)),
@@ -61,14 +63,14 @@ WANTED_3_8: Final[dict[int, tuple[tuple[int, int], ...]]] = {
 
 
 def encode_event(path: str, event: int, zxid: int) -> bytes:
-    """Write a notification, frame and all."""
+    """Return the frame of an event."""
     raw = put_str(path)
     return _EVENT(24 + len(raw), Xid.NOTIFICATION, zxid, 0, event, KeeperState.SYNC_CONNECTED) + raw
 
 
 def weight(path: str) -> int:
-    """Return how many watches a watch on *path* counts as: one for each 128 characters, so that a limit on watches is
-    one on memory too (about 500 bytes each).
+    """Return how many watches a watch on *path* counts as: one for each 128 characters, so that a limit on watches also
+    limits memory (about 500 bytes each).
     """
     return 1 + len(path) // 128
 
@@ -76,21 +78,21 @@ def weight(path: str) -> int:
 class Watches:
     """The watches of all connections.
 
-    A connection that is gone does not delay events: it is skipped at once, and where it had many watches they are
+    A connection that is gone does not delay events: it receives none from then on, and if it had many watches they are
     removed in steps, by :meth:`sweep`.
 
     Args:
-        acls: Events are sent only to clients that may read the node.
+        acls: Decide which clients may read a node; events are sent only to them.
         settings: ``compat`` decides whether modes coexist and which zxid events carry; ``max_watches`` and
             ``max_watches_per_connection`` are the limits.
-        metrics: Counts what is refused.
-        warnings: Receives a line about it.
-        pending_output: Receives each connection that an event is sent to.
+        metrics: Counts the watches that are refused.
+        warnings: Receives a line when one is refused.
+        pending_output: Each connection to which an event is sent is added to it.
 
     Attributes:
-        active: How many watches there are: one for each connection, store and path. With none, nothing need be fired.
-        event_filter: Called with each event before it is sent: the client, the path, the event type and the frame; an
-            event for which it returns True is not sent. # for zoolet.testing
+        active: The number of watches, one for each connection, store and path; with 0 nothing has to be fired.
+        event_filter: Called with the client, path, event type and frame of each event before it is sent; an event for
+            which it returns True is not sent. For :mod:`zoolet.server.testing`.
     """
 
     def __init__(
@@ -107,7 +109,7 @@ class Watches:
         self._metrics = metrics
         self._warnings = warnings
         self._stores: tuple[dict[str, dict[ClientConnection, None]], dict[str, dict[ClientConnection, None]]] = ({}, {})
-        # The recursive watches of each store once more, to find those above a path; empty spares the search.
+        # The recursive watches of each store again, indexed by ancestors; an empty index spares the search.
         self._recursive: tuple[
             AncestorIndex[dict[ClientConnection, None]], AncestorIndex[dict[ClientConnection, None]]
         ] = (
@@ -124,10 +126,10 @@ class Watches:
     # --- setting and removing ---
 
     def add(self, client: ClientConnection, store: int, path: str, mode: int) -> None:
-        """Set a watch; one that is set already is not set twice.
+        """Set a watch, unless it is set already.
 
         Raises:
-            ThrottledOpError: The connection, or all together, have as many as they may.
+            ThrottledOpError: The connection, or all of them together, would exceed the limit.
         """
         modes = client.modes[store]
         before = modes.get(path, 0)
@@ -140,31 +142,31 @@ class Watches:
         if not before:
             self.active += 1
             self._stores[store].setdefault(path, {})[client] = None
-            more = weight(path)
-            client.watch_weight += more
-            self._weight += more
+            path_weight = weight(path)
+            client.watch_weight += path_weight
+            self._weight += path_weight
             if store == DATA:
                 client.watched_data = True
 
     def admit(self, client: ClientConnection, path: str, count: int) -> None:
-        """Make sure that there is room for so many more watches on a path.
+        """Check that *count* more watches on a path do not exceed the limits.
 
         Raises:
-            ThrottledOpError: There is not.
+            ThrottledOpError: They would.
         """
         settings = self._settings
-        more = weight(path) * count
-        if client.watch_weight + more > settings.max_watches_per_connection:
+        added = weight(path) * count
+        if client.watch_weight + added > settings.max_watches_per_connection:
             limit, name, key = settings.max_watches_per_connection, "watches_per_connection", "maxWatchesPerConnection"
-        elif self._weight + more > settings.max_watches:
+        elif self._weight + added > settings.max_watches:
             limit, name, key = settings.max_watches, "watches", "maxWatches"
         else:
             return
         self._metrics.refuse(name)
         self._warnings.warn(
-            name, "refusing a watch of %s:%d: %d is the limit (zoolet.%s)", client.host, client.port, limit, key
+            name, "refusing a watch of %s:%d: the limit is %d (zoolet.%s)", client.host, client.port, limit, key
         )
-        raise ThrottledOpError(path, f"no room for another watch: {limit} is the limit (zoolet.{key})")
+        raise ThrottledOpError(path, f"too many watches: the limit is {limit} (zoolet.{key})")
 
     def _set_recursive(self, client: ClientConnection, store: int, path: str, on: bool) -> None:
         index = self._recursive[store]
@@ -178,38 +180,38 @@ class Watches:
             if not clients:
                 index.remove(path)
 
-    def wanted(self, kind: int) -> tuple[tuple[int, int], ...] | None:
-        """Return the stores and modes that a WatcherType means; None if there is no such type."""
-        return (WANTED if self._compat.watcher_types_4_and_5 else WANTED_3_8).get(kind)
+    def stores_and_modes(self, kind: int) -> tuple[tuple[int, int], ...] | None:
+        """Return the stores and modes that a WatcherType stands for; None if there is no such type."""
+        return (STORES_AND_MODES if self._compat.watcher_types_4_and_5 else STORES_AND_MODES_3_8).get(kind)
 
     def has(self, client: ClientConnection, path: str, kind: int) -> bool:
-        """Return whether *caller* has a watch of that WatcherType on exactly this path.
+        """Return whether *client* has a watch of that WatcherType on exactly this path.
 
         Raises:
-            MarshallingError: The path is relative and the release that is imitated stumbles over it.
+            MarshallingError: The path is relative, and the release that is reproduced fails on it.
         """
-        wanted = self.wanted(kind) or ()
+        stores_and_modes = self.stores_and_modes(kind) or ()
         if self._compat.check_watches_sees_others:
-            return self._anybody_has(path, [store for store, _ in wanted])
-        return any(client.modes[store].get(path, 0) & mode for store, mode in wanted)
+            return self._anybody_has(path, [store for store, _ in stores_and_modes])
+        return any(client.modes[store].get(path, 0) & mode for store, mode in stores_and_modes)
 
     def _anybody_has(self, path: str, stores: list[int]) -> bool:
-        """Return what 3.8 says of a watch: it looks at all connections, and stumbles over relative paths.
+        """Return whether 3.8 finds a watch: it searches those of all connections, and fails on relative paths.
 
         Source: WatchManager.containsWatcher and PathParentIterator, 3.8.0.
         """
         if path == "":
-            return False  # the iterator has nothing to look at
-        missing = [store for store in stores if all(one.closing for one in self._stores[store].get(path, ()))]
+            return False  # the iterator is empty
+        missing = [store for store in stores if all(client.closing for client in self._stores[store].get(path, ()))]
         relative = path[0] != "/"
         if relative and ("/" not in path or any(self._recursive[store] for store in missing)):
-            raise MarshallingError(path, "a relative path has no parent to look for recursive watches at")
+            raise MarshallingError(path, "a relative path has no ancestors to search for recursive watches")
         return len(missing) < len(stores)
 
     def remove(self, client: ClientConnection, path: str, kind: int) -> bool:
-        """Remove the watches of that WatcherType; say whether there was one."""
+        """Remove the watches of that WatcherType; return whether there was one."""
         removed = False
-        for store, mode in self.wanted(kind) or ():
+        for store, mode in self.stores_and_modes(kind) or ():
             if client.modes[store].get(path, 0) & mode:
                 self._drop(client, store, path, mode)
                 removed = True
@@ -218,7 +220,7 @@ class Watches:
         return removed
 
     def forget(self, client: ClientConnection) -> None:
-        """Remove all watches of a connection that is gone; its ``closing`` is set."""
+        """Remove all watches of a connection that is gone, some of them later; its ``closing`` is set."""
         count = sum(map(len, client.modes))
         self.active -= count
         self._gone.append(client)
@@ -228,7 +230,7 @@ class Watches:
 
     @property
     def unswept(self) -> bool:
-        """Whether there is something for :meth:`sweep` to do."""
+        """Whether there are watches for :meth:`sweep` to remove."""
         return bool(self._gone)
 
     def sweep(self, limit: int = 2_000) -> None:
@@ -264,27 +266,27 @@ class Watches:
         self._leave(client, store, path)
 
     def _leave(self, client: ClientConnection, store: int, path: str) -> None:
-        less = weight(path)
-        client.watch_weight -= less
-        self._weight -= less
-        waiting = self._stores[store][path]
-        del waiting[client]
-        if not waiting:
+        path_weight = weight(path)
+        client.watch_weight -= path_weight
+        self._weight -= path_weight
+        watching = self._stores[store][path]
+        del watching[client]
+        if not watching:
             del self._stores[store][path]
 
     # --- firing ---
 
     def created(self, path: str, acl: int, parent: str, parent_acl: int, zxid: int) -> None:
-        """A node was made: *acl* is its ACL key, *parent_acl* that of the node it hangs in."""
+        """Fire the watches for a new node: *acl* is its ACL key, *parent_acl* that of its parent."""
         self._fire(DATA, path, EventType.NODE_CREATED, acl, zxid)
         self._fire(CHILD, parent, EventType.NODE_CHILDREN_CHANGED, parent_acl, zxid)
 
     def changed(self, path: str, acl: int, zxid: int) -> None:
-        """A node's data was replaced."""
+        """Fire the watches for a change of a node's data."""
         self._fire(DATA, path, EventType.NODE_DATA_CHANGED, acl, zxid)
 
     def deleted(self, path: str, acl: int, parent: str, parent_acl: int, zxid: int) -> None:
-        """A node is gone."""
+        """Fire the watches for a deleted node; arguments as for :meth:`created`."""
         self._fire(DATA, path, EventType.NODE_DELETED, acl, zxid)
         self._fire(CHILD, parent, EventType.NODE_CHILDREN_CHANGED, parent_acl, zxid)
 
@@ -292,73 +294,73 @@ class Watches:
         if self._held is not None:
             self._held.append((store, path, event, acl, zxid))
             return
-        told = self._step(store, path, event, acl, zxid, ())
+        notified = self._step(store, path, event, acl, zxid, ())
         if event == EventType.NODE_DELETED:
-            self._step(CHILD, path, event, acl, zxid, told)
+            self._step(CHILD, path, event, acl, zxid, notified)
 
     def _step(
-        self, store: int, path: str, event: int, acl: int, zxid: int, told: dict[ClientConnection, None] | tuple[()]
+        self, store: int, path: str, event: int, acl: int, zxid: int, notified: dict[ClientConnection, None] | tuple[()]
     ) -> dict[ClientConnection, None] | tuple[()]:
-        """Tell everybody in one store who waits for *path*, but those in *told*; return whom."""
-        waiting = self._waiting(store, path, event)
-        if not waiting:
+        """Notify the connections in one store that watch *path*, except those in *notified*; return the former."""
+        watching = self._watching(store, path, event)
+        if not watching:
             return ()
         frame = encode_event(path, event, zxid if self._compat.event_zxid else -1)
-        for client in waiting:
+        for client in watching:
             if client.closing:
                 continue
             if client.modes[store].get(path, 0) & STANDARD:
                 self._drop(client, store, path, STANDARD)
-            if client not in told and (not acl or self._acls.allows(acl, client, Perm.READ)):
+            if client not in notified and (not acl or self._acls.allows(acl, client, Perm.READ)):
                 if self.event_filter is not None and self.event_filter(client, path, event, frame):
                     continue
                 client.outbox.append(frame)
                 self._pending_output[client] = None
-        return waiting
+        return watching
 
-    def _waiting(self, store: int, path: str, event: int) -> dict[ClientConnection, None]:
-        """Who is to hear of *path*: a copy, for the watches that fire once are removed on the way.
+    def _watching(self, store: int, path: str, event: int) -> dict[ClientConnection, None]:
+        """Return the connections that watch *path*: a copy, because standard watches are removed during the iteration.
 
-        Recursive watches hear of everything below them, and never that a node's children changed. They are in the data
-        store; in releases where modes do not coexist also in the child store, where one may be left when a later watch
-        has taken its place in the other.
+        Recursive watches match all paths below theirs, but never NodeChildrenChanged. They are in the data store; in
+        releases where modes do not coexist also in the child store, where one may remain after a later watch has
+        replaced it in the data store.
         """
         exact = self._stores[store].get(path) or {}
         if not self._recursive[store]:
             return dict(exact)
         if event == EventType.NODE_CHILDREN_CHANGED:
             return {client: None for client in exact if client.modes[store][path] & ~RECURSIVE}
-        waiting = dict(exact)
+        watching = dict(exact)
         for above, clients in self._recursive[store].along(path):
             if above != path:
-                waiting.update(clients)
-        return waiting
+                watching.update(clients)
+        return watching
 
-    def tell(self, client: ClientConnection, path: str, event: int) -> None:
-        """Tell one connection what it missed while it was away; no permission is asked for, no zxid told.
+    def notify(self, client: ClientConnection, path: str, event: int) -> None:
+        """Send one connection an event that it missed while it was away, without a permission check and with zxid -1.
 
         Source: DataTree.setWatches.
         """
         client.outbox.append(encode_event(path, event, -1))
 
     def begin(self) -> None:
-        """Keep back all events from now on."""
+        """Hold back all events from now on."""
         self._held = []
 
     def commit(self) -> None:
-        """Send what was kept back."""
+        """Send the events that were held back."""
         held, self._held = self._held or [], None
         for store, path, event, acl, zxid in held:
             self._fire(store, path, event, acl, zxid)
 
     def roll_back(self) -> None:
-        """Drop what was kept back."""
+        """Discard the events that were held back."""
         self._held = None
 
-    # --- looking ---
+    # --- for reports ---
 
     def by_path(self, store: int) -> dict[str, list[ClientConnection]]:
-        """Return the connections that watch each path, for reports."""
+        """Return the open connections that watch each path."""
         return {
             path: clients
             for path, waiting in self._stores[store].items()

@@ -1,4 +1,13 @@
-"""A listening socket in plain text: listen, refuse for a while, accept again, close."""
+"""The listening socket for plain-text connections.
+
+States and transitions::
+
+    start --> listening --refuse--> refusing --accept--> listening
+                  |                    |
+                  +------close---------+----> closed
+
+While refusing, nothing listens, so that the kernel refuses connections, but a bound socket keeps the port.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +23,7 @@ class Acceptor:
     """Accepts connections on one port.
 
     Args:
-        connections: Where accepted connections go.
+        connections: The connections of the server, to which accepted ones are added.
         backlog: Connections that may wait to be accepted.
     """
 
@@ -23,19 +32,19 @@ class Acceptor:
         self._loop = connections.loop
         self._backlog = backlog
         self._server: asyncio.Server | None = None
-        self._refused: tuple[int, Any] | None = None  # family and address that connections are refused at
-        self._placeholder: socket.socket | None = None  # keeps the port meanwhile
+        self._refused: tuple[int, Any] | None = None  # family and address, while connections are refused
+        self._placeholder: socket.socket | None = None  # keeps the port while connections are refused
         self._resuming: asyncio.Task[None] | None = None
 
     async def start(self, host: str | None, port: int) -> int:
-        """Listen.
+        """Start to listen.
 
         Args:
-            host: An address or name; None for all addresses of the machine.
-            port: 0 for a free one.
+            host: An address or host name; None for all addresses of the machine.
+            port: The port; 0 for a free one.
 
         Returns:
-            The port.
+            The port number.
 
         Raises:
             OSError: The address is in use or is not this machine's.
@@ -50,7 +59,7 @@ class Acceptor:
         return ServerProtocol(self._connections)
 
     def refuse(self) -> None:
-        """Accept no more, so that clients are refused, until :meth:`accept`; the port stays taken."""
+        """Refuse new connections until :meth:`accept`; the port stays reserved."""
         if self._server is None or self._refused is not None:
             return
         bound: socket.socket = self._server.sockets[0]
@@ -65,7 +74,7 @@ class Acceptor:
         placeholder = _stream_socket(family)
         try:
             placeholder.bind(address)
-        except OSError:  # uvloop closes what listened some rounds later
+        except OSError:  # uvloop closes the listening socket some rounds of the loop later
             placeholder.close()
             self._loop.call_soon(self._keep_port)
         else:
@@ -82,14 +91,14 @@ class Acceptor:
             self._placeholder = None
         listening = _stream_socket(family)
         listening.bind(address)
-        listening.listen(self._backlog)  # a client that comes from now on waits until the loop listens too
+        listening.listen(self._backlog)  # from now on clients wait in the backlog until the loop accepts them
         self._resuming = self._loop.create_task(self._listen_on(listening))
 
     async def _listen_on(self, listening: socket.socket) -> None:
         self._server = await self._loop.create_server(self._protocol, sock=listening, backlog=self._backlog)
 
     async def close(self) -> None:
-        """Accept no more; the connections stay open."""
+        """Stop listening; open connections stay open."""
         if self._resuming is not None:
             await self._resuming
         refused, self._refused = self._refused, None
@@ -99,26 +108,26 @@ class Acceptor:
             self._server.close()
 
     async def wait_closed(self) -> None:
-        """Wait until the socket is closed; all connections have to be closed before."""
+        """Wait until the socket is closed; all connections must be closed before."""
         if self._server is not None:
             await self._server.wait_closed()
 
     def descriptors(self) -> list[int]:
-        """Return the file descriptors of the sockets."""
+        """Return the file descriptors of the listening sockets."""
         sockets: list[Any] = list(self._server.sockets) if self._server is not None else []
         if self._placeholder is not None:
             sockets.append(self._placeholder)
-        return [each.fileno() for each in sockets]
+        return [listening.fileno() for listening in sockets]
 
 
 def _stream_socket(family: int) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    return made
+    created = socket.socket(family, socket.SOCK_STREAM)
+    created.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return created
 
 
 def free_port_of_all_addresses() -> int:
-    """Find a free port: left to themselves, the IPv4 and the IPv6 socket would each take one of their own."""
+    """Return a free port: with port 0 the IPv4 and the IPv6 socket would each be given a different one."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Where the time comes from."""
+"""The sources of time."""
 
 from __future__ import annotations
 
@@ -8,35 +8,33 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two times in milliseconds: the wall clock, which people set, and a monotonic one."""
+    """Two times in milliseconds: the wall clock, which may be set, and a monotonic clock."""
 
     def read(self) -> tuple[int, int]:
-        """Return milliseconds since the epoch, and milliseconds on the monotonic clock."""
+        """Return the wall-clock time since the epoch, and the monotonic time."""
         ...
 
     def forgive(self, milliseconds: int) -> None:
-        """Subtract the time during which the server stood still from the monotonic clock, if that has counted it."""
+        """Subtract time for which the server was paused from the monotonic clock, if that includes it."""
         ...
 
 
 class RealClock:
-    """The machine's clocks; the monotonic one counts from some fixed moment, and may stop while the machine sleeps.
+    """The machine's clocks; the monotonic one counts from an unspecified moment, and may stop while the machine sleeps.
 
-    The monotonic clock counts the time during which the server could serve: what it stood still for is taken out, so
-    that no session ends because of it.
+    Its monotonic time is the time for which the server could serve: pauses are subtracted, so that no session expires
+    because of one.
     """
 
     def __init__(self) -> None:
-        self._stood_still = 0
+        self._paused_ms = 0
 
     def read(
         self, now: Callable[[], int] = time.time_ns, monotonic: Callable[[], int] = time.monotonic_ns
     ) -> tuple[int, int]:
-        """Return milliseconds since the epoch, and milliseconds on the monotonic clock; called once a batch of
-        requests.
-        """
-        return now() // 1_000_000, monotonic() // 1_000_000 - self._stood_still
+        """Return the wall-clock time since the epoch, and the monotonic time; called once a batch of requests."""
+        return now() // 1_000_000, monotonic() // 1_000_000 - self._paused_ms
 
     def forgive(self, milliseconds: int) -> None:
-        """Subtract the time during which the server stood still from the monotonic clock."""
-        self._stood_still += milliseconds
+        """Subtract time for which the server was paused from the monotonic clock."""
+        self._paused_ms += milliseconds

@@ -1,4 +1,4 @@
-"""All open connections of a server, and what they share: the engine, the clock, turns, limits and delivery."""
+"""The open connections of a server, and what they share: engine, clock, turns, limits and the delivery of events."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from zoolet.server.net.turns import TURN, TurnQueue
 from zoolet.server.net.unread import UnreadBytes
 
 SPARE_DESCRIPTORS: Final = 8
-"""Descriptors kept for four-letter commands, so that an operator can ask the server what is going on."""
+"""File descriptors that are reserved for four-letter commands, so that operators can still query the server."""
 
 
-class Connection(Protocol):
-    """What answers on a socket: a ``ServerConnection``, or what wraps one."""
+class SansIOConnection(Protocol):
+    """A connection without I/O: a ``ServerConnection``, or a wrapper of one."""
 
     @property
     def client(self) -> ClientConnection:
@@ -29,35 +29,33 @@ class Connection(Protocol):
 
     @property
     def state(self) -> State:
-        """Whether it is connecting, open or closed."""
+        """The state of the connection."""
         ...
 
     @property
     def closing(self) -> bool:
-        """Whether the socket is to be closed once everything is sent."""
+        """Whether the socket is to be closed once all output is written."""
         ...
 
     def receive_data(self, data: bytes, until: float = ..., time: Callable[[], float] = ...) -> bool:
-        """Receive bytes; return whether complete requests are left for a later turn."""
+        """Receive bytes; return whether complete requests remain for a later turn."""
         ...
 
     def data_to_send(self) -> bytes:
-        """Return the bytes that are to be written now, and forget them."""
+        """Return the bytes to write now, and clear the output."""
         ...
 
     def connection_lost(self) -> None:
-        """Record that the peer is gone."""
+        """Remove the connection, because the peer is gone."""
         ...
 
 
-ConnectionFactory = Callable[[ClientConnection, Callable[[], None]], Connection]
-"""Makes what answers on a socket. The second argument makes the socket's owner look again: it receives what was left
-and sends what there is.
-"""
+ConnectionFactory = Callable[[ClientConnection, Callable[[], None]], SansIOConnection]
+"""Creates a connection. The second argument makes the transport call ``receive_data(b"")`` and send the output."""
 
 
 class OpenSocket(Protocol):
-    """An accepted socket, as the others see it."""
+    """An accepted socket, as other parts of the server see it."""
 
     @property
     def host(self) -> str:
@@ -65,32 +63,32 @@ class OpenSocket(Protocol):
         ...
 
     def flush(self) -> None:
-        """Send what there is to send."""
+        """Send the pending output."""
         ...
 
     def close(self) -> None:
-        """Close once everything is sent."""
+        """Close once all output is sent."""
         ...
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close at once; output that has not been sent is lost."""
         ...
 
     def descriptor(self) -> int:
-        """Return the file descriptor; -1 if it is closed."""
+        """Return the file descriptor; -1 if the socket is closed."""
         ...
 
     def write_buffer_size(self) -> int:
-        """Return how many bytes wait to be sent."""
+        """Return the number of bytes that wait to be sent."""
         ...
 
     def take_turn(self) -> None:
-        """Answer what was left."""
+        """Answer the requests that remain."""
         ...
 
     @property
-    def connection(self) -> Connection | None:
-        """What answers; None after it is lost."""
+    def connection(self) -> SansIOConnection | None:
+        """The connection without I/O; None after the socket is closed."""
         ...
 
 
@@ -98,15 +96,15 @@ class Connections:
     """The open connections and what they share.
 
     Args:
-        engine: The state machine that answers.
+        engine: The state machine that answers requests.
         clock: The source of time.
-        connection_factory: Makes what answers on a socket.
-        max_per_host: Connections that one address may have; 0 for no limit.
-        max_connections: Connections in all; 0 for no limit.
+        connection_factory: Creates the connection for an accepted socket.
+        max_per_host: The most connections from one address; 0 for no limit.
+        max_connections: The most connections in total; 0 for no limit.
         turn: Seconds for which one connection is served before the others get their turn.
 
     Attributes:
-        open: The accepted sockets by the connection that the operations see.
+        open: The accepted sockets by their connections.
         on_accept: Called when a connection is counted.
     """
 
@@ -139,13 +137,13 @@ class Connections:
     # --- limits ---
 
     def try_accept(self, host: str) -> bool:
-        """Count a new connection, unless there are too many; return whether it was counted."""
+        """Count a new connection and return True, or return False if there are too many."""
         too_many = self._max_per_host and self._per_host[host] >= self._max_per_host
         if too_many or (self._max_connections and self._count >= self._max_connections):
             self.engine.metrics.refuse("connections")
             self.engine.warnings.warn(
                 f"connections {host}",
-                "refusing %s: it has %d connections (maxClientCnxns), all together %d (maxCnxns)",
+                "refusing %s: it has %d connections (maxClientCnxns) of %d in total (maxCnxns)",
                 host,
                 self._per_host[host],
                 self._count,
@@ -157,25 +155,25 @@ class Connections:
         return True
 
     def release(self, host: str) -> None:
-        """Count one connection less."""
+        """Count one connection less from an address."""
         self._count -= 1
         self._per_host[host] -= 1
         if not self._per_host[host]:
             del self._per_host[host]
 
     def is_last_descriptor(self, number: int) -> bool:
-        """Return whether so few descriptors are left that a connection with this one may only send a command."""
+        """Return whether a connection with this descriptor, one of the last, may only send a four-letter command."""
         if number < self.last_descriptor:
             return False
         self.warn_of_descriptors()
         return True
 
     def warn_of_descriptors(self) -> None:
-        """Log that descriptors run out."""
+        """Log that the process runs out of file descriptors."""
         self.engine.warnings.warn(
             "descriptors",
-            "running out of file descriptors: %d connections are open, and %d descriptors is the process's limit "
-            "(ulimit -n); only four-letter words are answered on new connections",
+            "running out of file descriptors: %d connections are open, and the limit is %d descriptors (ulimit -n); "
+            "only four-letter commands are answered on new connections",
             self._count,
             self.last_descriptor + SPARE_DESCRIPTORS,
         )
@@ -183,11 +181,11 @@ class Connections:
     # --- beginning and end ---
 
     def add(self, client: ClientConnection, socket: OpenSocket) -> None:
-        """Record an open connection."""
+        """Add an open connection."""
         self.open[client] = socket
 
     def remove(self, client: ClientConnection, socket: OpenSocket) -> None:
-        """Record that a connection is gone."""
+        """Remove a connection whose socket is closed."""
         self.turns.remove(socket)
         self.unread.forget(socket)
         if self.open.pop(client, None) is not None:
@@ -199,14 +197,14 @@ class Connections:
         """Wait until no connection is open.
 
         Raises:
-            TimeoutError: Some are still open after so many seconds.
+            TimeoutError: Some are still open after *seconds*.
         """
         if self.open:
             self._all_closed.clear()
             await asyncio.wait_for(self._all_closed.wait(), seconds)
 
     def abort_all(self) -> None:
-        """Close all connections at once; what has not been sent is lost."""
+        """Close all connections at once; output that has not been sent is lost."""
         for socket in list(self.open.values()):
             socket.abort()
 
@@ -217,7 +215,7 @@ class Connections:
         self.engine.set_time(*self.clock.read())
 
     def deliver(self) -> None:
-        """Send what connections have got by what others did."""
+        """Send the events that requests of other connections have caused."""
         pending = self.engine.pending_output
         while pending:
             clients = list(pending)
@@ -228,7 +226,7 @@ class Connections:
                     socket.flush()
 
     def sweep(self) -> None:
-        """Remove the watches of connections that are gone, some in each round of the loop."""
+        """Remove the watches of connections that are gone, some in each iteration of the event loop."""
         if not self._sweeping:
             self._sweeping = True
             self.loop.call_soon(self._sweep)

@@ -1,9 +1,13 @@
-"""A running server: it listens, lets time pass, switches read-only mode, and stops.
+"""A running server: it listens, ticks, switches read-only mode, and stops.
 
-Sessions end by a clock that counts only the time during which the server could serve. A tick that comes late means that
-the process was stopped, or busy, or the machine with it: what clients sent meanwhile has not been read, so that their
-sessions look older than they are. That time is taken out of the clock, and no session is ended before what arrived
-meanwhile has been read.
+Sessions expire by a clock that counts only the time for which the server could serve. A late tick means that the
+process, or the machine, was paused or busy: what clients sent during that time has not been read, so their sessions
+look older than they are. That time is subtracted from the clock, and no session expires before the bytes that arrived
+have been read::
+
+    ticking --a tick is more than STALL late--> recovering --RECOVERY seconds later--> ticking
+
+A tick that is late while recovering is subtracted as well, but does not start another recovery.
 """
 
 from __future__ import annotations
@@ -17,21 +21,21 @@ from zoolet.server.net.connections import Connections
 from zoolet.server.net.gc import GcTuner
 
 if TYPE_CHECKING:
-    import ssl  # 10 ms of start that most servers can do without
+    import ssl  # importing it takes 10 ms, which most servers can save
 
     from zoolet.server.net.tls import SecureAcceptor
 
 _log = logging.getLogger("zoolet.server")
 STALL: Final = 0.05
-"""Seconds by which a tick may be late before the server counts as having been stopped."""
+"""Seconds by which a tick may be late before the server counts as having been paused."""
 RECOVERY: Final = 0.05
-"""Seconds after that in which what clients sent meanwhile is read, before any session is ended."""
+"""Seconds after a pause for reading what clients have sent, before any session expires."""
 STOP_SECONDS: Final = 5.0
-"""Seconds that clients have to read what is on its way to them when the server stops."""
+"""Seconds that clients have to read their remaining output when the server stops."""
 
 
 class Daemon:
-    """A server in the running loop.
+    """A server in the running event loop.
 
     Args:
         connections: The connections, and through them the engine and the clock.
@@ -39,10 +43,10 @@ class Daemon:
         gc_tuner: Receives the size of the tree at each tick, if given.
 
     Attributes:
-        port: The port, once it listens; -1 for none.
+        port: The port, once the server listens; -1 before.
         secure_port: The port for TLS; -1 for none.
-        next_tick: When the next tick is due, in the loop's time; None while there is nothing that time could change.
-        recovering: The process was stopped, and what came meanwhile is being read.
+        next_tick: When the next tick is due, in the loop's time; None while nothing can become due.
+        recovering: Whether the process was paused and the bytes that arrived meanwhile are being read.
     """
 
     def __init__(self, connections: Connections, *, backlog: int = 128, gc_tuner: GcTuner | None = None) -> None:
@@ -63,18 +67,18 @@ class Daemon:
     # --- listening ---
 
     async def start(self, host: str | None, port: int) -> int:
-        """Listen; arguments, result and errors as for :meth:`Acceptor.start`."""
+        """Start to listen; arguments, result and errors as for :meth:`Acceptor.start`."""
         self.port = await self._acceptor.start(host, port)
         self.wake()
         return self.port
 
     async def start_secure(self, host: str | None, port: int, context: ssl.SSLContext) -> int:
-        """Listen for connections over TLS too.
+        """Start to listen for connections over TLS, too.
 
         Args:
             host: As for :meth:`start`.
             port: As for :meth:`start`.
-            context: The certificates and what clients have to show.
+            context: The TLS context.
 
         Returns:
             The port.
@@ -92,12 +96,12 @@ class Daemon:
         return self.secure_port
 
     def use_certificates(self, context: ssl.SSLContext) -> None:
-        """Use other certificates for the TLS connections that come from now on."""
+        """Use another TLS context for new connections."""
         if self._secure is not None:
             self._secure.context = context
 
     def refuse_connections(self) -> None:
-        """Refuse new connections until :meth:`accept_connections`; open connections stay."""
+        """Refuse new connections until :meth:`accept_connections`; open connections stay open."""
         self._acceptor.refuse()
 
     def accept_connections(self) -> None:
@@ -105,10 +109,10 @@ class Daemon:
         self._acceptor.accept()
 
     async def stop(self, *, gracefully: bool = True) -> None:
-        """Accept no more, send what there is to send, and close all connections; sessions are left as they are.
+        """Stop listening, send the remaining output, and close all connections; sessions stay alive.
 
         Args:
-            gracefully: Wait up to five seconds for the clients to read what is on its way.
+            gracefully: Wait up to five seconds for the clients to read their output; otherwise it is lost.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -131,7 +135,7 @@ class Daemon:
         await self._acceptor.wait_closed()
 
     def abort_all(self) -> None:
-        """Close all connections at once; what has not been sent is lost."""
+        """Close all connections at once; output that has not been sent is lost."""
         self.connections.abort_all()
 
     def set_read_only(self, on: bool) -> None:
@@ -141,14 +145,14 @@ class Daemon:
         self.connections.deliver()
 
     def descriptors(self) -> list[int]:
-        """Return the file descriptors of all sockets, for a forked child to close."""
-        served = [socket.descriptor() for socket in self.connections.open.values()]
-        return [number for number in (*self._acceptor.descriptors(), *served) if number >= 0]
+        """Return the file descriptors of all sockets, which a forked child process closes."""
+        accepted = [socket.descriptor() for socket in self.connections.open.values()]
+        return [number for number in (*self._acceptor.descriptors(), *accepted) if number >= 0]
 
     # --- time ---
 
     def tick(self) -> None:
-        """Do what is due now."""
+        """Do what is due now, and send the events that it causes."""
         self.connections.set_time()
         self.engine.tick()
         self.connections.deliver()
@@ -158,7 +162,7 @@ class Daemon:
             self._gc_tuner.grown(self.engine.tree.size)
 
     def wake(self) -> None:
-        """Let time pass, unless there is nothing that it could change: an unused server sleeps."""
+        """Schedule the next tick, unless nothing can become due: an unused server has no timer."""
         if not (self.engine.idle() and not self.connections.open):
             self._start_ticking()
 
@@ -175,10 +179,10 @@ class Daemon:
         self.ticked(self._loop.time() - self.next_tick if self.next_tick is not None else 0.0)
 
     def ticked(self, late: float) -> None:
-        """Tick, unless the process was stopped until just now; the loop's timer calls this.
+        """Tick, unless the process was paused until just now; the loop's timer calls this.
 
         Args:
-            late: Seconds by which the tick comes later than it was due.
+            late: By how many seconds the tick is late.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -192,7 +196,7 @@ class Daemon:
         self.recovering = False
         try:
             self.tick()
-        finally:  # the loop logs what went wrong; sessions have to go on ending all the same
+        finally:  # the loop logs an error; sessions must expire nevertheless
             self.wake()
 
     def _forgive(self, seconds: float) -> None:

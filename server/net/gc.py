@@ -1,8 +1,8 @@
-"""Keep the garbage collector from stopping the server.
+"""Tuning of the garbage collector, so that it does not pause the server.
 
-A tree of a million nodes is a million objects that a full collection looks at, for nothing: nodes are freed the moment
-they are deleted. A full collection of a million nodes takes 0.1 s and more. So what has survived is set aside
-(``gc.freeze``) whenever the tree has grown by a good deal, and the collector only ever looks at what came after.
+A full collection traverses every node of the tree without finding garbage, because deleted nodes are freed by their
+reference counts; with a million nodes it takes 0.1 s and more. So all objects that exist are exempted (``gc.freeze``)
+each time the tree has grown by 50,000 nodes, and collections traverse only those that were created later.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import gc
 from typing import Final
 
 THRESHOLDS: Final = (50_000, 50, 100)
-"""Allocations before a young collection, and how many of each before the next older: worst pause 25 ms, not 138, in
-500,000 creates.
-"""
+"""The thresholds of the three generations. With them the longest pause in 500,000 creates is 25 ms, not 138."""
 GROWTH: Final = 50_000
-"""Nodes by which the tree grows before the survivors are set aside."""
+"""By how many nodes the tree grows between two calls of ``gc.freeze``."""
 
 
 class GcTuner:
-    """The collector's settings while a server runs; a context manager that puts the old ones back."""
+    """A context manager that sets the collector's thresholds while a server runs, and restores them."""
 
     def __init__(self) -> None:
         self._before = gc.get_threshold()
@@ -36,7 +34,7 @@ class GcTuner:
             gc.unfreeze()
 
     def grown(self, nodes: int) -> None:
-        """Record the size of the tree; called now and then."""
+        """Freeze the existing objects if the tree has grown enough; called at each tick with its size."""
         if nodes - self._frozen_at > GROWTH:
             gc.freeze()
             self._frozen_at = nodes

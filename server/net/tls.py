@@ -1,6 +1,21 @@
-"""TLS: contexts from PEM files and Java key stores, and the port that speaks it.
+"""TLS: contexts from PEM files and Java key stores, and the listening socket.
 
 Java key stores (JKS, PKCS12) are read by the libraries of the extra ``tls``.
+
+The listening sockets of a :class:`SecureAcceptor`::
+
+    start --> accepting --no descriptor is left--> waiting --one second--> accepting
+                  |                                   |
+                  +-----------------close-------------+--> closed
+
+An accepted connection::
+
+    accepted --counted--> handshake --done--> open: a ServerProtocol, which releases the count when it is lost
+        |                     |
+        +--too many: closed   +--failed, timed out or cancelled: released and closed
+
+Invariant: each counted connection is released once: by ``_shake_hands`` unless ``connection_made`` has accepted it
+(``was_made``), otherwise by :class:`~zoolet.server.net.connections.Connections`.
 """
 
 from __future__ import annotations
@@ -30,57 +45,59 @@ _TLS13_SUITES: Final = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY13
 
 
 class TlsError(Exception):
-    """A context cannot be made of what was told; the message says which file or setting, and why."""
+    """The TLS settings cannot be used; the message names the file or setting, and the reason."""
 
 
 def context(settings: TlsSettings) -> ssl.SSLContext:
-    """Return what a server needs to speak TLS.
+    """Return the TLS context of a server.
 
     Raises:
-        TlsError: A file cannot be read or does not hold what it should, the key is another certificate's, a library
-            that would read it is missing, or the suites are unknown.
+        TlsError: A file cannot be read or has the wrong content, the key does not belong to the certificate, a library
+            that is needed to read a file is missing, or a cipher suite is unknown.
     """
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = min(_VERSIONS[name] for name in settings.protocols)
-    made.maximum_version = max(_VERSIONS[name] for name in settings.protocols)
-    _load_key_store(made, settings)
+    tls_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls_context.minimum_version = min(_VERSIONS[name] for name in settings.protocols)
+    tls_context.maximum_version = max(_VERSIONS[name] for name in settings.protocols)
+    _load_key_store(tls_context, settings)
     if settings.trust_store is not None:
         password = _password(settings.trust_store_password, settings.trust_store_password_path)
-        _load_trust_store(made, settings.trust_store, settings.trust_store_type, password)
-    made.verify_mode = _DEMANDS[settings.client_auth]
+        _load_trust_store(tls_context, settings.trust_store, settings.trust_store_type, password)
+    tls_context.verify_mode = _DEMANDS[settings.client_auth]
     if settings.cipher_suites:
-        _restrict(made, settings)
-    return made
+        _restrict(tls_context, settings)
+    return tls_context
 
 
-def _password(told: str | None, path: str | None) -> str | None:
-    """Return a password, from its file where there is one: all of it but for white space around it, as in ZooKeeper."""
+def _password(configured: str | None, path: str | None) -> str | None:
+    """Return a password, from its file if there is one, without the white space around it, as in ZooKeeper."""
     if path is None:
-        return told
+        return configured
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise TlsError(f"cannot read the password in {path}: {_why(error)}") from None
 
 
-def _load_key_store(made: ssl.SSLContext, settings: TlsSettings) -> None:
+def _load_key_store(tls_context: ssl.SSLContext, settings: TlsSettings) -> None:
     path, password = settings.key_store, _password(settings.key_store_password, settings.key_store_password_path)
     kind = store_type(path, settings.key_store_type)
     try:
         if kind == "PEM":
-            # A function, for OpenSSL would ask at the terminal for a password that it is not given.
-            made.load_cert_chain(path, settings.key, password=lambda: password or "")
+            # A function, because OpenSSL asks at the terminal for a password that it is not given.
+            tls_context.load_cert_chain(path, settings.key, password=lambda: password or "")
             return
         chain, key = _read_jks_key(path, password) if kind == "JKS" else _read_pkcs12_key(path, password)
-        _load_pem(made, chain, key)
+        _load_pem(tls_context, chain, key)
     except _unusable() as error:
         files = f"{path}, {settings.key}" if settings.key else path
         raise TlsError(f"cannot use {files} for TLS: {_why(error)}") from None
 
 
-def _load_pem(made: ssl.SSLContext, chain: bytes, key: Any) -> None:
-    """Load a certificate chain and a key, which OpenSSL takes from files only: one that nobody else may read, with the
-    key encrypted under a password that is used once.
+def _load_pem(tls_context: ssl.SSLContext, chain: bytes, key: Any) -> None:
+    """Load a certificate chain and a key.
+
+    OpenSSL reads them only from files, so they are written to a temporary file that other users cannot read, with the
+    key encrypted under a random password.
     """
     from cryptography.hazmat.primitives import serialization
 
@@ -94,28 +111,28 @@ def _load_pem(made: ssl.SSLContext, chain: bytes, key: Any) -> None:
     try:
         with os.fdopen(number, "wb") as file:
             file.write(text)
-        made.load_cert_chain(name, password=password)
+        tls_context.load_cert_chain(name, password=password)
     finally:
         os.unlink(name)
 
 
-def _load_trust_store(made: ssl.SSLContext, path: str, told: str | None, password: str | None) -> None:
-    kind = store_type(path, told)
+def _load_trust_store(tls_context: ssl.SSLContext, path: str, configured: str | None, password: str | None) -> None:
+    kind = store_type(path, configured)
     try:
         if kind == "PEM":
-            made.load_verify_locations(path)
+            tls_context.load_verify_locations(path)
             return
         certificates = _read_jks_trust(path, password) if kind == "JKS" else _read_pkcs12_trust(path, password)
         for certificate in certificates:
-            made.load_verify_locations(cadata=certificate)
+            tls_context.load_verify_locations(cadata=certificate)
     except _unusable() as error:
         raise TlsError(f"cannot use {path} for TLS: {_why(error)}") from None
     if not certificates:
-        raise TlsError(f"cannot use {path} for TLS: it holds no certificate of an authority")
+        raise TlsError(f"cannot use {path} for TLS: it has no certificate of an authority")
 
 
 def _unusable() -> tuple[type[Exception], ...]:
-    """Return what is raised for a file that cannot be used: SSLError is an OSError; cryptography has one of its own."""
+    """Return the exceptions for a file that cannot be used: SSLError is an OSError; cryptography has its own."""
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
     except ImportError:
@@ -131,7 +148,7 @@ def _why(error: Exception) -> str:
 
 
 def _needs_extra(path: str, kind: str, error: ImportError) -> TlsError:
-    return TlsError(f"{path} is a {kind} key store, and {error.name} is not installed (pip install 'zoolet[tls]')")
+    return TlsError(f"{path} is a {kind} key store, but {error.name} is not installed (pip install 'zoolet[tls]')")
 
 
 def _open_jks(path: str, password: str | None) -> Any:
@@ -156,7 +173,7 @@ def _read_jks_key(path: str, password: str | None) -> tuple[bytes, Any]:
     from cryptography.hazmat.primitives import serialization
 
     if len(store.private_keys) != 1:
-        raise TlsError(f"cannot use {path} for TLS: it holds {len(store.private_keys)} keys, and must hold one")
+        raise TlsError(f"cannot use {path} for TLS: it has {len(store.private_keys)} keys; it must have one")
     (entry,) = store.private_keys.values()
     if not entry.is_decrypted():
         raise TlsError(f"cannot use {path} for TLS: its key has another password than the store")
@@ -168,7 +185,7 @@ def _read_jks_trust(path: str, password: str | None) -> list[bytes]:
     store = _open_jks(path, password)
     if store is None:
         return _read_pkcs12_trust(path, password)
-    # As Java: of an entry with a key, its own certificate and not those that vouch for it.
+    # As in Java: of an entry with a key only its own certificate is trusted, not those that sign it.
     own = [entry.cert_chain[0][1] for entry in store.private_keys.values() if entry.cert_chain]
     return [*(entry.cert for entry in store.certs.values()), *own]
 
@@ -186,31 +203,31 @@ def _read_pkcs12_key(path: str, password: str | None) -> tuple[bytes, Any]:
     from cryptography.hazmat.primitives import serialization
 
     if store.key is None or store.cert is None:
-        raise TlsError(f"cannot use {path} for TLS: it holds no key with a certificate")
-    certificates = [one.certificate for one in store.additional_certs]
+        raise TlsError(f"cannot use {path} for TLS: it has no key with a certificate")
+    certificates = [entry.certificate for entry in store.additional_certs]
     chain = _chain(store.cert.certificate, certificates)
-    others = [one for one in certificates if one not in chain]
-    if others:  # the library gives one key, whichever it is
-        raise TlsError(f"cannot use {path} for TLS: it seems to hold {1 + len(others)} keys, and must hold one")
-    return b"".join(one.public_bytes(serialization.Encoding.PEM) for one in chain), store.key
+    others = [certificate for certificate in certificates if certificate not in chain]
+    if others:  # the library returns one key, whichever it is
+        raise TlsError(f"cannot use {path} for TLS: it seems to have {1 + len(others)} keys; it must have one")
+    return b"".join(certificate.public_bytes(serialization.Encoding.PEM) for certificate in chain), store.key
 
 
 def _read_pkcs12_trust(path: str, password: str | None) -> list[bytes]:
     from cryptography.hazmat.primitives import serialization
 
     store = _open_pkcs12(path, password)
-    trusted = [one.certificate for one in store.additional_certs]
-    if store.cert is not None:  # as Java: of an entry with a key, its own certificate and not those that vouch for it
-        above = _chain(store.cert.certificate, trusted)
-        trusted = [store.cert.certificate, *(one for one in trusted if one not in above)]
-    return [one.public_bytes(serialization.Encoding.DER) for one in trusted]
+    trusted = [entry.certificate for entry in store.additional_certs]
+    if store.cert is not None:  # as in Java: of an entry with a key only its own certificate, not those that sign it
+        chain = _chain(store.cert.certificate, trusted)
+        trusted = [store.cert.certificate, *(certificate for certificate in trusted if certificate not in chain)]
+    return [certificate.public_bytes(serialization.Encoding.DER) for certificate in trusted]
 
 
 def _chain(certificate: Any, others: list[Any]) -> list[Any]:
-    """Return a certificate and those of the others that vouch for it, in order."""
+    """Return a certificate and those of the others that sign it, in order."""
     chain = [certificate]
-    while above := [one for one in others if one.subject == chain[-1].issuer and one not in chain]:
-        chain.append(above[0])
+    while issuers := [other for other in others if other.subject == chain[-1].issuer and other not in chain]:
+        chain.append(issuers[0])
     return chain
 
 
@@ -229,8 +246,8 @@ def openssl_name(suite: str) -> str:
     return name.replace("_", "-")
 
 
-def _restrict(made: ssl.SSLContext, settings: TlsSettings) -> None:
-    """Offer these suites only.
+def _restrict(tls_context: ssl.SSLContext, settings: TlsSettings) -> None:
+    """Offer only the configured cipher suites.
 
     Python cannot choose among the three suites of TLS 1.3: all of them are offered, or TLS 1.3 is not.
     """
@@ -242,35 +259,34 @@ def _restrict(made: ssl.SSLContext, settings: TlsSettings) -> None:
     if not modern:
         if "TLSv1.2" not in settings.protocols:
             raise TlsError("ssl.ciphersuites names no suite of TLS 1.3, and ssl.enabledProtocols nothing else")
-        made.maximum_version = ssl.TLSVersion.TLSv1_2
+        tls_context.maximum_version = ssl.TLSVersion.TLSv1_2
     if not old:
         if "TLSv1.3" not in settings.protocols:
             raise TlsError("ssl.ciphersuites names no suite of TLS 1.2, and ssl.enabledProtocols nothing else")
-        made.minimum_version = ssl.TLSVersion.TLSv1_3
+        tls_context.minimum_version = ssl.TLSVersion.TLSv1_3
         return
-    for name, suite in zip(old, [one for one in settings.cipher_suites if one not in _TLS13_SUITES], strict=True):
+    for name, suite in zip(old, [suite for suite in settings.cipher_suites if suite not in _TLS13_SUITES], strict=True):
         try:
-            made.set_ciphers(name)
+            tls_context.set_ciphers(name)
         except ssl.SSLError:
             raise TlsError(f"ssl.ciphersuites: {suite} is unknown to {ssl.OPENSSL_VERSION}") from None
-        if name not in [one["name"] for one in made.get_ciphers()]:  # an expression, such as ALL
+        if name not in [cipher["name"] for cipher in tls_context.get_ciphers()]:  # an expression, such as ALL
             raise TlsError(f"ssl.ciphersuites: {suite} is not the name of one suite")
-    made.set_ciphers(":".join(old))
+    tls_context.set_ciphers(":".join(old))
 
 
-# --- the port ---
+# --- the listening socket ---
 
 
 class SecureAcceptor:
-    """A listening socket for TLS.
+    """Listens for connections over TLS.
 
-    A connection is counted when it is accepted, before the handshake, so that silent sockets fill no more than their
-    host's share; a handshake may take ten seconds. asyncio's own server reports a connection only once its handshake
-    is done.
+    A connection is counted when it is accepted, before the handshake, which may take ten seconds, so that sockets that
+    send nothing are limited for each host. asyncio's server reports a connection only after its handshake.
 
     Args:
-        connections: Where accepted connections go.
-        context: The certificates; may be replaced, for the connections that come from then on.
+        connections: The connections of the server, to which accepted ones are added.
+        context: The TLS context; it may be replaced, for new connections.
         backlog: Connections that may wait to be accepted.
     """
 
@@ -283,42 +299,42 @@ class SecureAcceptor:
         self._retry: asyncio.TimerHandle | None = None
 
     async def start(self, host: str | None, port: int) -> int:
-        """Listen; arguments, result and errors as for :meth:`Daemon.start_secure`."""
+        """Start to listen; arguments, result and errors as for :meth:`Daemon.start_secure`."""
         found = await self._connections.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
             for family, kind, protocol, _, address in dict.fromkeys(found):
-                made = socket.socket(family, kind, protocol)
-                self._sockets.append(made)
-                made.setblocking(False)
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listening = socket.socket(family, kind, protocol)
+                self._sockets.append(listening)
+                listening.setblocking(False)
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
-                    made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                made.bind(address)
-                made.listen(self._backlog)
+                    listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listening.bind(address)
+                listening.listen(self._backlog)
         except OSError:
             await self.close()
             raise
-        self._accept_from_now_on()
+        self._start_accepting()
         return int(self._sockets[0].getsockname()[1])
 
-    def _accept_from_now_on(self) -> None:
+    def _start_accepting(self) -> None:
         self._retry = None
-        for each in self._sockets:
-            self._connections.loop.add_reader(each, self._accept, each)
+        for listening in self._sockets:
+            self._connections.loop.add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
         try:
             accepted, address = listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
-        except OSError as error:  # no descriptor is left: leave the others in the backlog for a second
+        except OSError as error:  # no descriptor is left: the others wait in the backlog for a second
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 self._connections.warn_of_descriptors()
             else:
                 _log.warning("cannot accept TLS connections: %s", error)
-            for each in self._sockets:
-                self._connections.loop.remove_reader(each)
-            self._retry = self._connections.loop.call_later(1.0, self._accept_from_now_on)
+            for waiting in self._sockets:
+                self._connections.loop.remove_reader(waiting)
+            self._retry = self._connections.loop.call_later(1.0, self._start_accepting)
             return
         host = str(address[0])
         if not self._connections.try_accept(host):
@@ -330,30 +346,30 @@ class SecureAcceptor:
         task.add_done_callback(self._handshakes.discard)
 
     async def _shake_hands(self, accepted: socket.socket, host: str) -> None:
-        made = ServerProtocol(self._connections, counted=True)
+        server_protocol = ServerProtocol(self._connections, counted=True)
         try:
             await self._connections.loop.connect_accepted_socket(
-                lambda: made,
+                lambda: server_protocol,
                 accepted,
                 ssl=self.context,
                 ssl_handshake_timeout=HANDSHAKE_SECONDS,
                 ssl_shutdown_timeout=LINGER,
             )
-        except OSError as error:  # which an SSLError is, too
+        except OSError as error:  # SSLError is one
             _log.debug("TLS handshake of %s failed: %s", host, error)
         finally:
-            if not made.was_made:
+            if not server_protocol.was_made:
                 self._connections.release(host)
                 accepted.close()
 
     async def close(self) -> None:
-        """Accept no more, and end the handshakes under way."""
+        """Stop listening, and cancel the handshakes that are in progress."""
         if self._retry is not None:
             self._retry.cancel()
         sockets, self._sockets = self._sockets, []
-        for each in sockets:
-            self._connections.loop.remove_reader(each)
-            each.close()
+        for listening in sockets:
+            self._connections.loop.remove_reader(listening)
+            listening.close()
         for task in self._handshakes:
             task.cancel()
         await asyncio.gather(*self._handshakes, return_exceptions=True)

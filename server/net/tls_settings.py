@@ -1,4 +1,4 @@
-"""What TLS can be told; apart from :mod:`zoolet.server.net.tls`, which takes 10 ms to import."""
+"""The settings of TLS, in a module without :mod:`zoolet.server.net.tls`, whose import takes 10 ms."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class TlsSettings:
-    """The certificates, and who may connect with what.
+    """Certificates, client authentication, protocols and cipher suites.
 
     Args:
-        key_store: The server's certificate, those between it and its authority, and its key: a PEM file, or a Java key
-            store.
-        key_store_password: What it, or the key in it, is encrypted with; None for nothing.
+        key_store: The server's certificate chain and private key: a PEM file, or a Java key store.
+        key_store_password: The password of the file, or of the key in it; None if it is not encrypted.
         key_store_password_path: A file with that password, read whenever the certificates are.
-        key_store_type: ``PEM``, ``JKS`` or ``PKCS12``; None to tell by the file's name.
-        key: A PEM file with the key, where that is in a file of its own.
-        trust_store: The authorities whose certificates clients show.
+        key_store_type: ``PEM``, ``JKS`` or ``PKCS12``; None to derive it from the file's name.
+        key: A PEM file with the private key, if it is not in ``key_store``.
+        trust_store: The certificates of the authorities that sign clients' certificates.
         trust_store_password: As for the key store.
         trust_store_password_path: As for the key store.
         trust_store_type: As for the key store.
-        client_auth: Whether clients have to show a certificate: ``need``, ``want`` or ``none``.
+        client_auth: Whether clients must present a certificate: ``need``, ``want`` or ``none``.
         protocols: ``TLSv1.2``, ``TLSv1.3`` or both.
-        cipher_suites: The suites to offer, by Java's or OpenSSL's names; empty for OpenSSL's choice.
+        cipher_suites: The cipher suites to offer, by Java's or OpenSSL's names; empty for OpenSSL's default.
     """
 
     key_store: str = ""
@@ -40,10 +39,10 @@ class TlsSettings:
 
 
 KEY_STORE_TYPES = {".pem": "PEM", ".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12", ".bcfks": "BCFKS"}
-"""The types by the ends of file names, as in ZooKeeper (KeyStoreFileType); any other file is PEM here."""
+"""The types by file name extension, as in ZooKeeper (KeyStoreFileType); a file with another one is PEM here."""
 
 
-def store_type(path: str, told: str | None) -> str:
-    """Return the type of a key store, as it was told or by the file's name."""
-    ending = next((ending for ending in KEY_STORE_TYPES if path.lower().endswith(ending)), ".pem")
-    return (told or KEY_STORE_TYPES[ending]).upper()
+def store_type(path: str, configured: str | None) -> str:
+    """Return the type of a key store: the configured one, or that of the file name's extension."""
+    extension = next((extension for extension in KEY_STORE_TYPES if path.lower().endswith(extension)), ".pem")
+    return (configured or KEY_STORE_TYPES[extension]).upper()

@@ -1,9 +1,9 @@
-"""Turns: how one thread serves many connections without letting any of them have it for long.
+"""Turns: one thread serves many connections fairly.
 
-A connection has five milliseconds a turn; what it requested beyond that waits in a queue, which gets five milliseconds
-in each round of the event loop. Once the server has been busy for ten milliseconds without a pause, only connections
-whose turns are short are served as they are read; the others go through the queue. So a client that requests little
-is answered soon, however many request much.
+A connection has five milliseconds a turn; its remaining requests wait in a queue, which gets five milliseconds in each
+iteration of the event loop. Once the server has been busy for ten milliseconds without a pause, only connections with
+short turns are served as they are read; the others are queued. So a client that requests little is answered soon,
+however many clients request much.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Final, Protocol
 TURN: Final = 0.005
 """Seconds for which one connection is served before the others get their turn."""
 BUSY: Final = 0.01
-"""Seconds without a pause after which connections whose turns are long have to queue."""
+"""Seconds without a pause after which connections with long turns are queued."""
 PAUSE: Final = 0.0001
-"""Seconds without work that count as a pause: more than a round of the loop takes by itself."""
+"""Seconds without work that count as a pause: more than an idle iteration of the event loop takes."""
 SECONDS_A_BYTE: Final = 2e-9
-"""What sending costs: 2 ms a MB, copied into the kernel and out of fresh memory."""
+"""The cost of sending: 2 ms a MB, for copying fresh memory into the kernel."""
 
 
 class Waiting(Protocol):
     """A connection that waits for its turn."""
 
     def take_turn(self) -> None:
-        """Answer what was left; queue again if that is not all."""
+        """Answer the requests that remain; queue again if the time is not enough."""
         ...
 
 
 class TurnQueue:
-    """The connections that wait for their next turn, and how busy the server is.
+    """The queue of connections that wait for their next turn, and the load of the server.
 
     Args:
         loop: The event loop.
@@ -39,8 +39,8 @@ class TurnQueue:
 
     Attributes:
         queued: The connections that wait, in order.
-        busy_since: When the server began to answer without a pause, in seconds of ``perf_counter``.
-        busy_until: When it last answered.
+        busy_since: Since when the server has answered without a pause, in seconds of ``perf_counter``.
+        busy_until: When it last answered, likewise.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float = TURN) -> None:
@@ -49,19 +49,19 @@ class TurnQueue:
         self.queued: dict[Waiting, None] = {}
         self.busy_since = self.busy_until = 0.0
         self._scheduled = False
-        self._round_ends = 0.0  # when those that wait have had their time
+        self._round_ends = 0.0  # when the queue's time in this iteration ends
 
     def enqueue(self, connection: Waiting) -> None:
-        """Queue a connection for its next turn; those in the queue share one turn in each round of the loop."""
+        """Queue a connection for its next turn; the queue shares one turn in each iteration of the event loop."""
         self.queued[connection] = None
         self._schedule()
 
     def remove(self, connection: Waiting) -> None:
-        """Take a connection out of the queue; harmless if it is not there."""
+        """Remove a connection from the queue, if it is there."""
         self.queued.pop(connection, None)
 
     def charge(self, size: int) -> None:
-        """Count the time that it will take to send so many bytes, which happens when no turn is under way."""
+        """Charge the time for sending so many bytes, which the event loop spends between turns."""
         seconds = size * SECONDS_A_BYTE
         self.busy_since -= seconds
         self._round_ends -= seconds
@@ -73,7 +73,7 @@ class TurnQueue:
 
     def _next_turn(self) -> None:
         self._scheduled = False
-        waiting, self.queued = self.queued, {}  # a connection that is not done yet queues behind them
+        waiting, self.queued = self.queued, {}  # a connection that is not done queues behind them
         self._round_ends = time.perf_counter() + self.seconds
         try:
             while waiting:

@@ -6,6 +6,7 @@ Every import statement is read, wherever it stands, those for type checkers too;
 from __future__ import annotations
 
 import ast
+import graphlib
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -43,14 +44,37 @@ class Layer(NamedTuple):
     pure: bool = False
 
 
-CLIENT_CORE: Final = (
-    "client/session",
-    "client/watches",
-    "client/hosts",
-    "client/backoff",
-    "client/transaction",
-    "client/states",
+CLIENT_PURE: Final = tuple(
+    f"client/{name}"
+    for name in (
+        "arguments",
+        "backoff",
+        "hosts",
+        "operations",
+        "requests",
+        "resync",
+        "session",
+        "states",
+        "transaction",
+        "watches",
+    )
 )
+CLIENT_ASYNC: Final = tuple(
+    f"client/{name}"
+    for name in (
+        "base",
+        "call",
+        "compound",
+        "connection",
+        "core",
+        "fork",
+        "one_shot_event",
+        "reliable",
+        "surface",
+        "watcher",
+    )
+)
+RECIPES_USE: Final = ("call", "one_shot_event", "reliable", "surface", "watcher")
 LAYERS: Final = (
     Layer(("protocol",), ("protocol",), pure=True),
     Layer(("server/core",), ("protocol", "server/core"), pure=True),
@@ -59,11 +83,15 @@ LAYERS: Final = (
     Layer(("server/net",), ("protocol", "server/core", "server/storage", "server/admin", "server/net")),
     Layer(("server",), ("protocol", "server")),
     Layer(("server/testing",), ("protocol", "server", "client")),
-    Layer(CLIENT_CORE, ("protocol", *CLIENT_CORE), pure=True),
+    Layer(CLIENT_PURE, ("protocol", *CLIENT_PURE, "client/serializers"), pure=True),
     Layer(("client/serializers",), ("client/serializers",)),
-    Layer(("client/connection", "client/call"), ("protocol", *CLIENT_CORE, "client/connection", "client/call")),
-    Layer(("client/recipes",), ("protocol", *CLIENT_CORE, "client/serializers", "client/client", "client/recipes")),
-    Layer(("client",), ("protocol", "client")),  # the client's door to its recipes, the shell
+    Layer(CLIENT_ASYNC, ("protocol", *CLIENT_PURE, *CLIENT_ASYNC, "client/serializers")),
+    Layer(
+        ("client/recipes",),
+        ("protocol", *CLIENT_PURE, *(f"client/{name}" for name in RECIPES_USE), "client/serializers", "client/recipes"),
+    ),
+    Layer(("client",), ("protocol", "client")),  # the client, the shell
+    Layer(("__init__", "__main__", "testing"), ("server", "client", "")),
 )
 
 
@@ -138,8 +166,8 @@ def test_a_folder_is_imported_by_its_name_in_zoolet(path: Path) -> None:
 
 @pytest.mark.parametrize(("one", "other"), [("server", "client"), ("client", "server")])
 def test_server_and_client_never_import_each_other(one: str, other: str) -> None:
-    roof = ROOT / "server" / "testing"  # the one place that knows both
-    below = [path for path in modules(one) if roof not in path.parents]
+    top = ROOT / "server" / "testing"  # the one place that knows both
+    below = [path for path in modules(one) if top not in path.parents]
 
     assert [place(path) for path in below if any(within(name, other) for name in ours(imports(path.read_text())))] == []
 
@@ -148,6 +176,34 @@ def test_the_pure_parts_are_there() -> None:
     # a table of folders that do not exist would forbid nothing
     assert len(modules("protocol")) > 5
     assert len(modules("server/core")) > 10
+
+
+# --- cycles ---
+
+
+def imported_modules(path: Path, known: set[str], *, types: bool) -> set[str]:
+    """Find the modules of ours that a module imports, those only for types as well if asked."""
+    tree = ast.parse(path.read_text())
+    only_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (types or node not in only_types) and node.module is not None:
+            names = ours([(node.module, alias.name) for alias in node.names])
+            found |= {name for name in names if name in known and not within(place(path), name)}
+    return found
+
+
+@pytest.mark.parametrize("types", [False, True], ids=["at run time", "in types"])
+def test_no_modules_import_each_other_in_a_circle(types: bool) -> None:
+    paths = {place(path): path for path in modules(*PACKAGES)}
+    graph = {name: imported_modules(path, set(paths), types=types) for name, path in paths.items()}
+
+    assert list(graphlib.TopologicalSorter(graph).static_order())
 
 
 # --- the reader itself ---
@@ -167,14 +223,15 @@ def test_the_pure_parts_are_there() -> None:
         ("server/core/engine", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import datetime"),
         ("server/core/engine", "from zoolet.server.net.clock import Clock"),
         ("server/core/engine", "from zoolet.server import net"),
-        ("server/core/ops/reads", "from zoolet.server.admin.four_letter import words"),
-        ("server/admin/words", "from zoolet.server.net.daemon import Listener"),
-        ("server/net/listener", "from zoolet.server.config import Config"),
-        ("server/net/listener", "from zoolet import client"),
+        ("server/core/ops/reads", "from zoolet.server.admin.four_letter import four_letter_commands"),
+        ("server/admin/four_letter", "from zoolet.server.net.daemon import Daemon"),
+        ("server/net/daemon", "from zoolet.server.config import Config"),
+        ("server/net/daemon", "from zoolet import client"),
         ("server/cli", "from zoolet.client import Client"),
         ("client/session", "import asyncio"),
         ("client/session", "from zoolet.client.connection import Connection"),
         ("client/connection", "from zoolet.client.client import Client"),
+        ("client/surface", "from zoolet.client.recipes.lock import Lock"),
         ("client/recipes/lock", "from zoolet.client.connection import Connection"),
         ("client/client", "from zoolet.server.core.engine import Engine"),
     ],
@@ -189,7 +246,7 @@ def test_a_planted_import_is_found(name: str, source: str) -> None:
         ("protocol/codec", "from __future__ import annotations\nfrom collections.abc import Callable"),
         ("server/core/engine", "from random import Random\nfrom zoolet.protocol.codec import Record"),
         ("server/core/engine", "from zoolet.server.core import ops"),
-        ("server/net/listener", "import asyncio\nfrom zoolet.server.core.engine import Engine"),
+        ("server/net/daemon", "import asyncio\nfrom zoolet.server.core.engine import Engine"),
         ("server/testing/server", "from zoolet.client import Client\nfrom zoolet.server.app import assemble"),
         ("client/connection", "import asyncio\nfrom zoolet.client.session import Session"),
     ],

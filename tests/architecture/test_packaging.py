@@ -421,6 +421,12 @@ def test_make_setup_installs_what_the_daemon_needs_too(making: Making) -> None:
     assert making.make("run") == [SERVE]
 
 
+def test_the_tools_of_the_documentation_site_are_installed_apart_from_the_test_tools(making: Making) -> None:
+    assert making.make(".venv/.docs") == [f"{PIP} .[docs]"]
+    assert making.make(".venv/.docs") == []
+    assert making.make("setup") == [f"{PIP} .[dev]"]
+
+
 @pytest.mark.parametrize("name", ["pyproject.toml", "setup.py", "__init__.py"])
 def test_make_installs_again_when_the_package_changes(making: Making, name: str) -> None:
     making.make("setup")

@@ -1,4 +1,4 @@
-"""One function or three for each operation, found through the tables of :mod:`~zoolet.server.core.ops.dispatch`."""
+"""The handlers of the operations, registered in the tables of :mod:`~zoolet.server.core.ops.dispatch`."""
 
 from zoolet.server.core.ops import multi, reads, reconfig, session_ops, watch_ops, writes
 

@@ -1,11 +1,12 @@
 """The dispatch tables, and the decorators that fill them.
 
-- ``TABLE``: from an op code to how its body is decoded and what answers it; one look-up a request.
+- ``TABLE``: from an op code to its decoder and its handler; one look-up a request.
 - ``WRITES``: from the op code of a single write to its ``prepare`` and ``reply``, for transactions.
-- ``APPLIES``: from the class of a transaction record to what does it to the state.
+- ``APPLIES``: from the class of a transaction record to the function that applies it.
 
-A read answers with the encoded body of its reply. A write is three functions: *prepare* checks and returns a
-transaction record, *apply* (found by the record's class) does it and cannot fail, *reply* encodes what became of it.
+A read is one function, which returns the encoded body of its reply. A write is three: *prepare* checks the request and
+returns a transaction record or raises, *apply* (found by the record's class) changes the state and cannot fail, *reply*
+encodes the result.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ Reply = Callable[[Any, Any], bytes]
 
 
 class Entry(NamedTuple):
-    """How to answer one op code.
+    """The decoder and the handler of one op code.
 
     Args:
-        decode: Reads the body of the request; None for the decoder of the operation's record, which
+        decode: Decodes the body of the request; None for the decoder of the operation's record, which
             :func:`build_dispatch` finds.
-        handle: Does what it asks and returns the body of the reply.
-        costly: One request may take much longer than its bytes let one expect, so the clock is read after each.
+        handle: Executes the request and returns the body of the reply.
+        costly: One request may take much longer than its size suggests, so the clock is read after each.
     """
 
     decode: Decode | None
@@ -43,11 +44,11 @@ class Entry(NamedTuple):
 
 
 Dispatch = dict[int, tuple[Decode, Handle, bool]]
-"""A dispatch table. Its entries are plain tuples: to take a named one apart costs 3 % of a get (Python 3.11)."""
+"""A dispatch table. Its entries are plain tuples: unpacking a named tuple costs 3 % of a get (Python 3.11)."""
 
 
 class Write(NamedTuple):
-    """The parts of a write that belong to its op code."""
+    """The functions of a write that depend on its op code."""
 
     prepare: Prepare
     reply: Reply
@@ -59,7 +60,7 @@ APPLIES: dict[type[Record], Apply] = {}
 
 
 def reads(*ops: int, decode: Decode | None = None, costly: bool = False) -> Callable[[Handle], Handle]:
-    """Register what answers these operations without changing the tree."""
+    """Register the handler of operations that do not change the tree."""
 
     def register(handle: Handle) -> Handle:
         for op in ops:
@@ -70,7 +71,7 @@ def reads(*ops: int, decode: Decode | None = None, costly: bool = False) -> Call
 
 
 def prepares(replies: dict[OpCode, Reply]) -> Callable[[Prepare], Prepare]:
-    """Register what checks these operations; each has its own way to encode what became of it."""
+    """Register the function that prepares these operations; each has its own function that encodes the reply."""
 
     def register(prepare: Prepare) -> Prepare:
         for op, reply in replies.items():
@@ -83,7 +84,7 @@ def prepares(replies: dict[OpCode, Reply]) -> Callable[[Prepare], Prepare]:
 
 
 def applies(*txns: type[Record]) -> Callable[[Apply], Apply]:
-    """Register what does these transaction records."""
+    """Register the function that applies these transaction records."""
 
     def register(apply: Apply) -> Apply:
         for txn in txns:
@@ -97,7 +98,7 @@ def _write(prepare: Prepare, reply: Reply) -> Handle:
     applies = APPLIES
 
     def handle(state: ServerState, client: ClientConnection, request: Any) -> bytes:
-        state.zxid += 1  # a write that fails its checks has taken its zxid all the same
+        state.zxid += 1  # a write takes its zxid even if it fails its checks
         txn = prepare(state, client, request)
         session = client.session
         assert session is not None
@@ -107,12 +108,12 @@ def _write(prepare: Prepare, reply: Reply) -> Handle:
 
 
 def build_dispatch(*, read_only: bool = False) -> Dispatch:
-    """Return a dispatch table for one state.
+    """Return a dispatch table.
 
-    A record's decoder is compiled when the first request that needs it comes, and then takes its place in the table.
+    A record's decoder is compiled by the first request that needs it, and replaces its placeholder in the table.
 
     Args:
-        read_only: Refuse what writes, and sync.
+        read_only: Refuse writes, and sync.
 
     Source: ReadOnlyRequestProcessor.
     """
@@ -125,7 +126,7 @@ def build_dispatch(*, read_only: bool = False) -> Dispatch:
             assert operation.request is not None, op
             table[op] = _compiling_decoder(table, op, operation.request), entry.handle, entry.costly
         else:
-            table[op] = entry.decode, entry.handle, entry.costly  # plain, not named
+            table[op] = entry.decode, entry.handle, entry.costly  # a plain tuple, see Dispatch
     return table
 
 
@@ -139,7 +140,7 @@ def _compiling_decoder(table: Dispatch, op: int, request: type[Record]) -> Decod
 
 
 def zxid_on_decode_error(compat: Compat) -> frozenset[int]:
-    """Return the writes that take a zxid even if they do not decode; a multi takes its zxid first in any case."""
+    """Return the writes that take a zxid even if they do not decode; a multi always takes its zxid first."""
     return frozenset(WRITES.keys() - {OpCode.RECONFIG}) if compat.undecodable_write_takes_zxid else frozenset()
 
 

@@ -1,7 +1,7 @@
-"""Transactions: all of their operations, or none.
+"""Transactions: all of their operations are applied, or none.
 
-Each operation is prepared and applied before the next, so that it sees what came before; the first that fails undoes
-them all.
+Each operation is prepared and applied before the next one, so that it sees the changes of those before it; the first
+that fails rolls all of them back.
 
 Source: PrepRequestProcessor.pRequest2Txn, case multi; MultiOperationRecord.deserialize; FinalRequestProcessor, cases
     multi and multiRead.
@@ -27,9 +27,9 @@ Span = tuple[bytes, int, int]
 
 
 def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
-    """Do all operations or none; either way the reply's header says 0 and the results tell.
+    """Apply all operations or none; the error of a failed one is in the results, and the reply's header has 0.
 
-    Only a request that is malformed as a whole fails as a whole; but for one case of 3.9 it has taken its zxid by then.
+    Only a malformed request fails as a whole; except for one case of 3.9, it has taken its zxid by then.
     """
     assert client.session is not None
     session_id = client.session.id
@@ -38,7 +38,7 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
     try:
         operations = wire.read_operations(*span)
     except MarshallingError:
-        _check_as_a_whole(state, span)  # what comes first decides about the zxid
+        _check_as_a_whole(state, span)  # the first fault decides whether a zxid is taken
         raise
     if len(operations) > state.settings.max_multi_operations:
         raise _too_many(state, state.settings.max_multi_operations)
@@ -53,7 +53,7 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
                 and (request.acl is None or not 0 <= request.flags <= 4)
             ):
                 _check_as_a_whole(state, span)
-            operations[place] = _meant(compat, op, request)
+            operations[place] = _normalize_create(compat, op, request)
     results: list[bytes] = []
     state.begin()
     try:
@@ -67,10 +67,10 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
         state.roll_back()
         if type(error) is MarshallingError:
             raise
-        done, left = len(results), len(operations) - len(results) - 1
-        codes = [ErrorCode.OK] * done + [error.code] + [ErrorCode.RUNTIME_INCONSISTENCY] * left
+        done, not_tried = len(results), len(operations) - len(results) - 1
+        codes = [ErrorCode.OK] * done + [error.code] + [ErrorCode.RUNTIME_INCONSISTENCY] * not_tried
         results = [wire.error_result(code) for code in codes]
-    except BaseException:  # a defect of ours must not leave the state inside a transaction
+    except BaseException:  # a defect, or an interrupt: the state must not stay inside a transaction
         state.roll_back()
         raise
     else:
@@ -79,16 +79,16 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
 
 
 def _check_as_a_whole(state: ServerState, span: Span) -> None:
-    """Read a multi that has a fault once more, operation by operation, and raise the error of the first that makes the
-    whole request malformed.
+    """Decode a faulty multi again, operation by operation, and raise the error of the first fault that makes the whole
+    request malformed.
 
     Raises:
-        MarshallingError: There is one; of a null ACL list in a create the release may not take a zxid.
+        MarshallingError: There is such a fault; if it is a null ACL list in a create, 3.9 takes no zxid.
     """
-    whole = state.settings.compat.multi_checks_flags_first
+    checks_flags = state.settings.compat.multi_checks_flags_first
     first_is_read: bool | None = None
     for _, request in wire.iter_operations(*span, wire.WRITES | wire.READS):
-        if whole and isinstance(request, r.CreateRequest):
+        if checks_flags and isinstance(request, r.CreateRequest):
             _check_create_as_a_whole(state, request)
         is_read = isinstance(request, r.GetDataRequest | r.GetChildrenRequest)
         if first_is_read is None:
@@ -98,25 +98,26 @@ def _check_as_a_whole(state: ServerState, span: Span) -> None:
 
 
 def _check_create_as_a_whole(state: ServerState, request: r.CreateRequest) -> None:
-    """Refuse the whole request if a create has unknown flags, flags that need a ttl, or null for an ACL list; the last
-    takes no zxid.
+    """Refuse the whole request if a create has unknown flags, flags that need a ttl, or a null ACL list, which takes no
+    zxid.
 
     Raises:
-        MarshallingError: It has.
+        MarshallingError: The create has one of these faults.
 
-    Source: MultiOperationRecord.deserialize, 3.9: the operation is made, and its flags and list are read, at once.
+    Source: MultiOperationRecord.deserialize, 3.9, which constructs the operation, and so reads its flags and list, at
+        once.
     """
     if not 0 <= request.flags <= 6:
         raise MarshallingError(request.path, f"create flags {request.flags} are unknown")
     if request.acl is None:
-        state.zxid -= 1
+        state.zxid -= 1  # multi() has taken it
         raise MarshallingError(request.path, "an ACL list must not be null")
     if request.flags in TTL_MODES:
         raise MarshallingError(request.path, f"create flags {request.flags} need a ttl")
 
 
 def _too_many(state: ServerState, limit: int) -> ThrottledOpError:
-    """Count and log a request that would keep everybody else waiting, for it cannot be interrupted."""
+    """Count and log a request that would delay all other clients, because it cannot be interrupted."""
     state.metrics.refuse("multi_operations")
     state.warnings.warn("multi", "refusing a multi of more than %d operations (zoolet.maxMultiOperations)", limit)
     return ThrottledOpError(None, f"a multi of more than {limit} operations")
@@ -125,11 +126,8 @@ def _too_many(state: ServerState, limit: int) -> ThrottledOpError:
 _SIMPLE: Final = frozenset({OpCode.DELETE, OpCode.SET_DATA, OpCode.CHECK})
 
 
-def _meant(compat: Compat, op: OpCode, request: Record) -> tuple[OpCode, Record]:
-    """Return what a create of a multi means: here the flags decide what it makes, not only the op code.
-
-    Raises:
-        MarshallingError: Span a release looks at that first: its flags are unknown or need a ttl.
+def _normalize_create(compat: Compat, op: OpCode, request: Record) -> tuple[OpCode, Record]:
+    """Return the op code and request that a create in a multi stands for: its flags matter, not only its op code.
 
     Source: Op.create, Op.Create.getOpcode.
     """
@@ -148,25 +146,29 @@ _RESULT: Final = {
     op: wire.result(OpCode.CREATE2 if op in (OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL) else op, b"")
     for op in wire.WRITES
 }
-"""What stands before the result of each operation."""
+"""The header of each operation's result."""
 
 TABLE[OpCode.MULTI] = Entry(lambda buf, offset, end: (buf, offset, end), multi, True)
 
 
 class PartialResults(MarshallingError):
-    """A multiRead came upon a null path or a write: the reply has the error, and the results up to there.
+    """A multiRead has a null path or a write: the reply has the error, and the results of the operations before it.
 
     Args:
-        body: The results.
+        body: These results, encoded.
     """
 
     def __init__(self, body: bytes) -> None:
-        super().__init__(None, "a multiRead reads, and no path may be null")
+        super().__init__(None, "a multiRead may contain reads only, with paths that are not null")
         self.body = body
 
 
 def _decode_reads(buf: bytes, offset: int, end: int) -> list[tuple[OpCode, str | None]] | Operations:
-    """Read the operations of a multiRead: reads with their paths, or writes alone, which fail only when it is done."""
+    """Decode the operations of a multiRead: reads with their paths, or writes, which decode here and fail later.
+
+    The first operation decides. Its MultiHeader begins at *offset*: the op code is in bytes 0 to 3 (below 256 if the
+    first three are 0), ``done`` in byte 4, ``err`` in bytes 5 to 8.
+    """
     if (
         end - offset >= 9
         and buf[offset : offset + 3] == b"\0\0\0"
@@ -178,10 +180,10 @@ def _decode_reads(buf: bytes, offset: int, end: int) -> list[tuple[OpCode, str |
 
 
 def _refuse_writes(state: ServerState, operations: list[tuple[OpCode, Record]]) -> PartialResults:
-    """Return the error for a multiRead of writes alone.
+    """Return the error for a multiRead that consists of writes.
 
     Raises:
-        MarshallingError: The release that is imitated does not decode one of them.
+        MarshallingError: One of them does not decode in the release that is reproduced.
     """
     for _, request in operations:
         if state.settings.compat.multi_checks_flags_first and isinstance(request, r.CreateRequest):
@@ -192,12 +194,12 @@ def _refuse_writes(state: ServerState, operations: list[tuple[OpCode, Record]]) 
 
 @reads(OpCode.MULTI_READ, decode=_decode_reads, costly=True)
 def multi_read(state: ServerState, client: ClientConnection, operations: list[tuple[OpCode, Any]]) -> bytes:
-    """Do several reads; each succeeds or fails for itself, and none sets a watch.
+    """Execute several reads; each succeeds or fails on its own, and none sets a watch.
 
     Raises:
-        PartialResults: A path is null, or all operations are writes.
+        PartialResults: A path is null, or the operations are writes.
         ThrottledOpError: There are more than ``max_multi_operations``, or the results have more than ``max_multi_read``
-            bytes: a short request can name a large node often.
+            bytes: a short request can name a large node many times.
     """
     settings = state.settings
     if len(operations) > settings.max_multi_operations:
@@ -205,7 +207,7 @@ def multi_read(state: ServerState, client: ClientConnection, operations: list[tu
     if operations and operations[0][0] in wire.WRITES:
         raise _refuse_writes(state, operations)
     results: list[bytes] = []
-    left = settings.max_multi_read
+    bytes_left = settings.max_multi_read
     for op, path in operations:
         if path is None:
             raise PartialResults(b"".join(results) + wire.END)
@@ -214,13 +216,13 @@ def multi_read(state: ServerState, client: ClientConnection, operations: list[tu
             results.append(wire.result(op, TABLE[op].handle(state, client, request)))
         except ZooKeeperError as error:
             results.append(wire.error_result(error.code))
-        left -= len(results[-1])
-        if left < 0:
+        bytes_left -= len(results[-1])
+        if bytes_left < 0:
             state.metrics.refuse("multi_read")
             state.warnings.warn(
                 "multi_read",
                 "refusing a multiRead: its results have more than %d bytes (zoolet.maxMultiReadBytes)",
                 settings.max_multi_read,
             )
-            raise ThrottledOpError(None, f"the results of a multiRead may have {settings.max_multi_read} bytes")
+            raise ThrottledOpError(None, f"the results of a multiRead may have at most {settings.max_multi_read} bytes")
     return b"".join(results) + wire.END

@@ -1,4 +1,4 @@
-"""What looks at the tree: each gives the encoded body of its reply and changes nothing but the watch tables.
+"""The reads: each handler returns the encoded body of its reply and changes nothing but the watches.
 
 Source: FinalRequestProcessor.processRequest.
 """
@@ -19,7 +19,7 @@ from zoolet.server.core.watches import CHILD, DATA, STANDARD
 
 @reads(OpCode.GET_DATA)
 def get_data(state: ServerState, client: ClientConnection, request: r.GetDataRequest) -> bytes:
-    """Return data and Stat; the watch is set only if that works."""
+    """Return data and Stat; the watch is set only if the node exists and may be read."""
     node = state.tree.find(request.path)
     if node.acl:
         state.acls.check(node.acl, client, Perm.READ, request.path)
@@ -33,7 +33,7 @@ def get_data(state: ServerState, client: ClientConnection, request: r.GetDataReq
 
 @reads(OpCode.EXISTS)
 def exists(state: ServerState, client: ClientConnection, request: r.ExistsRequest) -> bytes:
-    """Return the Stat; the watch is set also when there is no such node."""
+    """Return the Stat; the watch is also set if the node does not exist."""
     if "\0" in request.path:
         raise BadArgumentsError(request.path)
     node = state.tree.get(request.path)
@@ -63,7 +63,7 @@ def get_children(state: ServerState, client: ClientConnection, request: r.GetChi
 
 @reads(OpCode.GET_CHILDREN2)
 def get_children2(state: ServerState, client: ClientConnection, request: r.GetChildrenRequest) -> bytes:
-    """Return the names of a node's children, and its own Stat."""
+    """Return the names of a node's children, and the node's Stat."""
     names, stat = _children(state, client, request)
     return names + stat
 
@@ -72,7 +72,7 @@ def get_children2(state: ServerState, client: ClientConnection, request: r.GetCh
 def get_all_children_number(
     state: ServerState, client: ClientConnection, request: r.GetAllChildrenNumberRequest
 ) -> bytes:
-    """Count the nodes below a node; the empty path counts the root as well.
+    """Return the number of nodes below a node; with the empty path the root is counted, too.
 
     Source: DataTree.getAllChildrenNumber.
     """
@@ -83,7 +83,7 @@ def get_all_children_number(
 
 @reads(OpCode.GET_ACL, costly=True)
 def get_acl(state: ServerState, client: ClientConnection, request: r.GetACLRequest) -> bytes:
-    """Return the ACL list and the Stat; digests are masked for those who may not change the list."""
+    """Return the ACL list and the Stat; digests are masked unless the client has ADMIN permission."""
     node = state.tree.find(request.path)
     state.acls.check(node.acl, client, Perm.READ | Perm.ADMIN, request.path)
     acl = state.acls.list(node.acl)
@@ -103,30 +103,32 @@ def _masked(acl: AclList) -> AclList:
 
 @reads(OpCode.GET_EPHEMERALS, costly=True)
 def get_ephemerals(state: ServerState, client: ClientConnection, request: r.GetEphemeralsRequest) -> bytes:
-    """Return the session's own ephemeral nodes; the prefix is one of strings, not of path parts."""
+    """Return the session's own ephemeral nodes; the prefix is compared as text, not by path parts."""
     assert client.session is not None
-    mine = state.tree.ephemerals.get(client.session.id)
+    owned = state.tree.ephemerals.get(client.session.id)
     prefix = request.prefixPath or ""
-    if mine is None:
+    if owned is None:
         return put_strs([])
-    return put_strs(list(mine) if not prefix.strip() or prefix == "/" else mine.with_prefix(prefix))
+    return put_strs(list(owned) if not prefix.strip() or prefix == "/" else owned.with_prefix(prefix))
 
 
 @reads(OpCode.SYNC)
 def sync(state: ServerState, client: ClientConnection, request: r.SyncRequest) -> bytes:
-    """Return the path back: with one server everything sent before has happened."""
+    """Return the path: on a single server everything that was sent before has been applied."""
     return put_str(request.path)
 
 
 @reads(OpCode.WHO_AM_I, costly=True)
 def who_am_i(state: ServerState, client: ClientConnection, request: r.EmptyRequest) -> bytes:
-    """Return the connection's identities; of a digest only the user.
+    """Return the connection's identities; of a digest only the user name.
 
     Source: AuthUtil.getClientInfos.
     """
     return r.WhoAmIResponse(
         [
-            r.ClientInfo(one.scheme, (one.id or "").partition(":")[0] if one.scheme == "digest" else one.id)
-            for one in client.ids
+            r.ClientInfo(
+                identity.scheme, (identity.id or "").partition(":")[0] if identity.scheme == "digest" else identity.id
+            )
+            for identity in client.ids
         ]
     ).encode()

@@ -1,8 +1,8 @@
-"""Reconfiguration: what a single server can say to it.
+"""Reconfiguration, as far as a single server can support it.
 
-With ``reconfigEnabled`` a server answers as the only voter of an ensemble: observers come and go, ``/zookeeper/config``
-says who is in it, and what would need another voter is refused. Nothing else follows from it: no other server is ever
-asked.
+With ``reconfigEnabled`` a server answers as the only voter of an ensemble: observers can be added and removed,
+``/zookeeper/config`` lists the members, and a change that would need another voter is refused. It has no other effect:
+no other server is ever contacted.
 
 Source: PrepRequestProcessor.pRequest2Txn, case reconfig; QuorumPeer.QuorumServer; QuorumMaj.toString.
 """
@@ -41,7 +41,7 @@ def reply_config(txn: SetDataTxn, node: Node) -> bytes:
 
 @prepares({OpCode.RECONFIG: reply_config})
 def prepare_reconfig(state: ServerState, client: ClientConnection, request: r.ReconfigRequest) -> SetDataTxn:
-    """Check a change of members; the last check is the right to write ``/zookeeper/config``."""
+    """Check a change of the members; the last check is for WRITE permission on ``/zookeeper/config``."""
     if not state.settings.reconfig_enabled:
         raise ReconfigDisabledError(CONFIG)
     node = state.tree.find(CONFIG)
@@ -83,10 +83,10 @@ def _parts(text: str | None) -> list[str]:
 
 
 def _member(line: str) -> tuple[int, str]:
-    """Read ``server.N=host:port:port[:role];[host:]port``.
+    """Parse ``server.N=host:port:port[:role];[host:]port``.
 
     Raises:
-        BadArgumentsError: It is not of that form.
+        BadArgumentsError: The line is not of that form.
     """
     name, equals, spec = line.partition("=")
     number = re.fullmatch(r"(?:.*\.)?(\d{1,18})", name.strip())
@@ -98,7 +98,7 @@ def _member(line: str) -> tuple[int, str]:
 
 
 def encode_config(members: Members, version: int) -> bytes:
-    """Write the data of ``/zookeeper/config``; the last line is the version, in hexadecimal."""
+    """Return the data of ``/zookeeper/config``; the last line is the version, in hexadecimal."""
     return (
         "".join(f"server.{number}={spec}\n" for number, spec in sorted(members.items())).encode()
         + b"version=%x" % version
@@ -106,7 +106,7 @@ def encode_config(members: Members, version: int) -> bytes:
 
 
 def parse_config(data: bytes | None) -> tuple[Members, int]:
-    """Read the data of ``/zookeeper/config``: the members, and the version."""
+    """Parse the data of ``/zookeeper/config``; return the members and the version."""
     members: Members = {}
     version = 0
     for line in (data or b"").decode("utf-8", "replace").splitlines():

@@ -1,4 +1,4 @@
-"""The beginning and end of sessions, and who a connection is.
+"""Creating and closing sessions, and authentication.
 
 Source: DataTree.processTxn, cases createSession and closeSession; NIOServerCnxn, ZooKeeperServer.processPacket, case
     auth.
@@ -23,26 +23,27 @@ from zoolet.server.core.state import ServerState
 
 @applies(CreateSessionTxn)
 def apply_create_session(state: ServerState, txn: CreateSessionTxn, session_id: int) -> Session:
-    """Make the session."""
+    """Create the session."""
     return state.sessions.open(session_id, txn.timeOut, state.monotonic_ms)
 
 
 @applies(CloseSessionTxn)
 def apply_close_session(state: ServerState, txn: CloseSessionTxn, session_id: int) -> None:
-    """Remove the session's ephemeral nodes, telling those who watch, and the session."""
+    """Delete the session's ephemeral nodes, with events, and the session."""
     for path in txn.paths2Delete:
         apply_delete(state, DeleteTxn(path), session_id)
     state.sessions.close(state.sessions.alive[session_id])
 
 
 MAX_CREDENTIALS: Final = 4096
-"""Bytes of ``user:password``; the user is kept with the connection, and with every ACL that it makes with ``auth``."""
+"""The most bytes of ``user:password``. The user name is kept with the connection and with its ACLs."""
 
 
 def authenticate(state: ServerState, client: ClientConnection, packet: AuthPacket) -> bool:
-    """Add the identity that an auth packet proves; return whether it proves one.
+    """Authenticate a connection: add the identity of an auth packet and return True, or return False.
 
-    A connection may have ``max_identities``; one more counts as a failure, and so do more than 4,096 bytes.
+    It fails if the scheme is not supported, the connection has ``max_identities``, or the packet has more than 4,096
+    bytes.
 
     Source: ZooKeeperServer.processPacket; the handleAuthentication of each provider.
     """
@@ -69,7 +70,7 @@ def authenticate(state: ServerState, client: ClientConnection, packet: AuthPacke
         return True
     state.warnings.warn(
         f"auth {client.host}",
-        "failed login of %s:%d: scheme %s proves nothing here",
+        "failed login of %s:%d with scheme %s",
         client.host,
         client.port,
         brief(packet.scheme or ""),
@@ -78,7 +79,7 @@ def authenticate(state: ServerState, client: ClientConnection, packet: AuthPacke
 
 
 def super_login(state: ServerState, client: ClientConnection, scheme: str) -> None:
-    """Return a connection the rights of the super user; this is logged and counted."""
+    """Make a connection the super user's; this is logged and counted."""
     client.add_id("super", "")
     state.metrics.super_logins += 1
     state.warnings.warn(
@@ -87,10 +88,10 @@ def super_login(state: ServerState, client: ClientConnection, scheme: str) -> No
 
 
 def sasl_step(state: ServerState, client: ClientConnection, token: bytes) -> tuple[bytes | None, int]:
-    """Take one step of a SASL exchange.
+    """Execute one step of a SASL exchange.
 
     Returns:
-        The token to answer with, and an error code or 0; an error ends the connection.
+        The token to answer with, and an error code or 0; after an error the connection is closed.
 
     Source: ZooKeeperServer.processSasl.
     """
@@ -103,7 +104,7 @@ def sasl_step(state: ServerState, client: ClientConnection, token: bytes) -> tup
         answer = client.sasl.step(token)
     except SaslFailure as failure:
         state.metrics.auth_failed += 1
-        client.sasl = None  # another try needs another nonce
+        client.sasl = None  # the next attempt needs another nonce
         state.warnings.warn(f"sasl {client.host}", "failed SASL login of %s:%d: %s", client.host, client.port, failure)
         if settings.allow_failed_sasl:
             return None, ErrorCode.OK

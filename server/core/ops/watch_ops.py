@@ -1,4 +1,4 @@
-"""Setting, checking and removing watches by themselves.
+"""The operations on watches alone: addWatch, checkWatches, removeWatches and setWatches.
 
 Source: FinalRequestProcessor, cases setWatches to removeWatches; DataTree.setWatches.
 """
@@ -21,7 +21,7 @@ from zoolet.server.core.watches import CHILD, DATA, NULL_PATH, PERSISTENT, RECUR
 
 @reads(OpCode.ADD_WATCH)
 def add_watch(state: ServerState, client: ClientConnection, request: r.AddWatchRequest) -> bytes:
-    """Set a watch that stays; the path need not exist, nor be one."""
+    """Set a persistent watch; the path need not exist, nor be valid."""
     if request.mode == AddWatchMode.PERSISTENT:
         stores: tuple[int, ...] = (DATA, CHILD)
         mode = PERSISTENT
@@ -30,57 +30,61 @@ def add_watch(state: ServerState, client: ClientConnection, request: r.AddWatchR
         mode = RECURSIVE
     else:
         raise MarshallingError(request.path, f"unknown watch mode {request.mode}")
-    path = _of(request.path)
+    path = _path_or_null(request.path)
     state.watches.admit(client, path, sum(path not in client.modes[store] for store in stores))
     for store in stores:
         state.watches.add(client, store, path, mode)
     return pack_int(0)
 
 
-def _of(path: str | None) -> str:
+def _path_or_null(path: str | None) -> str:
     return NULL_PATH if path is None else path
 
 
 @reads(OpCode.CHECK_WATCHES)
 def check_watches(state: ServerState, client: ClientConnection, request: r.CheckWatchesRequest) -> bytes:
-    """Return whether the connection has such a watch on exactly this path."""
-    if state.watches.wanted(request.type) is None:
+    """Succeed if the connection has a watch of this type on exactly this path.
+
+    Raises:
+        NoWatcherError: It has none.
+    """
+    if state.watches.stores_and_modes(request.type) is None:
         raise MarshallingError(request.path, f"unknown watcher type {request.type}")
     if request.path is None and state.settings.compat.null_watch_path_unchecked:
         raise MarshallingError(None, "a path must not be null")
-    if not state.watches.has(client, _of(request.path), request.type):
+    if not state.watches.has(client, _path_or_null(request.path), request.type):
         raise NoWatcherError(request.path)
     return b""
 
 
 @reads(OpCode.REMOVE_WATCHES)
 def remove_watches(state: ServerState, client: ClientConnection, request: r.RemoveWatchesRequest) -> bytes:
-    """Remove such watches of the connection on exactly this path; no event is sent."""
-    if state.watches.wanted(request.type) is None:
+    """Remove the connection's watches of this type on exactly this path; no event is sent."""
+    if state.watches.stores_and_modes(request.type) is None:
         raise MarshallingError(request.path, f"unknown watcher type {request.type}")
-    if not state.watches.remove(client, _of(request.path), request.type):
+    if not state.watches.remove(client, _path_or_null(request.path), request.type):
         raise NoWatcherError(request.path)
     return b""
 
 
 @reads(OpCode.SET_WATCHES, OpCode.SET_WATCHES2, costly=True)
 def set_watches(state: ServerState, client: ClientConnection, request: r.SetWatches | r.SetWatches2) -> bytes:
-    """Set the watches of an earlier connection again; tell at once what happened since ``relativeZxid``.
+    """Set the watches of an earlier connection again; those that missed a change since ``relativeZxid`` fire at once.
 
-    A null list, or a null in one, makes the request fail, but what stands before it has been dealt with by then; among
-    the watches that stay a null is a watch that never fires. All as in ZooKeeper.
+    As in ZooKeeper, a null list or a null path makes the request fail after the paths before it have been processed,
+    except that a null path among the persistent watches is a watch that never fires.
 
-    Clients do not look at the reply, so where there is no room for a watch the connection is closed: they notice that.
+    Clients ignore the reply, so if there is no room for a watch the connection is closed, which they do notice.
     """
     try:
-        _set_again(state, client, request)
+        _rewatch_all(state, client, request)
     except ThrottledOpError:
         state.close_connection(client)
         raise
     return b""
 
 
-def _set_again(state: ServerState, client: ClientConnection, request: r.SetWatches | r.SetWatches2) -> None:
+def _rewatch_all(state: ServerState, client: ClientConnection, request: r.SetWatches | r.SetWatches2) -> None:
     lists = [getattr(request, name) for name in request.__match_args__[1:]]
     if sum(map(len, filter(None, lists))) > state.settings.max_set_watches:
         limit = state.settings.max_set_watches
@@ -94,26 +98,26 @@ def _set_again(state: ServerState, client: ClientConnection, request: r.SetWatch
         )
         raise ThrottledOpError(None, f"more than {limit} watches in one request")
     since = request.relativeZxid
-    for path in _given(request.dataWatches):
-        _again(state, client, DATA, path, lambda node: node.mzxid > since, EventType.NODE_DATA_CHANGED)
-    for path in _given(request.existWatches):
+    for path in _without_null(request.dataWatches):
+        _rewatch(state, client, DATA, path, lambda node: node.mzxid > since, EventType.NODE_DATA_CHANGED)
+    for path in _without_null(request.existWatches):
         if state.tree.get(path) is None:
             state.watches.add(client, DATA, path, STANDARD)
         else:
-            state.watches.tell(client, path, EventType.NODE_CREATED)
-    for path in _given(request.childWatches):
-        _again(state, client, CHILD, path, lambda node: node.pzxid > since, EventType.NODE_CHILDREN_CHANGED)
+            state.watches.notify(client, path, EventType.NODE_CREATED)
+    for path in _without_null(request.childWatches):
+        _rewatch(state, client, CHILD, path, lambda node: node.pzxid > since, EventType.NODE_CHILDREN_CHANGED)
     if isinstance(request, r.SetWatches2):
-        for path in _staying(request.persistentWatches):
+        for path in _paths_or_null(request.persistentWatches):
             state.watches.add(client, CHILD, path, PERSISTENT)
             state.watches.add(client, DATA, path, PERSISTENT)
-        for path in _staying(request.persistentRecursiveWatches):
+        for path in _paths_or_null(request.persistentRecursiveWatches):
             state.watches.add(client, DATA, path, RECURSIVE)
             if not state.settings.compat.watch_modes_coexist:
                 state.watches.add(client, CHILD, path, RECURSIVE)
 
 
-def _given(paths: list[str | None] | None) -> Iterator[str]:
+def _without_null(paths: list[str | None] | None) -> Iterator[str]:
     if paths is None:
         raise MarshallingError(None, "a list of watches is null")
     for path in paths:
@@ -122,24 +126,24 @@ def _given(paths: list[str | None] | None) -> Iterator[str]:
         yield path
 
 
-def _staying(paths: list[str | None] | None) -> Iterator[str]:
+def _paths_or_null(paths: list[str | None] | None) -> Iterator[str]:
     if paths is None:
         raise MarshallingError(None, "a list of watches is null")
-    return map(_of, paths)
+    return map(_path_or_null, paths)
 
 
-def _again(
+def _rewatch(
     state: ServerState,
     client: ClientConnection,
     store: int,
     path: str,
-    missed: Callable[[Node], bool],
+    has_changed: Callable[[Node], bool],
     event: EventType,
 ) -> None:
     node = state.tree.get(path)
     if node is None:
-        state.watches.tell(client, path, EventType.NODE_DELETED)
-    elif missed(node):
-        state.watches.tell(client, path, event)
+        state.watches.notify(client, path, EventType.NODE_DELETED)
+    elif has_changed(node):
+        state.watches.notify(client, path, event)
     else:
         state.watches.add(client, store, path, STANDARD)

@@ -1,6 +1,6 @@
-"""Create, delete, setData, setACL and check: what is asked before, and what is done.
+"""Create, delete, setData, setACL and check: how they are prepared, and how they are applied.
 
-The order of the checks decides which error a client sees; it is ZooKeeper's.
+The order of the checks decides which error a client receives; it is ZooKeeper's.
 
 Source: PrepRequestProcessor.pRequest2Txn, pRequest2TxnCreate; DataTree.processTxn.
 """
@@ -51,12 +51,12 @@ AnyCreateTxn = CreateTxn | CreateContainerTxn | CreateTTLTxn
 
 
 def reply_path(txn: AnyCreateTxn, node: Node) -> bytes:
-    """Return the final path."""
+    """Return the path of the new node, with its sequence number."""
     return put_str(txn.path)
 
 
 def reply_path_and_stat(txn: AnyCreateTxn, node: Node) -> bytes:
-    """Return the final path and the Stat."""
+    """Return the path of the new node, with its sequence number, and its Stat."""
     return put_str(txn.path) + node.stat()
 
 
@@ -66,7 +66,7 @@ def reply_stat(txn: SetDataTxn | SetACLTxn, node: Node) -> bytes:
 
 
 def reply_nothing(txn: object, outcome: object) -> bytes:
-    """Return no more than the header."""
+    """Return an empty body."""
     return b""
 
 
@@ -75,7 +75,7 @@ def reply_nothing(txn: object, outcome: object) -> bytes:
 
 @prepares({OpCode.CREATE: reply_path, OpCode.CREATE2: reply_path_and_stat})
 def prepare_create(state: ServerState, client: ClientConnection, request: r.CreateRequest) -> CreateTxn:
-    """Check the making of a persistent or ephemeral node."""
+    """Check the create of a persistent or ephemeral node."""
     flags = request.flags
     if flags in TTL_MODES or not 0 <= flags <= 6:
         refuse_flags(state, request, flags)
@@ -87,7 +87,7 @@ def prepare_create(state: ServerState, client: ClientConnection, request: r.Crea
 def prepare_create_container(
     state: ServerState, client: ClientConnection, request: r.CreateRequest
 ) -> CreateContainerTxn:
-    """Check the making of a container; the flags matter only for a sequence number."""
+    """Check the create of a container; of the flags only the one for a sequence number has an effect."""
     flags = request.flags
     if flags in TTL_MODES or not 0 <= flags <= 6:
         refuse_flags(state, request, flags)
@@ -97,16 +97,16 @@ def prepare_create_container(
 
 @prepares({OpCode.CREATE_TTL: reply_path_and_stat})
 def prepare_create_ttl(state: ServerState, client: ClientConnection, request: r.CreateTTLRequest) -> CreateTTLTxn:
-    """Check the making of a node that expires.
+    """Check the create of a TTL node.
 
-    ZooKeeper stops serving when the flags are not a TTL mode and the ttl is negative; that is answered with
-    BadArguments here.
+    If the flags are not a TTL mode and the ttl is negative, Apache ZooKeeper stops serving; here the answer is
+    BadArguments.
     """
     flags = request.flags
     if not 0 <= flags <= 6:
         raise BadArgumentsError(request.path, f"unknown create flags {flags}")
     if flags in TTL_MODES and not state.settings.extended_types:
-        raise UnimplementedError(request.path, "TTL nodes are switched off (extendedTypesEnabled)")
+        raise UnimplementedError(request.path, "TTL nodes are disabled (extendedTypesEnabled)")
     if flags not in TTL_MODES or not 1 <= request.ttl <= MAX_TTL:
         raise BadArgumentsError(
             request.path, f"a ttl of {request.ttl} ms with create flags {flags}; the limit is {MAX_TTL} ms"
@@ -116,39 +116,39 @@ def prepare_create_ttl(state: ServerState, client: ClientConnection, request: r.
 
 
 def refuse_flags(state: ServerState, request: r.CreateRequest, flags: int) -> None:
-    """Refuse flags that are unknown, or ask for a TTL where none can be given.
+    """Refuse flags that are unknown, or that need a ttl in a request without one.
 
     Raises:
-        BadArgumentsError: They are unknown, or the ttl is missing.
-        UnimplementedError: TTL nodes are switched off.
+        BadArgumentsError: The flags are unknown, or the ttl is missing.
+        UnimplementedError: TTL nodes are disabled.
     """
     if flags in TTL_MODES and not state.settings.extended_types:
-        raise UnimplementedError(request.path, "TTL nodes are switched off (extendedTypesEnabled)")
+        raise UnimplementedError(request.path, "TTL nodes are disabled (extendedTypesEnabled)")
     raise BadArgumentsError(request.path, f"create flags {flags} cannot be used with this operation")
 
 
 def check_create(
     state: ServerState, client: ClientConnection, request: r.CreateRequest | r.CreateTTLRequest, flags: int
 ) -> tuple[str, AclList, Node]:
-    """Do the checks that all creates have in common.
+    """Make the checks that all creates have in common.
 
     Returns:
-        The final path, the ACL list to store, and the node it will hang in.
+        The path with its sequence number, the ACL list to store, and the parent.
     """
     path = request.path
     if path is None:
         raise MarshallingError(None, "a path must not be null")
-    at = path.rfind("/")
-    if at < 0 or "\0" in path:
+    slash = path.rfind("/")
+    if slash < 0 or "\0" in path:
         raise BadArgumentsError(path)
     acl = state.acls.normalized(request.acl, client, path)
-    parent = state.tree.path_cache.get(path[:at]) or state.tree.find(path[:at])
+    parent = state.tree.path_cache.get(path[:slash]) or state.tree.find(path[:slash])
     if parent.acl:
         state.acls.check(parent.acl, client, Perm.CREATE, path)
     if flags in SEQUENTIAL_MODES:
         path += paths.sequence_suffix(parent.creates)
-    name = path[at + 1 :]
-    if not paths.is_valid_name(name) or path.startswith("//") or (not at and path[0] != "/"):
+    name = path[slash + 1 :]
+    if not paths.is_valid_name(name) or path.startswith("//") or (not slash and path[0] != "/"):
         if path == "/":
             raise NodeExistsError(path)
         raise BadArgumentsError(path, paths.path_error(path) or "")
@@ -163,7 +163,7 @@ def check_create(
 
 @applies(CreateTxn, CreateContainerTxn, CreateTTLTxn)
 def apply_create(state: ServerState, txn: AnyCreateTxn, session_id: int) -> Node:
-    """Hang the node into the tree and tell those who watch it or its parent."""
+    """Add the node to the tree, and fire the watches on it and on its parent."""
     if type(txn) is CreateTxn:
         owner = session_id if txn.ephemeral else 0
     else:
@@ -184,17 +184,17 @@ def apply_create(state: ServerState, txn: AnyCreateTxn, session_id: int) -> Node
 
 @prepares({OpCode.DELETE: reply_nothing})
 def prepare_delete(state: ServerState, client: ClientConnection, request: r.DeleteRequest) -> DeleteTxn:
-    """Check the right to delete in the parent, the version, and that there are no children."""
+    """Check for DELETE permission on the parent, the version, and that there are no children."""
     path = request.path
     if path is None:
         raise MarshallingError(None, "a path must not be null")
-    at = path.rfind("/")
-    if at < 0 or "\0" in path or path in RESERVED:
+    slash = path.rfind("/")
+    if slash < 0 or "\0" in path or path in RESERVED:
         raise BadArgumentsError(path)
-    parent = state.tree.path_cache.get(path[:at]) or state.tree.find(path[:at])
+    parent = state.tree.path_cache.get(path[:slash]) or state.tree.find(path[:slash])
     if parent.acl:
         state.acls.check(parent.acl, client, Perm.DELETE, path)
-    node = parent.children.get(path[at + 1 :]) if parent.children else None
+    node = parent.children.get(path[slash + 1 :]) if parent.children else None
     if node is None or path.startswith("//"):
         raise NoNodeError(path)
     check_version(path, request.version, node.version)
@@ -205,7 +205,7 @@ def prepare_delete(state: ServerState, client: ClientConnection, request: r.Dele
 
 @applies(DeleteTxn)
 def apply_delete(state: ServerState, txn: DeleteTxn, session_id: int) -> None:
-    """Take the node out of the tree and tell those who watch it or its parent."""
+    """Remove the node from the tree, and fire the watches on it and on its parent."""
     path, watches = txn.path, state.watches
     node = state.tree.delete(path, state.zxid)
     if watches.active:
@@ -221,33 +221,33 @@ def apply_delete(state: ServerState, txn: DeleteTxn, session_id: int) -> None:
 
 
 def node_at(state: ServerState, path: str | None) -> Node:
-    """Find a node whose path must be legal in every part.
+    """Return the node at a path, which must be valid in every part.
 
     Raises:
-        BadArgumentsError: The path is not legal.
+        BadArgumentsError: The path is not valid.
         NoNodeError: There is no such node.
     """
     node = state.tree.get(path) if path else None
     if node is None:
-        if (why := paths.path_error(path)) is not None:
-            raise BadArgumentsError(path, why)
+        if (error := paths.path_error(path)) is not None:
+            raise BadArgumentsError(path, error)
         raise NoNodeError(path)
     return node
 
 
-def check_version(path: str | None, wanted: int, found: int) -> None:
-    """Do nothing if the version is the wanted one, or any will do.
+def check_version(path: str | None, expected: int, found: int) -> None:
+    """Raise an error unless a node has the expected version, or any version is accepted.
 
     Raises:
-        BadVersionError: It is another.
+        BadVersionError: The node has another version.
     """
-    if wanted not in (ANY_VERSION, found):
-        raise BadVersionError(path, f"expected version {wanted}, found {found}")
+    if expected not in (ANY_VERSION, found):
+        raise BadVersionError(path, f"expected version {expected}, found {found}")
 
 
 @prepares({OpCode.SET_DATA: reply_stat})
 def prepare_set_data(state: ServerState, client: ClientConnection, request: r.SetDataRequest) -> SetDataTxn:
-    """Check the right to write, the quota and the version."""
+    """Check for WRITE permission, the quota and the version."""
     path = request.path
     node = (state.tree.path_cache.get(path) if path else None) or node_at(state, path)
     assert path is not None
@@ -263,7 +263,7 @@ def prepare_set_data(state: ServerState, client: ClientConnection, request: r.Se
 
 @applies(SetDataTxn)
 def apply_set_data(state: ServerState, txn: SetDataTxn, session_id: int) -> Node:
-    """Replace the data and tell those who watch it."""
+    """Replace the data, and fire the watches on the node."""
     path = txn.path
     quota = state.quota
     before = state.tree.find(path).data if quota.active else None
@@ -277,10 +277,10 @@ def apply_set_data(state: ServerState, txn: SetDataTxn, session_id: int) -> Node
 
 @prepares({OpCode.SET_ACL: reply_stat})
 def prepare_set_acl(state: ServerState, client: ClientConnection, request: r.SetACLRequest) -> SetACLTxn:
-    """Check the list, the right to change it, and its version."""
+    """Check the new list, for ADMIN permission, and the version of the old list."""
     path = request.path
-    if (why := paths.path_error(path)) is not None:
-        raise BadArgumentsError(path, why)
+    if (error := paths.path_error(path)) is not None:
+        raise BadArgumentsError(path, error)
     assert path is not None
     acl = state.acls.normalized(request.acl, client, path)
     node = state.tree.find(path)
@@ -291,7 +291,7 @@ def prepare_set_acl(state: ServerState, client: ClientConnection, request: r.Set
 
 @applies(SetACLTxn)
 def apply_set_acl(state: ServerState, txn: SetACLTxn, session_id: int) -> Node:
-    """Replace the ACL list; nobody is told."""
+    """Replace the ACL list; no watch fires."""
     before = state.tree.find(txn.path).acl
     node = state.tree.set_acl(txn.path, state.acls.intern(txn.acl or ()), txn.version)
     state.acls.release(before)
@@ -300,7 +300,7 @@ def apply_set_acl(state: ServerState, txn: SetACLTxn, session_id: int) -> Node:
 
 @prepares({OpCode.CHECK: reply_nothing})
 def prepare_check(state: ServerState, client: ClientConnection, request: r.CheckVersionRequest) -> CheckVersionTxn:
-    """Check that a node exists and has the version."""
+    """Check that a node exists, may be read, and has the version."""
     path = request.path
     node = node_at(state, path)
     assert path is not None
@@ -311,4 +311,4 @@ def prepare_check(state: ServerState, client: ClientConnection, request: r.Check
 
 @applies(CheckVersionTxn)
 def apply_check(state: ServerState, txn: CheckVersionTxn, session_id: int) -> None:
-    """Change nothing: the check has been made."""
+    """Do nothing: prepare has made the check."""

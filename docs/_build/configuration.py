@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zoolet.server.config.keys import IGNORED, REFUSED, SECTIONS, Key
 
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[1] / "configuration.md"
 INTRODUCTION = """\
 # Configuration
 
@@ -78,5 +78,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text(page())

@@ -8,7 +8,7 @@ from pathlib import Path
 from zoolet.protocol.operations import OPERATIONS
 from zoolet.server.core.compat import V3_8, V3_9, Compat
 
-PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+PAGE = Path(__file__).parents[1] / "compatibility.md"
 
 DEVIATIONS = """\
 | Case | Apache ZooKeeper | zoolet | Reason |
@@ -79,5 +79,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text(page())

@@ -1,0 +1,35 @@
+"""Floods: pipelined requests on one connection, and what the server may do about them."""
+
+from __future__ import annotations
+
+from adversary.case import Report
+from adversary.client import Outcome
+from adversary.frames import creates
+from adversary.target import Target
+
+
+def populate(target: Target, paths: list[str], data: bytes = b"") -> None:
+    """Create nodes before an attack."""
+    with target.peer() as peer:
+        outcome = peer.flood(creates(paths, data), len(paths), seconds=60)
+        if outcome.errors or outcome.replies != len(paths):
+            raise RuntimeError(f"the tree could not be built: {outcome}")
+
+
+def flood(target: Target, report: Report, data: bytes, replies: int, *, may_close: bool = False) -> Outcome:
+    """Attack with pipelined requests on one connection; :func:`judge_flood` says what the server may do about it."""
+    with target.peer() as peer, target.under_attack():
+        outcome = peer.flood(data, replies)
+    report.got = str(outcome)
+    judge_flood(report, outcome, may_close=may_close)
+    return outcome
+
+
+def judge_flood(report: Report, outcome: Outcome, *, may_close: bool = False) -> None:
+    """Fail if the server ignores a flood, or closes the connection where that is no defence; it may take its time.
+
+    Every single request of most floods is legal and cheap to write; a server that closes on them breaks real clients.
+    """
+    if not may_close:
+        report.require(not outcome.closed, "the server closed a connection whose requests are legal")
+    report.require(outcome.closed or outcome.replies, "no request was answered in 30 s")

@@ -1,0 +1,215 @@
+"""The server under attack, in a process of its own, and what an attack does to it."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from adversary.client import REPLY_TIMEOUT_S, Peer
+from adversary.neighbour import Neighbour
+
+TESTS: Final = Path(__file__).parents[2] / "tests"
+ADDRESS_SPACE: Final = 4 << 30  # an attack that succeeds must not exhaust the machine's memory
+SETTLE_S: Final = 0.3  # what an attack leaves behind is measured too
+READY_S: Final = 20.0
+STOP_S: Final = 10.0
+
+
+@dataclass
+class Measured:
+    """What happened to the server and to the neighbour while an attack ran."""
+
+    idle_ms: float = 0.0
+    worst_ms: float = 0.0
+    slow: int = 0
+    seconds: float = 0.0
+    base_mb: float = 0.0
+    peak_mb: float = 0.0
+
+
+class Target:
+    """A server process as a context manager; at the end of the block it is stopped with SIGTERM.
+
+    Args:
+        properties: ZooKeeper's properties, without the prefix ``zookeeper.``.
+        options: Further words of the command line.
+        descriptors: How many descriptors the process may have; 0 for no limit of its own.
+    """
+
+    def __init__(self, properties: dict[str, str], options: list[str], descriptors: int = 0) -> None:
+        defined = {"maxClientCnxns": "0", "4lw.commands.whitelist": "*", **properties}
+        self._command = [sys.executable, "-m", "zoolet.server", "serve", "--port", "0", *options]
+        self._command += [f"-Dzookeeper.{name}={value}" for name, value in defined.items()]
+        self._descriptors = descriptors
+        self.port = 0
+        self.measured: Measured | None = None
+        self.stopped = ""
+
+    def _limit(self) -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+        if self._descriptors:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self._descriptors, self._descriptors))
+
+    def __enter__(self) -> Self:
+        self._log = tempfile.NamedTemporaryFile(prefix="zoolet-attacked-")
+        self.process = subprocess.Popen(
+            self._command, stdout=subprocess.PIPE, stderr=self._log, text=True, preexec_fn=self._limit
+        )
+        assert self.process.stdout is not None
+        readable, _, _ = select.select([self.process.stdout], [], [], READY_S)
+        line = self.process.stdout.readline() if readable else ""
+        match = re.fullmatch(r"zoolet ready on \S+:(\d+)\n", line)
+        if match is None:
+            self.process.kill()
+            raise RuntimeError(f"the daemon did not start: {line!r} {self.log()[-2000:]}")
+        self.port = int(match[1])
+        return self
+
+    @property
+    def pid(self) -> int:
+        """The process under attack."""
+        return self.process.pid
+
+    def log(self) -> str:
+        """Return what the server wrote to stderr."""
+        return Path(self._log.name).read_text(errors="replace")
+
+    def alive(self) -> bool:
+        """Return whether the process still runs."""
+        return self.process.poll() is None
+
+    def __exit__(self, *exc: object) -> None:
+        started = time.monotonic()
+        if self.alive():
+            self.process.terminate()
+            try:
+                code = self.process.wait(STOP_S)
+                self.stopped = "" if code == 0 else f"SIGTERM ended with exit code {code}"
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                self.stopped = f"SIGTERM had no effect in {time.monotonic() - started:.0f} s"
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self._log.close()
+
+    # --- what can be asked of it ---
+
+    def peer(self, **options: object) -> Peer:
+        """Open a connection."""
+        return Peer(self.port, **options)  # type: ignore[arg-type]
+
+    def four_letter_command(self, command: bytes, link: socket.socket | None = None) -> str:
+        """Send a four-letter command, over a connection that is open already or over a new one."""
+        link = link or socket.create_connection(("127.0.0.1", self.port))
+        with link:
+            link.settimeout(REPLY_TIMEOUT_S)
+            link.sendall(command)
+            return b"".join(iter(lambda: link.recv(65536), b"")).decode()
+
+    def metric(self, name: str) -> int:
+        """Return a number of mntr."""
+        match = re.search(rf"^zk_{name}\t(\d+)", self.four_letter_command(b"mntr"), re.MULTILINE)
+        return int(match[1]) if match else -1
+
+    def memory(self, key: str) -> float:
+        """Return a line of /proc/PID/status in MB; 0 if the process is gone."""
+        with suppress(OSError):
+            for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+                if line.startswith(key + ":"):
+                    return int(line.split()[1]) * 1024 / 1e6
+        return 0.0
+
+    def cpu_s(self) -> float:
+        """Return the CPU time the process has used, in seconds."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        os.kill(self.pid, number)
+
+    @contextmanager
+    def under_attack(self, *, neighbour: bool = True) -> Iterator[Measured]:
+        """Measure what the block does to the server and, by default, to the neighbour."""
+        measured = self.measured = Measured()
+        watcher = Neighbour(self.port) if neighbour else None
+        if watcher is not None:
+            time.sleep(0.5)
+        with suppress(OSError):
+            Path(f"/proc/{self.pid}/clear_refs").write_text("5")  # VmHWM starts again from here
+        measured.base_mb = self.memory("VmRSS")
+        started = time.monotonic()
+        high = 0.0
+        try:
+            yield measured
+            high = self.memory("VmHWM")
+        finally:
+            measured.seconds = time.monotonic() - started
+            time.sleep(SETTLE_S)
+            samples = watcher.stop() if watcher is not None else []
+            measured.peak_mb = max(high, self.memory("VmHWM"))
+            before = [latency for start, latency in samples if start + latency < started]
+            during = [latency for start, latency in samples if start + latency >= started]
+            measured.idle_ms = max(before, default=0.0) * 1000
+            measured.worst_ms = max(during, default=0.0 if watcher is None else float("inf")) * 1000
+            measured.slow = sum(latency > 0.1 for latency in during)
+
+
+class ApacheTarget(Target):
+    """Debian's ZooKeeper as a target, for comparison.
+
+    Args:
+        properties: As for :class:`Target`.
+    """
+
+    def __init__(self, properties: dict[str, str]) -> None:
+        sys.path.insert(0, str(TESTS))
+        from support.apache import ApacheZooKeeper
+
+        config = {name: value for name, value in properties.items() if name == "maxClientCnxns"}
+        rest = {name: value for name, value in properties.items() if name not in config}
+        prefixed = {n if n.startswith(("jute.", "java.")) else "zookeeper." + n: v for n, v in rest.items()}
+        if "java.security.auth.login.config" in rest:
+            prefixed["zookeeper.authProvider.1"] = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+        self._server = ApacheZooKeeper(config=config, properties=prefixed)
+        self.measured = None
+        self.stopped = ""
+
+    def __enter__(self) -> Self:
+        self._server.__enter__()
+        self.port = self._server.port
+        process = self._server._process  # noqa: SLF001
+        assert process is not None
+        self.process = process  # type: ignore[assignment]
+        return self
+
+    def log(self) -> str:
+        """Return nothing: its log is not looked at."""
+        return ""
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.__exit__(None, None, None)
+
+
+def until(true: Callable[[], bool], seconds: float, every: float = 0.05) -> float | None:
+    """Wait for a condition; return the seconds it took, or None if it did not come true in time."""
+    started = time.monotonic()
+    while not true():
+        if time.monotonic() - started > seconds:
+            return None
+        time.sleep(every)
+    return time.monotonic() - started

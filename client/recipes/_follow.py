@@ -1,0 +1,60 @@
+"""Reading what others write, again and again: one loop for all recipes that report changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from zoolet.client.surface import ClientSurface
+from zoolet.client.watcher import Watcher
+from zoolet.protocol import paths
+from zoolet.protocol.errors import NoNodeError
+
+T = TypeVar("T")
+_NOTHING: Final[Any] = object()
+
+
+async def observe(
+    client: ClientSurface, watch: Callable[[], Watcher], read: Callable[[], Awaitable[T]], path: str
+) -> AsyncIterator[T]:
+    """Yield what is read now, and after each change of what is watched, if it differs from the last.
+
+    Args:
+        client: Whose watches these are.
+        watch: Makes a watch that fires once.
+        read: Reads what is yielded.
+        path: Created if it is missing, so that it can be watched.
+    """
+    last: Any = _NOTHING
+    while True:
+        try:
+            async with watch() as watcher:
+                value = await read()
+                if value != last:
+                    last = value
+                    yield value
+                await watcher.next()
+        except NoNodeError:
+            await client.ensure_path(path)
+
+
+async def children_of(client: ClientSurface, path: str) -> list[str]:
+    """Return the names of a node's children, none if there is no such node."""
+    try:
+        return await client.children(path)
+    except NoNodeError:
+        return []
+
+
+async def values_of(client: ClientSurface, path: str, names: list[str]) -> dict[str, Any]:
+    """Read some children of a node at once; return the values by name, without those that are gone."""
+    calls = [client.get(paths.join(path, name)) for name in names]
+    values = {}
+    for name, answer in zip(names, await asyncio.gather(*calls, return_exceptions=True), strict=True):
+        if isinstance(answer, BaseException):
+            if not isinstance(answer, NoNodeError):
+                raise answer
+        else:
+            values[name] = answer[0]
+    return values

@@ -1,0 +1,39 @@
+"""Show mkdocstrings the package: a hook of mkdocs, which mkdocs.yml names.
+
+The package ``zoolet`` is the repository's root, and mkdocstrings looks for a folder of that name. It does not follow
+links to folders, so that it gets a copy, which is removed when the site is built.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
+
+ROOT: Final = Path(__file__).parents[2]
+PARTS: Final = ("protocol", "server", "client")
+
+_folder = tempfile.TemporaryDirectory(prefix="zoolet-docs-")
+
+
+@event_priority(100)  # before mkdocstrings reads its settings
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Copy the package, and name the folder with the copy."""
+    package = Path(_folder.name) / "zoolet"
+    shutil.rmtree(package, ignore_errors=True)  # of the build before, under `mkdocs serve`
+    package.mkdir()
+    for module in ROOT.glob("*.py"):
+        shutil.copy(module, package)
+    for part in PARTS:
+        shutil.copytree(ROOT / part, package / part, ignore=shutil.ignore_patterns("__pycache__"))
+    config.plugins["mkdocstrings"].config.handlers["python"]["paths"] = [_folder.name]
+    return config
+
+
+def on_shutdown() -> None:
+    """Remove the copy."""
+    _folder.cleanup()

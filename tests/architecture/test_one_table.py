@@ -1,0 +1,243 @@
+"""An operation is one row of protocol/operations.py and one handler: server, client, faults and docs know it from that.
+
+The operation of these tests is invented: getUpperCase returns a node's data as text, in upper case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from architecture import compatibility
+from support.calls import ask, connected, create, word
+from support.engine import make_engine
+from support.numbers import NO_NODE, OK, UNIMPLEMENTED
+from support.peer import Peer
+from support.simulation import with_client
+from support.wire import Wire
+
+from zoolet.client import Client, ConnectionLossError, NoNodeError
+from zoolet.protocol.codec import Record, record
+from zoolet.protocol.errors import NotReadOnlyError
+from zoolet.protocol.operations import OPERATIONS, Operation
+from zoolet.server import Server
+from zoolet.server.core.client_connection import ClientConnection
+from zoolet.server.core.ops.dispatch import TABLE, reads
+from zoolet.server.core.state import ServerState
+from zoolet.server.testing import error, lose_reply
+
+CODE: Final = 900
+NAME: Final = "getUpperCase"
+
+
+@record
+class GetUpperCaseRequest(Record):
+    """Ask for a node's data in upper case."""
+
+    path: str
+
+
+@record
+class GetUpperCaseResponse(Record):
+    """A node's data in upper case."""
+
+    text: str
+
+
+ROW: Final = Operation(
+    code=CODE,
+    name=NAME,
+    short="UPPR",
+    since="4.2",
+    request=GetUpperCaseRequest,
+    response=GetUpperCaseResponse,
+    idempotent=True,
+    note="invented",
+)
+
+
+def get_upper_case(state: ServerState, client: ClientConnection, request: GetUpperCaseRequest) -> bytes:
+    """Answer the invented operation."""
+    node = state.tree.find(request.path)
+    return GetUpperCaseResponse((node.data or b"").decode().upper()).encode()
+
+
+@pytest.fixture
+def row(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operation]:
+    """The row in the table, and the handler of its operation registered."""
+    monkeypatch.setitem(OPERATIONS, CODE, ROW)
+    reads(CODE)(get_upper_case)
+    yield ROW
+    del TABLE[CODE]
+
+
+# --- without it ---
+
+
+def test_without_a_row_an_op_code_is_unknown() -> None:
+    peer = connected(make_engine())
+
+    reply = ask(peer, CODE, GetUpperCaseRequest("/"))
+
+    assert reply.err == UNIMPLEMENTED
+    assert peer.closed
+
+
+# --- the server ---
+
+
+@pytest.mark.usefixtures("row")
+def test_an_engine_answers_the_operation() -> None:
+    peer = connected(make_engine())
+    create(peer, "/a", data=b"quiet")
+
+    response = peer.call(CODE, GetUpperCaseRequest("/a"))
+
+    assert response == GetUpperCaseResponse("QUIET")
+
+
+@pytest.mark.usefixtures("row")
+def test_an_error_of_the_handler_is_the_error_of_the_reply() -> None:
+    peer = connected(make_engine())
+
+    reply = ask(peer, CODE, GetUpperCaseRequest("/none"))
+
+    assert (reply.err, reply.body) == (NO_NODE, b"")
+    assert not peer.closed
+
+
+def read_only_peer() -> Peer:
+    """Return a client of a server that has become read-only; there is a node ``/a``."""
+    engine = make_engine()
+    create(connected(engine), "/a", data=b"quiet")
+    engine.set_read_only(True)
+    return connected(engine, read_only=True)
+
+
+@pytest.mark.usefixtures("row")
+def test_a_read_only_server_answers_the_operation() -> None:
+    response = read_only_peer().call(CODE, GetUpperCaseRequest("/a"))
+
+    assert response == GetUpperCaseResponse("QUIET")
+
+
+def test_a_read_only_server_refuses_the_operation_if_its_row_takes_a_zxid(
+    row: Operation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(OPERATIONS, CODE, replace(row, takes_zxid=True))
+
+    with pytest.raises(NotReadOnlyError):
+        read_only_peer().call(CODE, GetUpperCaseRequest("/a"))
+
+
+@pytest.mark.usefixtures("row")
+def test_cons_shows_the_short_name() -> None:
+    engine = make_engine()
+    ask(connected(engine), CODE, GetUpperCaseRequest("/"))
+
+    assert ",lop=UPPR," in word(engine, "cons")
+
+
+# --- faults, views, documentation ---
+
+
+@pytest.mark.usefixtures("row")
+@pytest.mark.parametrize("op", [NAME, "get_upper_case", CODE])
+def test_a_fault_hits_the_operation_by_name_and_path(op: str | int) -> None:
+    with (
+        Server() as server,
+        Wire(server).welcomed() as wire,
+        server.fault(op=op, path="/loud*", action=error(NO_NODE)) as fault,
+    ):
+        server.populate({"/loud": b"a", "/quiet": b"b"})
+
+        errors = [wire.ask(CODE, GetUpperCaseRequest(path)) for path in ("/loud", "/quiet")]
+
+        assert errors == [NO_NODE, OK]
+        assert (fault.hits, fault.seen) == (1, 1)
+
+
+@pytest.mark.usefixtures("row")
+def test_the_recorded_requests_name_the_operation_and_its_path() -> None:
+    with Server() as server, Wire(server).welcomed() as wire:
+        wire.ask(CODE, GetUpperCaseRequest("/none"))
+
+        (view,) = server.ops(last=1)
+
+    assert (view.op, view.path, view.error) == (NAME, "/none", NO_NODE)
+
+
+@pytest.mark.usefixtures("row")
+def test_the_page_on_compatibility_lists_the_operation() -> None:
+    assert f"| {CODE} | {NAME} | 4.2 |  | invented |" in compatibility.page().splitlines()
+
+
+# --- the client ---
+
+needs_call = pytest.mark.skipif(not hasattr(Client, "call"), reason="this client has no method for any operation")
+
+
+@needs_call
+@pytest.mark.usefixtures("row")
+@pytest.mark.parametrize("operation", [NAME, CODE])
+def test_the_client_sends_the_operation_and_decodes_its_reply(operation: str | int) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/a", b"quiet")
+
+        response = await zk.call(operation, GetUpperCaseRequest("/a"))
+
+        assert response == GetUpperCaseResponse("QUIET")
+
+    with_client(main)
+
+
+@needs_call
+@pytest.mark.usefixtures("row")
+def test_the_client_raises_the_error_of_the_reply() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with pytest.raises(NoNodeError):
+            await zk.call(NAME, GetUpperCaseRequest("/none"))
+
+    with_client(main)
+
+
+@needs_call
+@pytest.mark.usefixtures("row")
+def test_the_client_sends_the_operation_again_after_a_lost_reply() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/a", b"quiet")
+        with server.fault(op=NAME, times=1, action=lose_reply(), strict=True):
+            response = await zk.call(NAME, GetUpperCaseRequest("/a"))
+
+        assert response == GetUpperCaseResponse("QUIET")
+
+    with_client(main)
+
+
+@needs_call
+def test_the_client_does_not_send_it_again_unless_the_row_says_that_it_may(
+    row: Operation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(OPERATIONS, CODE, replace(row, idempotent=False))
+
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/a", b"quiet")
+        with server.fault(op=NAME, times=1, action=lose_reply(), strict=True) as fault:
+            with pytest.raises(ConnectionLossError) as lost:
+                await zk.call(NAME, GetUpperCaseRequest("/a"))
+
+        assert lost.value.maybe_applied
+        assert fault.seen == 1
+
+    with_client(main)
+
+
+@needs_call
+def test_the_client_refuses_an_operation_that_has_no_row() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with pytest.raises(ValueError, match=NAME):
+            zk.call(NAME, GetUpperCaseRequest("/a"))
+
+    with_client(main)

@@ -1,0 +1,71 @@
+"""A module has at most 500 lines unless it is a table, and a function at most 50."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+FOLDERS: Final = ("protocol", "server", "client", "tests", "benchmarks")
+TABLES: Final = frozenset(
+    {"protocol/operations.py", "protocol/records.py", "protocol/errors.py", "server/config/keys.py"}
+)
+"""Modules in which a reader looks things up; they may be as long as the table is."""
+MODULE_LINES: Final = 500
+FUNCTION_LINES: Final = 50
+"""From the line of ``def`` to the last one, without the docstring."""
+
+MODULES: Final = {
+    path.relative_to(ROOT).as_posix(): path
+    for found in (ROOT.glob("*.py"), *((ROOT / folder).rglob("*.py") for folder in FOLDERS))
+    for path in sorted(found)
+}
+"""Every module of the repository, by its path below the root."""
+
+
+def functions(source: str) -> Iterator[tuple[str, int]]:
+    """Yield the functions of a module, methods and inner functions included: name and number of lines."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            last = node.end_lineno or node.lineno
+            yield node.name, last - node.lineno + 1 - _docstring_lines(node)
+
+
+def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    if ast.get_docstring(node, clean=False) is None:
+        return 0
+    first = node.body[0]
+    return (first.end_lineno or first.lineno) - first.lineno + 1
+
+
+def test_no_module_is_too_long() -> None:
+    sizes = {name: len(path.read_text().splitlines()) for name, path in MODULES.items() if name not in TABLES}
+
+    assert {name: size for name, size in sizes.items() if size > MODULE_LINES} == {}
+
+
+@pytest.mark.slow
+def test_no_function_is_too_long() -> None:
+    sizes = [(name, *found) for name, path in MODULES.items() for found in functions(path.read_text())]
+
+    assert [found for found in sizes if found[-1] > FUNCTION_LINES] == []
+
+
+def test_the_modules_that_are_tables_exist() -> None:
+    assert MODULES.keys() >= TABLES
+
+
+def test_a_docstring_does_not_count() -> None:
+    source = '@decorated\ndef f(\n    a,\n):\n    """Return 1.\n\n    Always.\n    """\n    return 1\n'
+
+    assert list(functions(source)) == [("f", 4)]
+
+
+def test_methods_and_inner_functions_are_measured_too() -> None:
+    source = "class A:\n    async def outer(self):\n        def inner():\n            pass\n        return inner\n"
+
+    assert sorted(functions(source)) == [("inner", 2), ("outer", 4)]

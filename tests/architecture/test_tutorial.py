@@ -1,0 +1,85 @@
+"""docs/tutorial.md: its programs run as they stand, except for the address of the server, and print what it shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from zoolet.server import Server
+
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
+ADDRESS: Final = "127.0.0.1:2181"
+BLOCK: Final = re.compile(r'^```(python title="(?P<file>\w+\.py)"|console)\n(?P<text>.*?)^```$', re.M | re.DOTALL)
+PROGRAMS: Final = {"python": [sys.executable], "pytest": [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]}
+"""The commands that are run; those before them start the server, which the test does itself."""
+
+
+class Reader:
+    """Writes the files of the page and types its commands, one block after the other."""
+
+    def __init__(self, folder: Path, hosts: str) -> None:
+        self.folder = folder
+        self.hosts = hosts
+        self.missing: list[str] = []
+        self.commands: list[str] = []
+
+    def read(self, page: str) -> None:
+        """Follow the page; collect the commands, and the lines that the page shows and they do not print."""
+        for block in BLOCK.finditer(page):
+            if block["file"]:
+                (self.folder / block["file"]).write_text(block["text"].replace(ADDRESS, self.hosts))
+            else:
+                self._type(*block["text"].removeprefix("$ ").splitlines())
+
+    def _type(self, command: str, *shown: str) -> None:
+        program, *arguments = shlex.split(command)
+        if program in PROGRAMS:
+            output = self._run([*PROGRAMS[program], *arguments])
+            self.commands.append(command)
+            self.missing += [f"{command}: {line}" for line in shown if not is_printed(line, output)]
+
+    def _run(self, command: list[str]) -> str:
+        """Return what a command prints; the settings of the pytest that runs this test are not its own."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"  # orders.py is written twice within a second
+        result = subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        return result.stdout + result.stderr
+
+
+def is_printed(line: str, output: str) -> bool:
+    """Return whether a line is in the output; ``...`` stands for anything."""
+    return re.search(f"^{re.escape(line).replace(re.escape('...'), '.*')}$", output, re.MULTILINE) is not None
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> None:
+    with Server() as server:
+        reader = Reader(tmp_path, server.hosts)
+
+        reader.read(PAGE)
+
+    assert reader.missing == []
+    assert reader.commands == [
+        "python store.py",
+        "python store.py",
+        "python lock.py",
+        "pytest test_orders.py",
+        "pytest test_orders.py",
+    ]
+
+
+def test_a_line_that_is_not_printed_is_found(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, ADDRESS)
+
+    reader.read('```python title="one.py"\nprint(1, 1)\n```\n\n```console\n$ python one.py\n1 ...\n...\n2\n```\n')
+
+    assert reader.missing == ["python one.py: 2"]

@@ -1,0 +1,343 @@
+"""Bytes that are packed by hand, because that is faster, are those of the records that they stand for.
+
+The first part pins the helpers of the codec, the second the server's headers, Stats, events and bodies of replies.
+"""
+
+from __future__ import annotations
+
+from ctypes import c_int32
+from itertools import takewhile
+from typing import Annotated, Any, get_args, get_origin
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.calls import connected, session_of
+from support.engine import make_engine
+from support.frames import request
+from support.numbers import NO_NODE
+from support.peer import Peer
+from support.record_strategies import HINTS, instances, ints, longs, name_of, quick, texts
+
+from zoolet.protocol import multi as wire
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Acls
+from zoolet.protocol.codec import Byte, Int, Long, Record, put_bytes, put_str, put_strs, struct_of
+from zoolet.protocol.errors import MarshallingError
+from zoolet.protocol.framing import frame
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.node import Children, Node
+from zoolet.server.core.watches import encode_event
+
+some = settings(max_examples=20, deadline=None)
+
+# --- the layouts of fixed-size fields ---
+
+
+def leading(kind: type[Record]) -> list[str]:
+    """Return the names of the fixed-size fields at the start of a record."""
+
+    def fixed(name: str) -> bool:
+        hint = HINTS[kind][name]
+        return get_origin(hint) is Annotated and isinstance(get_args(hint)[1], str)
+
+    return list(takewhile(fixed, HINTS[kind]))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in HINTS if leading(kind)], ids=name_of)
+@quick
+@given(data=st.data())
+def test_the_struct_of_a_record_is_the_layout_of_its_first_fields(kind: type[Record], data: st.DataObject) -> None:
+    record = data.draw(instances(kind))
+    layout = struct_of(kind)
+    values = tuple(getattr(record, name) for name in leading(kind))
+
+    assert layout.pack(*values) == record.encode()[: layout.size]
+    assert layout.unpack_from(record.encode()) == values
+
+
+@some
+@given(xid=ints, op=ints, body=st.binary(max_size=12))
+def test_the_struct_of_a_length_and_a_header_is_that_of_a_frame(xid: int, op: int, body: bytes) -> None:
+    layout = struct_of(Int, r.RequestHeader)
+    raw = frame(r.RequestHeader(xid, op).encode() + body)
+
+    assert layout.pack(8 + len(body), xid, op) + body == raw
+    assert layout.unpack_from(raw) == (8 + len(body), xid, op)
+
+
+def test_a_field_that_varies_may_only_be_in_the_last_part() -> None:
+    assert struct_of(Long, r.ReplyHeader, r.WatcherEvent).size == 8 + 16 + 8
+    with pytest.raises(TypeError):
+        struct_of(r.WatcherEvent, Byte)
+
+
+# --- strings, buffers, vectors ---
+
+
+@some
+@given(st.none() | texts)
+def test_put_str_writes_what_a_field_writes(value: str | None) -> None:
+    assert put_str(value) == r.SyncRequest(value).encode()
+
+
+@some
+@given(st.none() | st.binary(max_size=12))
+def test_put_bytes_writes_what_a_field_writes(value: bytes | None) -> None:
+    assert put_bytes(value) == r.SetSASLResponse(value).encode()
+
+
+@some
+@given(st.none() | st.lists(texts, max_size=4))
+def test_put_strs_writes_what_a_field_writes(values: list[str] | None) -> None:
+    fields: Any = values
+
+    assert put_strs(values) == r.SetWatches(0, [], [], fields).encode()[16:]
+
+
+# --- ACL lists ---
+
+read_acl, write_acl = get_args(Acls)[1]
+OPEN_BYTES = (1).to_bytes(4, "big") + OPEN_ACL_UNSAFE[0].encode()
+
+
+def read_entries(buf: bytes, offset: int, end: int) -> tuple[AclList | None, int]:
+    """Read a list of ACL entries, each as a record."""
+    if offset + 4 > end:
+        raise MarshallingError
+    count = int.from_bytes(buf[offset : offset + 4], "big", signed=True)
+    offset += 4
+    entries = []
+    for _ in range(count):
+        entry, offset = ACL.read_from(buf, offset, end)
+        entries.append(entry)
+    return None if count == -1 else tuple(entries), offset
+
+
+def outcome(read: Any, buf: bytes, offset: int, end: int) -> object:
+    """Return what is read, or that it cannot be."""
+    try:
+        return read(buf, offset, end)
+    except MarshallingError:
+        return MarshallingError
+
+
+acl_lists = st.none() | st.just(OPEN_ACL_UNSAFE) | st.lists(instances(ACL), max_size=3).map(tuple)
+
+
+@settings(max_examples=60, deadline=None)
+@given(acl=acl_lists, before=st.binary(max_size=5), rest=st.binary(max_size=5), at=st.integers(0, 40), data=st.data())
+def test_the_fast_reader_of_an_acl_list_reads_entry_by_entry(
+    acl: AclList | None, before: bytes, rest: bytes, at: int, data: st.DataObject
+) -> None:
+    raw = bytearray(write_acl(acl))
+    if data.draw(st.booleans(), "damaged"):
+        raw[at % len(raw)] = data.draw(st.sampled_from([0, 1, 5, 6, 255]), "byte")
+    buf = before + bytes(raw) + rest
+    end = len(buf) - data.draw(st.integers(0, len(rest) + 1), "missing")
+
+    assert outcome(read_acl, buf, len(before), end) == outcome(read_entries, buf, len(before), end)
+
+
+@some
+@given(acl_lists)
+def test_the_fast_writer_of_an_acl_list_writes_entry_by_entry(acl: AclList | None) -> None:
+    entries = [] if acl is None else acl
+    count = -1 if acl is None else len(acl)
+
+    assert write_acl(acl) == count.to_bytes(4, "big", signed=True) + b"".join([entry.encode() for entry in entries])
+
+
+def test_the_common_acl_list_is_written_as_its_entry() -> None:
+    assert write_acl(OPEN_ACL_UNSAFE) == OPEN_BYTES == write_acl((OPEN_ACL_UNSAFE[0],))
+
+
+# --- multiRead ---
+
+reading = st.sampled_from([(OpCode.GET_DATA, r.GetDataRequest), (OpCode.GET_CHILDREN, r.GetChildrenRequest)]).flatmap(
+    lambda kind: st.tuples(st.just(kind[0]), instances(kind[1]))
+)
+
+
+@some
+@given(st.lists(reading, max_size=4), st.binary(max_size=5))
+def test_the_fast_reader_of_a_multi_read_reads_the_paths(operations: list[tuple[OpCode, Any]], rest: bytes) -> None:
+    raw = wire.encode_operations(operations) + rest
+
+    assert list(wire.iter_reads(raw, 0, len(raw))) == [
+        (op, body.path) for op, body in wire.iter_operations(raw, 0, len(raw), wire.READS)
+    ]
+
+
+# --- nodes and events ---
+
+NUMBERS = st.fixed_dictionaries(
+    {
+        **{name: longs for name in ("czxid", "mzxid", "pzxid", "ctime", "mtime", "owner")},
+        **{name: ints for name in ("version", "aversion", "creates")},
+    }
+)
+"""What a node may hold besides data and children."""
+DATA = st.none() | st.binary(max_size=12)
+names = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/"), min_size=1), unique=True)
+
+
+def stat_of(node: Node) -> r.Stat:
+    """Return the Stat of a node as a record."""
+    children = len(node.children or ())
+    return r.Stat(
+        czxid=node.czxid,
+        mzxid=node.mzxid,
+        ctime=node.ctime,
+        mtime=node.mtime,
+        version=node.version,
+        cversion=c_int32(2 * node.creates - children).value,
+        aversion=node.aversion,
+        ephemeralOwner=max(node.owner, 0),
+        dataLength=len(node.data or b""),
+        numChildren=children,
+        pzxid=node.pzxid,
+    )
+
+
+def change(node: Node, numbers: dict[str, int]) -> None:
+    """Set numbers of a node, as the tree does."""
+    for name, number in numbers.items():
+        setattr(node, name, number)
+    node.changed()
+
+
+@settings(max_examples=50, deadline=None)
+@example(numbers={"creates": 1 << 30}, data=None, children=[])  # a cversion of 2**31
+@example(numbers={"creates": -1 << 30}, data=None, children=["a"])  # one of -2**31 - 1
+@given(numbers=NUMBERS, data=DATA, children=names)
+def test_the_stat_of_a_node_is_the_record(numbers: dict[str, int], data: bytes | None, children: list[str]) -> None:
+    node = Node(data, 0, 0, 1, 2)
+    before, expected_before = node.stat(), stat_of(node).encode()
+    node.children = Children()
+    node.children.update({name: Node(None, 0, 0, 1, 2) for name in children})
+
+    change(node, numbers)
+
+    assert before == expected_before
+    assert node.stat() == stat_of(node).encode()
+
+
+@some
+@given(children=names, more=names)
+def test_the_encoded_names_of_children_are_those_of_the_record(children: list[str], more: list[str]) -> None:
+    known = Children()
+    known.update({name: Node(None, 0, 0, 1, 2) for name in children})
+    first = known.encoded()
+    known.update({name: Node(None, 0, 0, 1, 2) for name in more})
+    known.changed()
+
+    assert first == r.GetChildrenResponse(children).encode()
+    assert known.encoded() == known.encoded() == r.GetChildrenResponse(list(dict.fromkeys(children + more))).encode()
+
+
+@some
+@given(event=instances(r.WatcherEvent), zxid=longs)
+def test_an_event_is_a_header_and_a_record_in_a_frame(event: r.WatcherEvent, zxid: int) -> None:
+    event.state = 3
+
+    raw = encode_event(event.path, event.type, zxid)
+
+    assert raw == frame(r.ReplyHeader(-1, zxid, 0).encode() + event.encode())
+
+
+# --- replies ---
+
+
+def peer_of(zxid: int = 1) -> Peer:
+    """Return a client of a fresh server whose last zxid is the given one."""
+    peer = connected(make_engine())
+    peer.engine.zxid = zxid
+    return peer
+
+
+def reply(xid: int, zxid: int, body: Record | None = None, err: int = 0) -> bytes:
+    """Return a reply as the records say it."""
+    return frame(r.ReplyHeader(xid, zxid, err).encode() + (body.encode() if body is not None else b""))
+
+
+@some
+@given(xid=ints, zxid=longs, numbers=NUMBERS, data=DATA, children=names)
+def test_the_replies_to_reads_are_records(
+    xid: int, zxid: int, numbers: dict[str, int], data: bytes | None, children: list[str]
+) -> None:
+    peer = peer_of(zxid)
+    node = peer.engine.tree.create("/n", data, 0, 0, 1, 0)
+    for name in children:
+        peer.engine.tree.create(f"/n/{name}", b"", 0, 0, 1, 0)
+    change(node, numbers)
+    stat = stat_of(node)
+    expected: list[tuple[OpCode, Record, Record]] = [
+        (OpCode.GET_DATA, r.GetDataRequest("/n", False), r.GetDataResponse(data, stat)),
+        (OpCode.EXISTS, r.ExistsRequest("/n", False), r.StatResponse(stat)),
+        (OpCode.GET_CHILDREN, r.GetChildrenRequest("/n", False), r.GetChildrenResponse(children)),
+        (OpCode.GET_CHILDREN2, r.GetChildrenRequest("/n", False), r.GetChildren2Response(children, stat)),
+        (
+            OpCode.GET_ALL_CHILDREN_NUMBER,
+            r.GetAllChildrenNumberRequest("/n"),
+            r.GetAllChildrenNumberResponse(len(children)),
+        ),
+        (OpCode.ADD_WATCH, r.AddWatchRequest("/n", 0), r.ErrorResponse(0)),
+    ]
+
+    answers = [peer.feed(request(xid, op, asked)) for op, asked, _ in expected]
+
+    assert answers == [reply(xid, zxid, answered) for _, _, answered in expected]
+
+
+@some
+@given(xid=ints, path=st.none() | texts)
+def test_the_reply_to_a_sync_is_a_record(xid: int, path: str | None) -> None:
+    raw = peer_of().feed(request(xid, OpCode.SYNC, r.SyncRequest(path)))
+
+    assert raw == reply(xid, 1, r.SyncResponse(path))
+
+
+@some
+@given(names=names, prefix=st.sampled_from(["", "/", "/a", "/b"]))
+def test_the_reply_to_get_ephemerals_is_a_record(names: list[str], prefix: str) -> None:
+    peer = peer_of()
+    paths = [f"/{letter}{name}" for name in names for letter in "ba"]
+    for path in paths:
+        peer.engine.tree.create(path, b"", 0, session_of(peer), 1, 0)
+
+    raw = peer.feed(request(7, OpCode.GET_EPHEMERALS, r.GetEphemeralsRequest(prefix)))
+
+    found = sorted(path for path in paths if path.startswith(prefix)) if len(prefix) > 1 else paths
+    assert raw == reply(7, 1, r.GetEphemeralsResponse(found))
+
+
+@some
+@given(xid=ints, name=st.text("aé漢", min_size=1, max_size=4), data=DATA)
+def test_the_replies_to_writes_are_records(xid: int, name: str, data: bytes | None) -> None:
+    peer, path, second = peer_of(), f"/{name}", f"/{name}2"
+
+    first = peer.feed(request(xid, OpCode.CREATE, r.CreateRequest(path, data, OPEN_ACL_UNSAFE, 0)))
+    with_stat = peer.feed(request(xid, OpCode.CREATE2, r.CreateRequest(second, data, OPEN_ACL_UNSAFE, 0)))
+    created = stat_of(peer.engine.tree.find(second))
+    changed = peer.feed(request(xid, OpCode.SET_DATA, r.SetDataRequest(path, data, -1)))
+    deleted = peer.feed(request(xid, OpCode.DELETE, r.DeleteRequest(second, -1)))
+
+    assert first == reply(xid, 2, r.CreateResponse(path))
+    assert with_stat == reply(xid, 3, r.Create2Response(second, created))
+    assert changed == reply(xid, 4, r.StatResponse(stat_of(peer.engine.tree.find(path))))
+    assert deleted == reply(xid, 5)
+
+
+@some
+@given(xid=ints, zxid=longs, code=ints)
+def test_a_reply_without_a_body_is_a_header(xid: int, zxid: int, code: int) -> None:
+    peer = peer_of(zxid)
+
+    failed = peer.feed(request(xid, OpCode.GET_DATA, r.GetDataRequest("/none", False)))
+    pinged = peer.feed(request(xid, OpCode.PING))
+    peer.connection.refuse(xid, OpCode.GET_DATA, code)
+
+    assert failed == reply(xid, zxid, err=NO_NODE)
+    assert pinged == reply(-2, zxid)
+    assert peer.connection.data_to_send() == reply(xid, zxid, err=code)
