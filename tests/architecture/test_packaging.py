@@ -343,13 +343,13 @@ def test_builds_and_installs_leave_one_folder_in_a_clone(clone: Path, sdist: Pat
 @pytest.mark.parametrize("name", ["zoolet", "a-clone"])
 def test_pytest_runs_in_a_root_that_is_a_package(clone: Path, editable: Path, tmp_path: Path, name: str) -> None:
     root = shutil.copytree(clone, tmp_path / name, ignore=shutil.ignore_patterns("test_*.py"))
-    (root / "tests" / "net" / "test_small.py").write_text(
+    (root / "tests" / "server" / "net" / "test_small.py").write_text(
         "from support.peer import Peer\n\n\ndef test_small(zoolet):\n    assert zoolet.port and Peer\n"
     )
 
     said = run(root, editable, "-m", "pytest", "--verbose", "-p", "no:cacheprovider")
 
-    assert "tests/net/test_small.py::test_small PASSED" in said
+    assert "tests/server/net/test_small.py::test_small PASSED" in said
 
 
 @pytest.mark.slow
