@@ -192,7 +192,7 @@ class ServerConnection:
         """Return whether *data*, received now, is a four-letter command."""
         return self.state is State.CONNECTING and data[:4] in self._four_letter_commands
 
-    def refuse(self, xid: int, opcode: int, code: int) -> None:
+    def answer_with_error(self, xid: int, opcode: int, code: int) -> None:
         """Answer a request with an error without executing it; a write takes a zxid nevertheless."""
         engine = self.engine
         row = OPERATIONS.get(opcode)

@@ -121,11 +121,11 @@ def test_counts_go_back_and_forth_with_snapshots(
     journal = History(peer.engine)
     for operation in before:
         do(peer, operation)
-    first = journal.take()
+    first = journal.snapshot()
     below(peer, "/")
     for operation in between:
         do(peer, operation)
-    second = journal.take()
+    second = journal.snapshot()
     for operation in after:
         do(peer, operation)
 
@@ -243,7 +243,7 @@ def fail_a_transaction(peer: Peer) -> None:
 
 def go_back(peer: Peer) -> None:
     journal = History(peer.engine)
-    before = journal.take()
+    before = journal.snapshot()
     peer.create("/a2", flags=EPHEMERAL)
     peer.delete("/a1")
     journal.restore_to(before)
