@@ -472,12 +472,12 @@ class BlockingWatcher:
     @property
     def pending(self) -> int:
         """How many events wait to be taken."""
-        return self._events.pending
+        return self._watcher.pending
 
     @property
     def resyncing(self) -> bool:
         """Whether what happened during an absence is still being found out; only of a recursive watch."""
-        return self._events.resyncing
+        return self._watcher.resyncing
 
     def next(self, timeout: float | None = None) -> Event:
         """Wait for the next event.

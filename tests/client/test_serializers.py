@@ -64,7 +64,7 @@ async def test_data_that_the_codec_cannot_read_is_a_clear_error(
         await read(typed)
 
     assert (caught.value.path, caught.value.serializer, caught.value.data) == ("/a", "JSON", b"\xff{")
-    assert str(caught.value).startswith("/a: the data is no JSON: ")
+    assert str(caught.value).startswith("/a: the data is not JSON: ")
     assert await typed.children("/") == ["a"]
 
 
@@ -124,7 +124,7 @@ def test_bytes_that_are_not_a_codec_s_are_refused_with_path_and_reason(serialize
     error = caught.value
     assert (error.path, error.serializer, error.data) == ("/a", serializer.name, data)
     assert error.reason
-    assert str(error).startswith(f"/a: the data is no {serializer.name}: ")
+    assert str(error).startswith(f"/a: the data is not {serializer.name}: ")
 
 
 def test_only_the_beginning_of_long_data_is_shown() -> None:
