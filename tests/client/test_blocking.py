@@ -292,10 +292,10 @@ def test_a_thread_that_waits_holds_up_no_other(server: Server, zk: Client) -> No
         waiting.result(DEADLINE_S)
 
 
-def test_a_call_in_the_client_s_own_thread_is_refused_instead_of_waiting_for_ever(zk: Client) -> None:
+def test_a_call_in_the_client_s_own_thread_is_refused_instead_of_waiting_forever(zk: Client) -> None:
     zk.create("/a")
 
-    with pytest.raises(RuntimeError, match="wait for ever"):
+    with pytest.raises(RuntimeError, match="wait forever"):
         zk.update("/a", lambda old: zk.get("/a")[0])
     assert zk.get("/a")[1].version == 0
 
