@@ -101,15 +101,26 @@ class CompoundCall(Call[T]):
 
     def __init__(self, loop: asyncio.AbstractEventLoop, steps: Coroutine[Any, Any, T]) -> None:
         super().__init__(loop=loop)
-        self._task = loop.create_task(steps, name="zoolet-client-call")
+        self._begun = self._cancelled_early = False
+        self._task = loop.create_task(self._run(steps), name="zoolet-client-call")
         self._task.add_done_callback(self._complete)
+
+    async def _run(self, steps: Coroutine[Any, Any, T]) -> T:
+        self._begun = True
+        return await steps
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel the request that is under way; what it leaves is cleaned up before this is done."""
-        return self._task.cancel(msg)
+        if self._begun:
+            return self._task.cancel(msg)
+        self._cancelled_early = True  # the steps must begin all the same: they clean up after the first request
+        return self.get_loop().call_soon(self._task.cancel, msg) is not None
 
     def _complete(self, task: asyncio.Task[T]) -> None:
-        if task.cancelled():
+        if self._cancelled_early:
+            ignore_result(task)
+            super().cancel()
+        elif task.cancelled():
             super().cancel()
         elif (error := task.exception()) is not None:
             self.set_exception(error)
