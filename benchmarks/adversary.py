@@ -37,7 +37,7 @@ HERE: Final = Path(__file__).parent
 TESTS: Final = HERE.parent / "tests"
 ADDRESS_SPACE: Final = 4 << 30  # an attack that works must not take the machine's memory
 PERIOD_S: Final = 0.005
-PATIENCE_S: Final = 30.0  # a neighbour that waits this long for one reply gives up
+REPLY_TIMEOUT_S: Final = 30.0  # the neighbour fails when one reply takes longer
 SETTLE_S: Final = 0.3  # what an attack leaves behind is measured too
 READY_S: Final = 20.0
 STOP_S: Final = 10.0
@@ -161,7 +161,7 @@ class Peer:
         if receive_buffer:
             self.link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.link.bind((source, 0))
-        self.link.settimeout(PATIENCE_S)
+        self.link.settimeout(REPLY_TIMEOUT_S)
         self.link.connect(("127.0.0.1", port))
         self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.session_id = 0
@@ -228,7 +228,7 @@ class Peer:
             return True
         finally:
             with suppress(OSError):
-                self.link.settimeout(PATIENCE_S)
+                self.link.settimeout(REPLY_TIMEOUT_S)
         return True
 
     def flood(
@@ -236,7 +236,7 @@ class Peer:
         data: bytes | Iterable[bytes],
         replies: int = 0,
         *,
-        seconds: float = PATIENCE_S,
+        seconds: float = REPLY_TIMEOUT_S,
         outcome: Outcome | None = None,
     ) -> Outcome:
         """Send bytes and read at the same time until all replies are there, the server closes, or time is over.
@@ -275,7 +275,7 @@ class Peer:
         finally:
             outcome.seconds += time.monotonic() - started
             with suppress(OSError):
-                self.link.settimeout(PATIENCE_S)
+                self.link.settimeout(REPLY_TIMEOUT_S)
         return outcome
 
 
@@ -306,7 +306,7 @@ class Neighbour:
         assert self._process.stdout is not None
         self._process.stdin.close()
         try:
-            self._process.wait(PATIENCE_S + 5)
+            self._process.wait(REPLY_TIMEOUT_S + 5)
         finally:
             self._process.kill()
             self._process.wait()
@@ -317,7 +317,7 @@ class Neighbour:
 
 
 def measure(port: int, file: str) -> None:
-    """Be the neighbour: measure until stdin is closed or the server is lost."""
+    """Run the neighbour: measure until stdin is closed or the connection is lost."""
     probe = request(OpCode.EXISTS, ExistsRequest("/", False))
     with Peer(port) as peer, open(file, "wb", buffering=0) as samples:
         peer.authenticate("neighbour:secret")  # where the server asks for it
@@ -354,7 +354,7 @@ class Measured:
 
 
 class Target:
-    """A server process as a context manager; left, it has been told to stop.
+    """A server process as a context manager; at the end of the block it has been stopped.
 
     Args:
         properties: ZooKeeper's properties, without the prefix ``zookeeper.``.
@@ -429,7 +429,7 @@ class Target:
         """Send a four-letter command, over a connection that is open already or over a new one."""
         link = link or socket.create_connection(("127.0.0.1", self.port))
         with link:
-            link.settimeout(PATIENCE_S)
+            link.settimeout(REPLY_TIMEOUT_S)
             link.sendall(word)
             return b"".join(iter(lambda: link.recv(65536), b"")).decode()
 
@@ -457,7 +457,7 @@ class Target:
 
     @contextmanager
     def under_attack(self, *, neighbour: bool = True) -> Iterator[Measured]:
-        """Measure what the block does to the server and, unless told otherwise, to the neighbour."""
+        """Measure what the block does to the server and, unless disabled, to the neighbour."""
         measured = self.measured = Measured()
         watcher = Neighbour(self.port) if neighbour else None
         if watcher is not None:
@@ -491,21 +491,21 @@ class ApacheTarget(Target):
 
     def __init__(self, properties: dict[str, str]) -> None:
         sys.path.insert(0, str(TESTS))
-        from support.apache import Oracle
+        from support.apache import ApacheZooKeeper
 
         config = {name: value for name, value in properties.items() if name == "maxClientCnxns"}
         rest = {name: value for name, value in properties.items() if name not in config}
         prefixed = {n if n.startswith(("jute.", "java.")) else "zookeeper." + n: v for n, v in rest.items()}
         if "java.security.auth.login.config" in rest:
             prefixed["zookeeper.authProvider.1"] = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
-        self._oracle = Oracle(config=config, properties=prefixed)
+        self._apache = ApacheZooKeeper(config=config, properties=prefixed)
         self.measured = None
         self.stopped = ""
 
     def __enter__(self) -> Self:
-        self._oracle.__enter__()
-        self.port = self._oracle.port
-        process = self._oracle._process  # noqa: SLF001
+        self._apache.__enter__()
+        self.port = self._apache.port
+        process = self._apache._process  # noqa: SLF001
         assert process is not None
         self.process = process  # type: ignore[assignment]
         return self
@@ -515,7 +515,7 @@ class ApacheTarget(Target):
         return ""
 
     def __exit__(self, *exc: object) -> None:
-        self._oracle.__exit__(None, None, None)
+        self._apache.__exit__(None, None, None)
 
 
 def until(true: Callable[[], bool], seconds: float, every: float = 0.05) -> float | None:

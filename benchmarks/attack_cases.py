@@ -133,7 +133,7 @@ def flood(target: Target, report: Report, data: bytes, replies: int, *, may_clos
 
 
 def judge_flood(report: Report, outcome: Outcome, *, may_close: bool = False) -> None:
-    """Let the server take its time over a flood, but not ignore it, nor close the connection unless that is a defence.
+    """Judge a flood: the server may answer slowly, but not ignore it, nor close the connection unless as a defence.
 
     Every single request of most floods is legal and cheap to write; a server that closes on them breaks real clients.
     """
@@ -427,12 +427,12 @@ def many_identities(target: Target, peer: Peer, count: int) -> tuple[Peer, str]:
 def enforced_other(target: Target, report: Report) -> None:
     """57 kB of requests without an identity of the scheme that is asked for, after 10,000 of another."""
     with target.peer() as peer:
-        peer, said = many_identities(target, peer, 10_000)
+        peer, logins = many_identities(target, peer, 10_000)
         one = request(OpCode.EXISTS, ExistsRequest("/", False))
         with target.under_attack(neighbour=False):
             outcome = peer.flood(one * 2500, 2500)
         peer.close()
-    report.got = f"{said}; {outcome}"
+    report.got = f"{logins}; {outcome}"
     report.require(set(outcome.errors) <= {-124} and outcome.replies <= 1, "an unknown client was served")
 
 
@@ -444,12 +444,12 @@ def enforced_other(target: Target, report: Report) -> None:
 def enforced_digest(target: Target, report: Report) -> None:
     """57 kB of requests by a connection with 10,000 identities of the scheme that is asked for."""
     with target.peer() as peer:
-        peer, said = many_identities(target, peer, 10_000)
+        peer, logins = many_identities(target, peer, 10_000)
         one = request(OpCode.EXISTS, ExistsRequest("/", False))
         with target.under_attack():
             outcome = peer.flood(one * 2500, 2500)
         peer.close()
-    report.got = f"{said}; {outcome}"
+    report.got = f"{logins}; {outcome}"
     judge_flood(report, outcome)
 
 
@@ -459,13 +459,13 @@ def identities_against_acl(target: Target, report: Report) -> None:
     entries = [(int(Perm.READ), "digest", f"a{number}:x") for number in range(2000)]
     with target.peer() as owner:
         assert owner.create("/acl", acl=acl_vector(entries)) == 0
-        peer, said = many_identities(target, owner, 10_000)
+        peer, logins = many_identities(target, owner, 10_000)
         one = request(OpCode.GET_DATA, GetDataRequest("/acl", False))
         count = 57_000 // len(one)
         with target.under_attack():
             outcome = peer.flood(one * count, count)
         peer.close()
-    report.got = f"{said}; {outcome}"
+    report.got = f"{logins}; {outcome}"
     judge_flood(report, outcome)
 
 
@@ -473,12 +473,12 @@ def identities_against_acl(target: Target, report: Report) -> None:
 def whoami(target: Target, report: Report) -> None:
     """A connection with 10,000 identities asks 1,000 times who it is."""
     with target.peer() as peer:
-        peer, said = many_identities(target, peer, 10_000)
+        peer, logins = many_identities(target, peer, 10_000)
         one = request(OpCode.WHO_AM_I, b"")
         with target.under_attack():
             outcome = peer.flood(one * 1000, 1000)
         peer.close()
-    report.got = f"{said}; {outcome}"
+    report.got = f"{logins}; {outcome}"
     judge_flood(report, outcome)
 
 

@@ -5,8 +5,8 @@
 
 Every worker is a process with a session of its own. In each round it takes the lock, finds the node ``/holder`` empty,
 writes its name there, reads ``/counter`` and writes it back plus one, both without a version, finds ``/holder`` still
-its own, empties it, and lets go. Only the lock keeps two of them apart, so two holders at once show in three ways: as a
-foreign name in ``/holder`` (a *violation*), as a number written twice, or as a count that is too low.
+its own, empties it, and releases the lock. Only the lock keeps two of them apart, so two holders at once show in three
+ways: as a foreign name in ``/holder`` (a *violation*), as a number written twice, or as a count that is too low.
 
 With ``--kill-every`` the parent stops a current holder (SIGSTOP), makes sure that it is still the holder, writes its
 name down under ``/dead``, and only then sends SIGKILL: so it always dies inside the critical section, and who comes
@@ -213,7 +213,7 @@ class Crew:
         self.workers[name] = Worker(self.hosts, name, rounds, self.folder, self.session_timeout)
 
     def open_gate(self) -> None:
-        """Let the workers begin once every one of them is connected."""
+        """Start the workers once every one of them is connected."""
         while self.running and len(self.client.get_children("/ready")) < len(self.workers):
             time.sleep(0.01)
         self.client.delete("/gate")
@@ -225,7 +225,7 @@ class Crew:
             time.sleep(0.01)
 
     def kill_holder(self) -> Worker | None:
-        """Kill whoever holds the lock, while it holds it; None if all workers have ended."""
+        """Kill the worker that holds the lock; None if all workers have ended."""
         while self.running:
             holder, _ = self.client.get("/holder")
             worker = self.workers[name_of(holder)] if holder else None
@@ -285,7 +285,7 @@ def contend(
     session_timeout: float = 4.0,
     tick: float = 2.0,
 ) -> Result:
-    """Let workers contend, and say what it came to.
+    """Run contending workers, and return the result.
 
     Args:
         hosts: Where the server is.

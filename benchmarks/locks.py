@@ -338,7 +338,7 @@ def table(found: dict[str, dict[str, float]]) -> str:
 
 
 def goals(found: dict[str, dict[str, float]]) -> list[str]:
-    """Say of each goal whether it is reached."""
+    """Report of each goal whether it is reached."""
     alone, crowd = found["uncontended_us"], found["crowded_ms"]
     lines = []
     if "kazoo Lock" in alone:

@@ -6,7 +6,7 @@ from zoolet.client import Client, NodeExistsError
 
 
 class NodeLock:
-    """Whoever makes the node has the lock; when it goes, all try again, and all but one in vain."""
+    """The client that creates the node holds the lock; when it is deleted, all others try, and one succeeds."""
 
     def __init__(self, client: Client, path: str) -> None:
         self._client = client
