@@ -55,24 +55,24 @@ def four_letter_commands(
         configuration: Returns the ports and limits that ``conf`` shows, by ZooKeeper's keys.
     """
     allowed = {"srvr", *(word.strip() for word in whitelist)}
-    table: dict[bytes, FourLetterCommand] = {TELNET_CLOSE: lambda engine, client, rest: b""}
+    table: dict[bytes, FourLetterCommand] = {TELNET_CLOSE: lambda engine, client, data: b""}
     for name in KNOWN:
         answer = ANSWERS.get(name)
         table[name.encode()] = _text_command(answer) if answer and allowed & {name, "*"} else _refusal(name)
     if allowed & {"conf", "*"}:
-        table[b"conf"] = lambda engine, client, rest: conf(engine, configuration() if configuration else {}).encode()
+        table[b"conf"] = lambda engine, client, data: conf(engine, configuration() if configuration else {}).encode()
     if allowed & {"stmk", "*"}:
         table[b"stmk"] = set_trace_mask
     return table
 
 
 def _text_command(answer: Callable[[Engine, ClientConnection], str]) -> FourLetterCommand:
-    return lambda engine, client, rest: answer(engine, client).encode()
+    return lambda engine, client, data: answer(engine, client).encode()
 
 
 def _refusal(name: str) -> FourLetterCommand:
     text = f"{name} is not executed because it is not in the whitelist.\n".encode()
-    return lambda engine, client, rest: text
+    return lambda engine, client, data: text
 
 
 def number(value: float) -> str:
@@ -219,11 +219,11 @@ def gtmk(engine: Engine, client: ClientConnection) -> str:
     return str(engine.trace_mask)
 
 
-def set_trace_mask(engine: Engine, client: ClientConnection, rest: bytes) -> bytes:
+def set_trace_mask(engine: Engine, client: ClientConnection, argument: bytes) -> bytes:
     """Set the trace mask to the eight bytes behind ``stmk``, and answer with it."""
-    if len(rest) < 8:
+    if len(argument) < 8:
         return b""
-    engine.trace_mask = int.from_bytes(rest[:8], "big", signed=True)
+    engine.trace_mask = int.from_bytes(argument[:8], "big", signed=True)
     return str(engine.trace_mask).encode()
 
 

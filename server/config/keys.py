@@ -106,10 +106,10 @@ class Key(NamedTuple):
 
     def matches(self, name: str) -> bool:
         """Return whether this row describes the key *name*."""
-        for placeholder, rest in _PLACEHOLDERS.items():
+        for placeholder, pattern in _PLACEHOLDERS.items():
             if self.name.endswith(placeholder):
                 prefix = self.name.removesuffix(placeholder)
-                return name.startswith(prefix) and re.fullmatch(rest, name.removeprefix(prefix)) is not None
+                return name.startswith(prefix) and re.fullmatch(pattern, name.removeprefix(prefix)) is not None
         return name == self.name
 
 

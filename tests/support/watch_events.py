@@ -58,7 +58,7 @@ def told(event: Event) -> tuple[EventType, str]:
 
 
 async def away(zk: Client, server: Server, meanwhile: Callable[[], Any], *, expire: bool = False) -> None:
-    """Let something happen while a client is disconnected, or is between two sessions, and wait until it is back."""
+    """Run something while a client is disconnected, or is between two sessions, and wait until it is back."""
     server.refuse_connections()
     states = zk.states()
     (server.expire if expire else server.drop)(zk)
