@@ -233,8 +233,8 @@ class BaseClient:
     def _call(self, op: int, body: bytes, decode: operations.Decode[T], path: str | None = None) -> RequestCall[T]:
         return self._core.call(op, body, decode, path, self._operation_timeout)
 
-    def _compound(self, steps: Coroutine[Any, Any, T]) -> Call[T]:
-        return CompoundCall(asyncio.get_running_loop(), steps)
+    def _compound(self, steps: Coroutine[Any, Any, T], first: Call[Any] | None) -> Call[T]:
+        return CompoundCall(asyncio.get_running_loop(), steps, first)
 
     def call(self, operation: str | int, request: Record) -> Call[Any]:
         """Make any request of the table of operations; paths in it are taken as they are, below no chroot.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
@@ -96,31 +97,30 @@ class CompoundCall(Call[T]):
 
     Args:
         loop: The client's loop.
-        steps: Makes the requests; the first was submitted before.
+        steps: Makes the requests, and awaits the first.
+        first: The first request, which was submitted before; None if there is none.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, steps: Coroutine[Any, Any, T]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, steps: Coroutine[Any, Any, T], first: Call[Any] | None
+    ) -> None:
         super().__init__(loop=loop)
-        self._begun = self._cancelled_early = False
-        self._task = loop.create_task(self._run(steps), name="zoolet-client-call")
+        self._coroutine = steps
+        self._first = first
+        self._task = loop.create_task(steps, name="zoolet-client-call")
         self._task.add_done_callback(self._complete)
-
-    async def _run(self, steps: Coroutine[Any, Any, T]) -> T:
-        self._begun = True
-        return await steps
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel the request that is under way; what it leaves is cleaned up before this is done."""
-        if self._begun:
-            return self._task.cancel(msg)
-        self._cancelled_early = True  # the steps must begin all the same: they clean up after the first request
-        return self.get_loop().call_soon(self._task.cancel, msg) is not None
+        # A task that is cancelled before its first step never runs its coroutine, which has to clean up. So until then
+        # the first request is cancelled, and the coroutine finds that out by itself.
+        begun = inspect.getcoroutinestate(self._coroutine) != inspect.CORO_CREATED
+        if not begun and self._first is not None and self._first.cancel(msg):
+            return True
+        return self._task.cancel(msg)
 
     def _complete(self, task: asyncio.Task[T]) -> None:
-        if self._cancelled_early:
-            ignore_result(task)
-            super().cancel()
-        elif task.cancelled():
+        if task.cancelled():
             super().cancel()
         elif (error := task.exception()) is not None:
             self.set_exception(error)

@@ -178,8 +178,8 @@ class ClientSurface(BaseClient):
             steps = reliable.create_protected(
                 self, parent, protection_id, attempt, ephemeral=ephemeral, parents=parents
             )
-            return self._compound(steps)
-        return self._compound(compound.create_with_parents(self, path, attempt))
+            return self._compound(steps, first)
+        return self._compound(compound.create_with_parents(self, path, attempt), first)
 
     def _creator(
         self,
@@ -226,7 +226,7 @@ class ClientSurface(BaseClient):
             return self._creator(path, b"", False, False, False, None, acl)()
 
         first = create(path) if path != "/" or self._core.chroot else None
-        return self._compound(compound.ensure_path(self, path, create, self._create_chroot, first))
+        return self._compound(compound.ensure_path(self, path, create, self._create_chroot, first), first)
 
     def _create_chroot(self, path: str) -> Call[None]:
         """Create a node of the chroot; *path* is as the server names it."""
@@ -268,7 +268,8 @@ class ClientSurface(BaseClient):
         """
         version_bytes = pack_int(arguments.checked_version(version))
         if recursive:
-            return self._compound(compound.delete_all(self, path, version, self.children(path)))
+            listed = self.children(path)
+            return self._compound(compound.delete_all(self, path, version, listed), listed)
         return self._call(OpCode.DELETE, self._core.encoded_path(path) + version_bytes, operations.decode_nothing, path)
 
     def set_acl(self, path: str, acl: AclList, version: int = -1) -> Call[Stat]:
@@ -310,7 +311,8 @@ class ClientSurface(BaseClient):
             NoNodeError: There is no such node.
             ConnectionLossError: The new value may have been written.
         """
-        return self._compound(compound.update(self, path, change, self.get(path)))
+        reading = self.get(path)
+        return self._compound(compound.update(self, path, change, reading), reading)
 
     async def retry(self, do: Callable[[], Awaitable[T]], backoff: Backoff | None = None) -> T:
         """Do something again for as long as connections are lost. Only for what may be done twice.

@@ -371,7 +371,7 @@ def test_an_error_in_the_block_closes_too(server: Server) -> None:
     assert not server.sessions()
 
 
-def test_a_forked_child_is_told_that_the_client_is_not_its_own(server: Server, zk: Client) -> None:
+def test_a_forked_child_is_informed_that_the_client_is_not_its_own(server: Server, zk: Client) -> None:
     hear, tell = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -386,11 +386,11 @@ def test_a_forked_child_is_told_that_the_client_is_not_its_own(server: Server, z
         os._exit(0)
     os.close(tell)
     with os.fdopen(hear) as lines:
-        said = lines.read()
+        reported = lines.read()
     os.waitpid(child, 0)
 
     assert zk.get("/") is not None
-    assert "belongs to the process" in said
+    assert "belongs to the process" in reported
 
 
 def test_it_starts_and_stops_in_milliseconds(server: Server) -> None:

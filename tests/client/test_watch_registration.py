@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from support.simulation import Connect
-from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, at_once, rest, take, told, waits
+from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, at_once, delivered, rest, take, waits
 
 from zoolet.client import Client, State, serializers
 from zoolet.client.serializers import UndecodableError
@@ -108,8 +108,8 @@ async def test_watches_of_different_kinds_on_one_path_each_tell(server: Server, 
 
         assert await rest(zk, staying) == [(CHANGED, "/a"), (CHILDREN, "/a")]
         assert await rest(zk, deep) == [(CHANGED, "/a"), (CREATED, "/a/x")]
-        assert told(at_once(data.next())) == (CHANGED, "/a")
-        assert told(at_once(children.next())) == (CHILDREN, "/a")
+        assert delivered(at_once(data.next())) == (CHANGED, "/a")
+        assert delivered(at_once(children.next())) == (CHILDREN, "/a")
     assert not server.watches()
 
 
