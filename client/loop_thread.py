@@ -14,11 +14,11 @@ class LoopThread:
     """Runs coroutines in its loop; may be called from any number of threads at once.
 
     Args:
-        refusal: Returns why nothing can be run any more, None while something can.
+        terminal_error: Returns why nothing can be run any more, None while something can.
     """
 
-    def __init__(self, refusal: Callable[[], Exception | None]) -> None:
-        self._refusal = refusal
+    def __init__(self, terminal_error: Callable[[], Exception | None]) -> None:
+        self._terminal_error = terminal_error
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._ended: asyncio.Event | None = None
@@ -72,11 +72,11 @@ class LoopThread:
         Raises:
             RuntimeError: The loop does not run, or this is its own thread.
         """
-        refusal = self._refusal()
-        if isinstance(refusal, RuntimeError):  # this is a fork, which does not have the thread that would answer
-            raise refusal
+        terminal_error = self._terminal_error()
+        if isinstance(terminal_error, RuntimeError):  # this is a fork, which does not have the thread that would answer
+            raise terminal_error
         if self._loop is None:
-            raise refusal or RuntimeError("this Client does not run; use it as 'with Client(...) as zk:'")
+            raise terminal_error or RuntimeError("this Client does not run; use it as 'with Client(...) as zk:'")
         if threading.current_thread() is self._thread:
             raise RuntimeError("a blocking call in the client's own loop would wait forever")
 

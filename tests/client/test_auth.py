@@ -1,4 +1,4 @@
-"""Authentication: credentials and SASL logins come before anything that waited, on every connection anew."""
+"""Authentication: credentials and SASL logins come before anything that waited, on every connection again."""
 
 from __future__ import annotations
 

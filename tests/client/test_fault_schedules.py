@@ -67,7 +67,7 @@ class World:
         await self.server.__aexit__(None, None, None)
 
     async def trouble(self) -> None:
-        """Let something go wrong every now and then, for ever."""
+        """Break something every now and then, until cancelled."""
         while True:
             await asyncio.sleep(self.sim.rng.expovariate(1))
             await self.sim.rng.choice(self.troubles)()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from support.simulation import Connect
-from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, DELETED, at_once, delivered, rest, take
+from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, DELETED, at_once, delivered, next_events, rest
 
 from zoolet.client import Client, NoNodeError
 from zoolet.server import Server
@@ -23,7 +23,7 @@ async def test_a_watch_tells_of_all_that_happens_to_its_node(zk: Client) -> None
         await zk.delete("/a")
         await zk.create("/a")
 
-        assert await take(events, 6) == [
+        assert await next_events(events, 6) == [
             (CREATED, "/a"),
             (CHANGED, "/a"),
             (CHILDREN, "/a"),
@@ -69,7 +69,7 @@ async def test_a_recursive_watch_of_the_root_tells_of_everything(zk: Client) -> 
         await zk.create("/a/b", parents=True)
         await zk.set("/", b"")
 
-        assert await take(events, 3) == [(CREATED, "/a"), (CREATED, "/a/b"), (CHANGED, "/")]
+        assert await next_events(events, 3) == [(CREATED, "/a"), (CREATED, "/a/b"), (CHANGED, "/")]
 
 
 async def test_a_data_watch_gives_what_it_read_and_tells_once(zk: Client) -> None:
@@ -150,7 +150,7 @@ async def test_others_changes_are_delivered_too(hosts: str, zk: Client, connect:
     async with zk.watch("/", recursive=True) as events:
         await other.create("/a")
 
-        assert await take(events, 1) == [(CREATED, "/a")]
+        assert await next_events(events, 1) == [(CREATED, "/a")]
 
 
 async def test_events_carry_the_zxid_of_their_change_where_the_server_says_it(server: Server, connect: Connect) -> None:

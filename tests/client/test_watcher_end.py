@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from support.simulation import Connect
-from support.watch_events import CREATED, DEADLINE_S, DELETED, delivered, rest, take
+from support.watch_events import CREATED, DEADLINE_S, DELETED, delivered, next_events, rest
 
 from zoolet.client import Client, ClosedError, Event, State, WatchOverflowError
 from zoolet.client.watcher import Watcher
@@ -23,9 +23,9 @@ async def test_more_events_than_may_wait_are_dropped_and_reported_once(zk: Clien
 
         with pytest.raises(WatchOverflowError) as caught:
             await events.next()
-        assert await take(events, 1) == [(DELETED, "/a")]
+        assert await next_events(events, 1) == [(DELETED, "/a")]
         await zk.create("/a")
-        assert await take(events, 1) == [(CREATED, "/a")]
+        assert await next_events(events, 1) == [(CREATED, "/a")]
     assert caught.value.limit == 3
 
 
@@ -80,7 +80,7 @@ async def test_an_iteration_that_is_cancelled_can_go_on(zk: Client) -> None:
                 await events.next()
         await zk.create("/a")
 
-        assert await take(events, 1) == [(CREATED, "/a")]
+        assert await next_events(events, 1) == [(CREATED, "/a")]
 
 
 async def test_after_its_block_a_watch_has_no_more_events(zk: Client) -> None:
