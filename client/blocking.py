@@ -7,7 +7,7 @@ method hands its call over and waits for the result. It may be used from any num
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -335,9 +335,11 @@ class Client:
 
     # --- what is used with 'with' ---
 
-    def transaction(self) -> BlockingTransaction:
+    def transaction(
+        self, *, guards: Sequence[str] = (), guard_failed: Callable[[], Exception] | None = None
+    ) -> BlockingTransaction:
         """Collect operations that happen together or not at all; use it with ``with``."""
-        return BlockingTransaction(self._thread, self._client.transaction())
+        return BlockingTransaction(self._thread, self._client.transaction(guards=guards, guard_failed=guard_failed))
 
     def watch(self, path: str, *, recursive: bool = False, limit: int = 10_000) -> BlockingWatcher:
         """Receive what happens to a node from now on; iterate the result of ``with``."""

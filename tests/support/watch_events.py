@@ -37,7 +37,7 @@ def waits(events: Watcher) -> bool:
 async def next_events(events: Watcher, count: int) -> list[tuple[EventType, str]]:
     """Wait for so many events."""
     async with asyncio.timeout(DEADLINE_S):
-        return [types(await events.next()) for _ in range(count)]
+        return [delivered(await events.next()) for _ in range(count)]
 
 
 async def rest(zk: Client, events: Watcher) -> list[tuple[EventType, str]]:
@@ -48,11 +48,11 @@ async def rest(zk: Client, events: Watcher) -> list[tuple[EventType, str]]:
             await zk.sync("/")
     found = []
     while not waits(events):
-        found.append(types(at_once(events.next())))
+        found.append(delivered(at_once(events.next())))
     return found
 
 
-def types(event: Event) -> tuple[EventType, str]:
+def delivered(event: Event) -> tuple[EventType, str]:
     """Return what an event is about."""
     return event.type, event.path
 
