@@ -1,4 +1,4 @@
-"""A relay between a client and an embedded server that breaks frames of the first connection as a test says."""
+"""A relay between a client and an embedded server that modifies frames of the first connection for a test."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from zoolet.protocol.framing import frame
 from zoolet.server import Server
 
 Answer = Callable[[bytes], bytes]
-"""From a payload of the server's to the bytes that the client gets in its place."""
+"""Maps a payload from the server to the bytes that the client receives in its place."""
 HANDSHAKE, FIRST = 0, 1  # numbers of frames that come from a server
 
 
 class Relay:
-    """Passes on what a client and a server say to each other.
+    """Forwards bytes between a client and a server.
 
     Args:
         server: The honest one.
@@ -114,5 +114,5 @@ def event(kind: int, path: bytes) -> bytes:
 
 
 def text(content: bytes) -> bytes:
-    """Return a string as it is on the wire."""
+    """Return a string in its wire format."""
     return pack_int(len(content)) + content
