@@ -280,7 +280,7 @@ class Session:
         self.flush(now)
 
     def lost(self, reason: str, now: float) -> None:
-        """The connection is gone."""
+        """Record that the connection is gone: idempotent calls wait for the next one, others that were sent fail."""
         was, self.phase = self.phase, Phase.OFF
         self.out.clear()
         self.read_only_now = False

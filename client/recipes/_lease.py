@@ -6,7 +6,7 @@ What is held is an ephemeral node. States of a lease, and transitions::
       |
       +--the session is over, or the client was closed
       +--the server may have ended the session: nothing that it answered was sent within the session timeout
-      +--somebody else deleted the node              --> LOST, with the reason
+      +--somebody else deleted the node (noticed 0.05 s after the beginning) --> LOST, with the reason
       +--what watches the node failed
 
 The invariant: while a lease counts as held, no server can have ended its session, if clocks run at the same rate on
@@ -162,7 +162,7 @@ class Lease:
             self._block.cancel(f"{self.path} is lost: {reason}")
 
     def cancel_when_lost(self) -> None:
-        """Cancel the present task when this is lost; :meth:`end_block` raises LockLostError in its place."""
+        """Arrange that :meth:`mark_lost` cancels the present task; :meth:`end_block` raises LockLostError in its place."""
         self._block = CancelledBlock()
 
     def end_block(self, kind: type[BaseException] | None, error: BaseException | None) -> None:

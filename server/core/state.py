@@ -1,4 +1,4 @@
-"""The state of a server: the tree, the sessions, the watches, the zxid and the time. Nothing else has state.
+"""The state of a server: the tree, the sessions, the watches, the zxid and the time. Operations change nothing else.
 
 The operations (``ops/``) work on a :class:`ServerState`; the engine adds the dispatch of requests and the passing of
 time.

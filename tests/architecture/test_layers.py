@@ -78,9 +78,8 @@ RECIPES_USE: Final = ("call", "one_shot_event", "reliable", "surface", "watcher"
 LAYERS: Final = (
     Layer(("protocol",), ("protocol",), pure=True),
     Layer(("server/core",), ("protocol", "server/core"), pure=True),
-    Layer(("server/storage",), ("protocol", "server/core", "server/storage")),
-    Layer(("server/admin",), ("protocol", "server/core", "server/storage", "server/admin")),
-    Layer(("server/net",), ("protocol", "server/core", "server/storage", "server/admin", "server/net")),
+    Layer(("server/admin",), ("protocol", "server/core", "server/admin")),
+    Layer(("server/net",), ("protocol", "server/core", "server/admin", "server/net")),
     Layer(("server",), ("protocol", "server")),
     Layer(("server/testing",), ("protocol", "server", "client")),
     Layer(CLIENT_PURE, ("protocol", *CLIENT_PURE, "client/serializers"), pure=True),

@@ -130,7 +130,9 @@ def refuse_flags(state: ServerState, request: r.CreateRequest, flags: int) -> No
 def check_create(
     state: ServerState, client: ClientConnection, request: r.CreateRequest | r.CreateTTLRequest, flags: int
 ) -> tuple[str, AclList, Node]:
-    """Make the checks that all creates have in common.
+    """Make the checks that all creates have in common, in this order: the path has a slash and no NUL, the ACL list is
+    valid, the parent exists, CREATE permission on it, the name with its number is valid, there is no such node, the
+    parent is not ephemeral, the quota.
 
     Returns:
         The path with its sequence number, the ACL list to store, and the parent.
@@ -184,7 +186,9 @@ def apply_create(state: ServerState, txn: AnyCreateTxn, session_id: int) -> Node
 
 @prepares({OpCode.DELETE: reply_nothing})
 def prepare_delete(state: ServerState, client: ClientConnection, request: r.DeleteRequest) -> DeleteTxn:
-    """Check for DELETE permission on the parent, the version, and that there are no children."""
+    """Check, in this order, the path, DELETE permission on the parent, that the node exists, its version, and that it
+    has no children.
+    """
     path = request.path
     if path is None:
         raise MarshallingError(None, "a path must not be null")
