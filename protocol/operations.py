@@ -1,9 +1,9 @@
 """The table of operations: one row each, from which server, client, faults and documentation take their facts.
 
-A new operation is a row here, its records, and a handler in ``server/core/ops``: ``@reads``, or for a write ``@prepares``,
-``@applies`` and a transaction record; inside a multi it needs a member of :class:`OpCode` too. From the row come the server's dispatch and
-read-only tables, the client's encoding and its retries, the names in faults, views and ``cons``, and
-docs/compatibility.md.
+A new operation is a row here, its records, and a handler in ``server/core/ops``: ``@reads``, or for a write
+``@prepares``, ``@applies`` and a transaction record; inside a multi it needs a member of :class:`OpCode` too. From
+the row come the server's dispatch and read-only tables, the client's encoding and its retries, the names in faults,
+views and ``cons``, and docs/compatibility.md.
 
 Source: ZooDefs.OpCode; Request.op2String; RequestHeader and the request records of zookeeper.jute.
 """

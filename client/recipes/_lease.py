@@ -162,7 +162,9 @@ class Lease:
             self._block.cancel(f"{self.path} is lost: {reason}")
 
     def cancel_when_lost(self) -> None:
-        """Arrange that :meth:`mark_lost` cancels the present task; :meth:`end_block` raises LockLostError in its place."""
+        """Arrange that :meth:`mark_lost` cancels the present task; :meth:`end_block` raises LockLostError in its
+        place.
+        """
         self._block = CancelledBlock()
 
     def end_block(self, kind: type[BaseException] | None, error: BaseException | None) -> None:

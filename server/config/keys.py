@@ -1,7 +1,8 @@
 """The table of configuration keys, one row each: the parser, the command line, the messages and
 ``docs/configuration.md`` are generated from it.
 
-To add a key, add a row and the field that it sets in ``Settings`` (server/core) or ``Config``, then run ``make docs``; if a field depends on several keys, compute it in ``load.py``.
+To add a key, add a row and the field that it sets in ``Settings`` (server/core) or ``Config``, then run ``make
+docs``; if a field depends on several keys, compute it in ``load.py``.
 
 Source: QuorumPeerConfig.parseProperties; ZooKeeper Administrator's Guide, "Configuration Parameters".
 """

@@ -6,8 +6,8 @@ them: deleting a node removes its path, and the cache is cleared when it is full
 
 The tree does not check permissions, versions or arguments and does not fire watches: the caller of a mutator does.
 
-A transaction records how to undo each change (:data:`UndoRecord`). The tree's transactions nest, so that a history can be one;
-the server's (``ServerState.begin``) do not.
+A transaction records how to undo each change (:data:`UndoRecord`). The tree's transactions nest, so that a history
+can be one; the server's (``ServerState.begin``) do not.
 """
 
 from __future__ import annotations
