@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 from zoolet.client.backoff import Backoff
 from zoolet.client.serializers import Serializer
+from zoolet.protocol import paths
 from zoolet.protocol.acl import ACL, AclList
 from zoolet.protocol.enums import WatcherType
 
@@ -152,3 +154,25 @@ def checked_count(name: str, number: N, least: N) -> N:
     if not isinstance(number, kinds) or number < least:
         raise ValueError(f"{name} is {number!r}; it must be {least} or more")
     return number
+
+
+def checked_choice(name: str, choice: str, choices: Iterable[str]) -> str:
+    """Return one of several words.
+
+    Raises:
+        ValueError: It is none of them.
+    """
+    if choice not in choices:
+        raise ValueError(f"{name} {choice!r} is unknown; it must be one of {', '.join(choices)}")
+    return choice
+
+
+def checked_node_name(name: str) -> str:
+    """Return the name of a node: the last part of a path.
+
+    Raises:
+        ValueError: A node cannot have this name.
+    """
+    if "/" in name or not name or paths.path_error(f"/{name}") is not None:
+        raise ValueError(f"name is {name!r}, which cannot be the name of a node")
+    return name

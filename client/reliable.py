@@ -77,7 +77,7 @@ class ReliableClient(Protocol):
 
 
 async def repeat(
-    do: Callable[[], Awaitable[T]], *, done: tuple[type[ZooKeeperError], ...] = (), while_expired: bool = True
+    do: Callable[[], Awaitable[T]], *, done: tuple[type[Exception], ...] = (), while_expired: bool = True
 ) -> T | None:
     """Repeat a request until the server has answered; only one that may be applied twice.
 
@@ -195,8 +195,8 @@ async def create_protected(
                 if not parents:
                     raise
                 await client.ensure_path(parent)
-            except ConnectionLossError as error:
-                if not error.maybe_applied:
+            except (ConnectionLossError, NodeExistsError) as error:  # it exists: the try whose reply was lost did it
+                if isinstance(error, ConnectionLossError) and not error.maybe_applied:
                     sent = False
                     raise
                 path = await find_protected(client, parent, protection_id)
@@ -205,9 +205,7 @@ async def create_protected(
                 if ephemeral and session_id and client.session_id != session_id:
                     raise SessionExpiredError(parent, "the session ended while the node was created") from None
     except BaseException as error:  # cancelled, too
-        gone = isinstance(error, NodeExistsError) or (
-            ephemeral and isinstance(error, SessionExpiredError | ClosedError)
-        )
+        gone = ephemeral and isinstance(error, SessionExpiredError | ClosedError)
         if sent and not gone and client.terminal_error is None:
             client.spawn(delete_protected(client, parent, protection_id))
         raise
@@ -247,8 +245,9 @@ async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
 class Follower:
     """Follows something in the background: a step that watches and reads, again and again until it is stopped.
 
-    A step that fails with a connection is done again. Another error ends the following: before the first complete
-    step it is raised by :meth:`start`, after it by :meth:`changes`.
+    A step that fails with a ZooKeeperError is repeated, unless it is the first, and failed although there was a
+    connection. Another error ends the following: before the first complete step it is raised by :meth:`start`, after it
+    by :meth:`changes`, and given to the owner.
 
     Args:
         client: Whose tasks run it.
@@ -262,6 +261,7 @@ class Follower:
         self._changed = asyncio.Event()
         self._count = 0
         self._error: Exception | None = None
+        self._on_failure: Callable[[Exception], None] | None = None
         self._task: asyncio.Task[Any] | None = None
 
     def mark_ready(self) -> None:
@@ -290,13 +290,18 @@ class Follower:
                 continue
             await self._changed.wait()
 
-    async def start(self) -> None:
+    async def start(self, on_failure: Callable[[Exception], None] | None = None) -> None:
         """Begin, and wait until what is followed is complete.
+
+        Args:
+            on_failure: Called with the error that ends the following later.
 
         Raises:
             ZooKeeperError: The first step failed although there was a connection.
             ClosedError: The client is closed.
         """
+        self._ready.clear()
+        self._error, self._on_failure = None, on_failure
         self._task = task = self._client.spawn(self._run(), on_failure=self._fail)
         ready = asyncio.ensure_future(self._ready.wait())
         try:
@@ -318,6 +323,8 @@ class Follower:
     def _fail(self, error: Exception) -> None:
         self._error = error
         self.mark_changed()
+        if self._on_failure is not None and self._ready.is_set():
+            self._on_failure(error)
 
     async def _run(self) -> None:
         while True:
@@ -325,7 +332,9 @@ class Follower:
                 await self._step()
             except ClosedError:
                 raise
-            except (ZooKeeperError, WatchOverflowError) as error:
+            except (ConnectionLossError, SessionExpiredError, WatchOverflowError):
+                await asyncio.sleep(PAUSE)
+            except ZooKeeperError as error:
                 if not self._ready.is_set() and self._client.state is State.CONNECTED:
                     self._error = error  # start() raises it
                     return
@@ -374,34 +383,38 @@ class SupervisedBlock:
         self._error: Exception | None = None
 
     def enter(self) -> None:
-        """Begin the block: the present task is cancelled when a background task fails."""
+        """Begin the block: the present task is cancelled when a background task fails, or has failed already."""
         self._block = CancelledBlock()
+        if self._error is not None:
+            asyncio.get_running_loop().call_soon(self._cancel_block)
 
     def spawn(self, job: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run a task until it ends or the block does."""
-        task = self._client.spawn(job, on_failure=self._fail)
+        task = self._client.spawn(job, on_failure=self.fail)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        """Cancel the block because of an error; the first one counts."""
         if self._error is None:
             self._error = error
-            if self._block is not None:
-                self._block.cancel(f"a background task failed: {error!r}")
+            self._cancel_block()
 
-    def cancel(self) -> None:
-        """Cancel all tasks."""
-        for task in list(self._tasks):
-            task.cancel()
+    def _cancel_block(self) -> None:
+        if self._block is not None:
+            self._block.cancel(f"a background task failed: {self._error!r}")
 
     def exit(self, kind: type[BaseException] | None) -> None:
-        """End the block.
+        """End the block, and cancel its tasks.
 
         Raises:
-            Exception: The error of a task that cancelled the block.
+            Exception: The error of a task that failed, unless the block raised another one.
         """
-        self.cancel()
+        for task in list(self._tasks):
+            task.cancel()
         block, self._block = self._block, None
-        if block is not None and block.uncancelled(kind) and self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        cancelled = block is not None and block.uncancelled(kind)
+        if error is not None and (cancelled or kind is None):
+            raise error

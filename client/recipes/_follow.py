@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
+from zoolet.client.states import State
 from zoolet.client.surface import ClientSurface
 from zoolet.client.watcher import Watcher
 from zoolet.protocol import paths
-from zoolet.protocol.errors import NoNodeError
+from zoolet.protocol.errors import NoNodeError, SessionExpiredError
 
 T = TypeVar("T")
 _NOTHING: Final[Any] = object()
@@ -58,3 +59,26 @@ async def values_of(client: ClientSurface, path: str, names: list[str]) -> dict[
         else:
             values[name] = answer[0]
     return values
+
+
+class SessionGuard:
+    """Makes a watcher fail when a session ends: what the watcher waits for concerns that session alone.
+
+    Args:
+        client: Whose watcher it is.
+        watcher: Raises SessionExpiredError.
+        path: For the error.
+        session_id: The session.
+    """
+
+    def __init__(self, client: ClientSurface, watcher: Watcher, path: str, session_id: int) -> None:
+        self._watcher = watcher
+        self._error = SessionExpiredError(path, "the session ended")
+        client.add_listener(self)  # for as long as the guard is kept
+        if client.session_id != session_id:
+            watcher.fail(self._error)
+
+    def on_state(self, state: State) -> None:
+        """Receive the client's state."""
+        if state is State.LOST:
+            self._watcher.fail(self._error)

@@ -1,34 +1,25 @@
-"""A barrier: all wait while a node is there."""
+"""A barrier: all wait while a node exists."""
 
 from __future__ import annotations
 
 import asyncio
 
-from zoolet.client.surface import ClientSurface
+from zoolet.client.recipes._base import Recipe
 from zoolet.protocol.errors import NodeExistsError, NoNodeError
 
 
-class Barrier:
-    """Lets nobody pass while it is up.
+class Barrier(Recipe):
+    """Blocks all that :meth:`wait`, from :meth:`create` to :meth:`remove`.
 
     Znodes: PATH exists while the barrier is up; shared with kazoo's Barrier and Curator's DistributedBarrier.
 
-    Guarantees: whoever waits when it falls passes.
+    Guarantees: all that wait when it is removed go on.
 
-    Limits: it belongs to nobody: it stays up when whoever put it up dies.
-
-    Args:
-        client: Whose session it uses.
-        path: The node.
+    Limits: it belongs to no session: it stays up when the client that created it dies.
     """
 
-    def __init__(self, client: ClientSurface, path: str) -> None:
-        client.add_chroot(path)
-        self._client = client
-        self._path = path
-
     async def create(self) -> bool:
-        """Put it up; say whether it was down before."""
+        """Create it; return whether there was none."""
         try:
             await self._client.create(self._path, parents=True)
         except NodeExistsError:
@@ -36,7 +27,7 @@ class Barrier:
         return True
 
     async def remove(self) -> bool:
-        """Take it down; say whether it was up before."""
+        """Remove it; return whether there was one."""
         try:
             await self._client.delete(self._path)
         except NoNodeError:
@@ -44,10 +35,10 @@ class Barrier:
         return True
 
     async def wait(self, timeout: float | None = None) -> None:
-        """Wait until it is down.
+        """Wait until there is none.
 
         Raises:
-            TimeoutError: It was up for longer than *timeout* seconds.
+            TimeoutError: It was there for longer than *timeout* seconds.
         """
         async with asyncio.timeout(timeout):
             while True:

@@ -1,38 +1,33 @@
-"""Who offers a service, and which of them to ask."""
+"""Service discovery: the instances that offer a service, and the choice of one."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from itertools import count
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from zoolet.client import serializers
+from zoolet.client.arguments import checked_choice, checked_node_name
+from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
 from zoolet.client.surface import ClientSurface
-from zoolet.protocol import paths
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One who offers a service; the fields are those of Curator's ServiceInstance.
+    """An instance of a service; the fields are those of Curator's ServiceInstance.
 
     Args:
         name: The service.
         id: Unique among all instances.
-        address: Where it listens.
-        port: Its port.
-        sslPort: Its port for TLS.
-        payload: What else there is to know; for ``least_loaded`` a dict with ``load``.
+        payload: Any JSON value; for ``least_loaded`` a dict with ``load``.
         registrationTimeUTC: When it registered, in milliseconds since the epoch.
         serviceType: ``DYNAMIC`` for one that goes with its session.
-        uriSpec: How its address is built.
-        enabled: Whether it wants to be asked.
+        enabled: Whether it accepts requests.
     """
 
     name: str
@@ -47,18 +42,17 @@ class Instance:
     enabled: bool = True
 
     @classmethod
-    def read(cls, said: Mapping[str, Any]) -> Instance:
-        """Make one of what its node holds; fields that are not known are passed over."""
-        known = cls.__dataclass_fields__
-        return cls(**{name: value for name, value in said.items() if name in known})
+    def read(cls, fields: Mapping[str, Any]) -> Instance:
+        """Return the instance that a node holds; unknown fields are ignored."""
+        return cls(**{name: value for name, value in fields.items() if name in cls.__dataclass_fields__})
 
 
-Choice = Callable[[list[Instance]], Instance]
-"""Picks one of those that offer a service; there is at least one."""
-CHOICES: Final = ("round_robin", "random", "least_loaded", "sticky")
+Strategy = Callable[[list[Instance]], Instance]
+"""Picks one of the instances of a service; there is at least one."""
+STRATEGIES: Final = ("round_robin", "random", "least_loaded", "sticky")
 
 
-class Discovery:
+class Discovery(SupervisedRecipe):
     """Register services, and find them::
 
         async with Discovery(zk, "/services") as discovery:
@@ -68,110 +62,98 @@ class Discovery:
     Znodes: ``PATH/<service>/<instance id>``, ephemeral, whose data is JSON, as Curator's ServiceDiscovery with its
     JsonInstanceSerializer.
 
-    Guarantees: what is registered is registered again in every session until the block ends or ``unregister``. What
-    ``instances`` gives comes to be what is registered.
+    Guarantees: what is registered is registered again in every session, until the block ends or ``unregister``, and
+    ``instances`` comes to be that. If either cannot be kept up, the block is cancelled and raises the reason.
 
-    Limits: who has died is given until its session ends. Load is what instances say of themselves.
-
-    Args:
-        client: Whose session it is in.
-        path: Where the services are.
+    Limits: an instance that dies is listed until its session ends. Load is what instances report.
     """
 
+    _serializer = serializers.json
+
     def __init__(self, client: ClientSurface, path: str) -> None:
-        client.add_chroot(path)
-        self._client = client.with_serializer(serializers.json)
-        self._path = path
-        self._stack = AsyncExitStack()
-        self._offered: dict[str, PersistentEphemeral] = {}
+        super().__init__(client, path)
+        self._nodes: dict[str, PersistentEphemeral] = {}
         self._caches: dict[str, ChildrenCache] = {}
         self._turns: dict[str, count[int]] = {}
-        self._stuck: dict[str, str] = {}
+        self._sticky_ids: dict[str, str] = {}
+
+    def _path_of(self, instance: Instance) -> str:
+        return self._at(checked_node_name(instance.name), checked_node_name(instance.id))
 
     async def register(self, instance: Instance) -> None:
-        """Offer a service, until :meth:`unregister` or the end of the block; again, to change what is said of it."""
-        path = paths.join(paths.join(self._path, instance.name), instance.id)
-        offered = self._offered.get(path)
-        if offered is not None:
-            await offered.set(asdict(instance))
-            return
-        if "/" in instance.name or "/" in instance.id or not instance.name or not instance.id:
-            raise ValueError(f"{instance!r}: name and id are names of nodes, and must have no slash")
-        offered = self._offered[path] = PersistentEphemeral(self._client, path, asdict(instance))
+        """Offer a service until :meth:`unregister` or the end of the block; once more, to change the fields.
+
+        Raises:
+            ValueError: The name or the id cannot be a node's name.
+        """
+        path, fields = self._path_of(instance), asdict(instance)
+        if path in self._nodes:
+            return await self._nodes[path].set(fields)
+        node = self._nodes[path] = PersistentEphemeral(self._client, path, fields)
         try:
-            await offered.__aenter__()
-        except BaseException:
-            if self._offered.get(path) is offered:
-                del self._offered[path]
+            await node.start(self._block)
+        except BaseException:  # cancelled, too
+            if self._nodes.get(path) is node:
+                del self._nodes[path]
             raise
 
     async def unregister(self, instance: Instance) -> None:
-        """Offer it no more."""
-        path = paths.join(paths.join(self._path, instance.name), instance.id)
-        offered = self._offered.pop(path, None)
-        if offered is not None:
-            await offered.__aexit__(None, None, None)
+        """Offer it no longer."""
+        node = self._nodes.pop(self._path_of(instance), None)
+        if node is not None:
+            await node.stop()
 
     async def instances(self, service: str) -> list[Instance]:
-        """Return who offers a service, in order of their ids."""
-        cache = self._caches.get(service)
-        if cache is None:
-            cache = await self._stack.enter_async_context(ChildrenCache(self._client, paths.join(self._path, service)))
-            self._caches[service] = cache
-        said = [one for _, one in sorted(cache.values.items()) if isinstance(one, dict)]
-        found = [Instance.read(one) for one in said if "name" in one and "id" in one]
-        return [instance for instance in found if instance.enabled]
+        """Return the instances that offer a service, in order of their ids."""
+        if service not in self._caches:
+            cache = ChildrenCache(self._client, self._at(service))
+            await cache.start(self._block)
+            if self._caches.setdefault(service, cache) is not cache:  # another call was faster
+                await cache.stop()
+        values = [value for _, value in sorted(self._caches[service].values.items()) if isinstance(value, dict)]
+        instances = [Instance.read(fields) for fields in values if {"name", "id"} <= fields.keys()]
+        return [instance for instance in instances if instance.enabled]
 
-    async def pick(self, service: str, choice: str | Choice = "round_robin", *, key: str = "") -> Instance:
+    async def pick(self, service: str, strategy: str | Strategy = "round_robin", *, key: str = "") -> Instance:
         """Return one that offers a service.
 
         Args:
             service: Which service.
-            choice: ``round_robin``: each in turn. ``random``. ``least_loaded``: the smallest ``load`` in the payload.
-                ``sticky``: the same again for as long as it is there; with a *key*, one that follows from the key, and
+            strategy: ``round_robin``: each in turn. ``random``. ``least_loaded``: the smallest ``load`` in the payload.
+                ``sticky``: the same for as long as it is registered; with a *key*, one that follows from the key, and
                 changes for few keys only when instances come and go. Or a function of your own.
             key: For ``sticky``.
 
         Raises:
-            LookupError: Nobody offers it.
-            ValueError: The choice is unknown.
+            LookupError: There is none.
+            ValueError: The strategy is unknown.
         """
-        if not callable(choice) and choice not in CHOICES:
-            raise ValueError(f"choice {choice!r} is unknown; one of {', '.join(CHOICES)}")
-        found = await self.instances(service)
-        if not found:
+        if not callable(strategy):
+            checked_choice("strategy", strategy, STRATEGIES)
+        instances = await self.instances(service)
+        if not instances:
             raise LookupError(f"nobody offers {service!r} at {self._path}")
-        if callable(choice):
-            return choice(found)
-        if choice == "random":
-            return self._client.rng.choice(found)
-        if choice == "least_loaded":
-            return min(found, key=_load)
-        if choice == "sticky":
-            return self._sticky(service, found, key)
-        return found[next(self._turns.setdefault(service, count())) % len(found)]
-
-    def _sticky(self, service: str, found: list[Instance], key: str) -> Instance:
+        if callable(strategy):
+            return strategy(instances)
+        if strategy == "random":
+            return self._client.rng.choice(instances)
+        if strategy == "least_loaded":
+            return min(instances, key=_load)
+        if strategy == "round_robin":
+            return instances[next(self._turns.setdefault(service, count())) % len(instances)]
         if key:  # the highest of all hashes with the key (rendezvous hashing)
-            return max(found, key=lambda one: hashlib.sha256(f"{key} {one.id}".encode()).digest())
-        for instance in found:
-            if instance.id == self._stuck.get(service):
-                return instance
-        chosen = self._client.rng.choice(found)
-        self._stuck[service] = chosen.id
-        return chosen
+            return max(instances, key=lambda instance: hashlib.sha256(f"{key} {instance.id}".encode()).digest())
+        by_id = {instance.id: instance for instance in instances}
+        if self._sticky_ids.get(service) not in by_id:
+            self._sticky_ids[service] = self._client.rng.choice(instances).id
+        return by_id[self._sticky_ids[service]]
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # Each by itself in the background, so that a cancellation here keeps none from ending.
-        offered, self._offered = list(self._offered.values()), {}
-        ends = [self._client.spawn(one.__aexit__(None, None, None)) for one in offered]
-        ends.append(self._client.spawn(self._stack.aclose()))
-        await asyncio.wait(ends)
+    async def stop(self) -> None:
+        """End all registrations and caches."""
+        kept: list[PersistentEphemeral | ChildrenCache] = [*self._nodes.values(), *self._caches.values()]
+        self._nodes, self._caches = {}, {}
+        if kept:  # each in a task of its own, so that a cancellation here keeps none from ending
+            await asyncio.wait([self._client.spawn(recipe.stop()) for recipe in kept])
 
 
 def _load(instance: Instance) -> float:

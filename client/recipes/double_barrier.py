@@ -3,145 +3,95 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
+import contextlib
 from typing import Self
 
 from zoolet.client import serializers
-from zoolet.client.reliable import create_protected, delete_guaranteed
-from zoolet.client.states import State
+from zoolet.client.arguments import checked_count
+from zoolet.client.recipes._base import Recipe
+from zoolet.client.recipes._follow import SessionGuard
+from zoolet.client.reliable import create_protected, delete_guaranteed, delete_in_background
 from zoolet.client.surface import ClientSurface
-from zoolet.client.watcher import Watcher
-from zoolet.protocol import paths
-from zoolet.protocol.errors import (
-    ClosedError,
-    ConnectionLossError,
-    NodeExistsError,
-    NoNodeError,
-    SessionExpiredError,
-)
+from zoolet.protocol.errors import ClosedError, NoNodeError, SessionExpiredError
 
 
-class DoubleBarrier:
-    """Begins when enough are there, ends when all are done: ``async with DoubleBarrier(zk, "/step", 3): ...``.
+class DoubleBarrier(Recipe):
+    """Begins when enough members have come, ends when all are done: ``async with DoubleBarrier(zk, "/step", 3): ...``.
 
-    Znodes: ``PATH/<hex>`` ephemeral, one a member; ``PATH/ready`` persistent, made by whoever completes the number and
-    removed by whoever leaves last. The layout is that of kazoo's and Curator's.
+    Znodes: ``PATH/<hex>`` ephemeral, one a member; ``PATH/ready`` persistent, created by the member that completes the
+    number and deleted by the last to leave. Shared with kazoo's and Curator's DoubleBarrier.
 
-    Guarantees: nobody is inside before the number is complete; nobody comes out before all have left or their sessions
-    have ended. A member whose session ends while it waits raises SessionExpiredError.
+    Guarantees: no member begins before the number is complete; none ends before all have left or their sessions have
+    ended. A member whose session ends while it waits raises SessionExpiredError.
 
-    Limits: a path is used for one round at a time. Do not mix it with kazoo's in one round: it removes ``ready`` first.
+    Limits: a path is used for one round at a time. Do not mix it with kazoo's in one round: it deletes ``ready`` first.
 
     Args:
-        client: Whose session it is in.
-        path: The barrier.
         members: How many must come, 1 or more.
-        timeout: Seconds that entering and leaving each wait at the most; None for ever.
-
-    Raises:
-        ValueError: *members* is less than 1.
+        timeout: Seconds that entering and leaving each wait at most; None for no limit.
     """
 
-    def __init__(self, client: ClientSurface, path: str, members: int, *, timeout: float | None = None) -> None:
-        client.add_chroot(path)
-        if not isinstance(members, int) or members < 1:
-            raise ValueError(f"members is {members!r}; it must be 1 or more")
-        self._client = client.with_serializer(serializers.raw)
-        self._path = path
-        self._ready = paths.join(path, "ready")
-        self._members = members
-        self._timeout = timeout
-        self._name = client.new_uuid().replace("-", "")
-        self._mine = paths.join(path, self._name)
-        self._session_id = 0
-        self._watch: Watcher | None = None
+    _serializer = serializers.raw
 
-    def on_state(self, state: State) -> None:
-        """Hear of the client's state."""
-        if state is State.LOST and self._watch is not None:
-            self._watch.fail(SessionExpiredError(self._path, "the session ended at the barrier"))
+    def __init__(self, client: ClientSurface, path: str, members: int, *, timeout: float | None = None) -> None:
+        super().__init__(client, path)
+        self._ready = self._at("ready")
+        self._members = checked_count("members", members, 1)
+        self._timeout = timeout
+        self._node: str | None = None
+        self._guard: SessionGuard | None = None
 
     async def enter(self) -> None:
         """Come, and wait until all have come.
 
         Raises:
-            TimeoutError: Too few came in time; one has left again.
+            TimeoutError: Too few came in time; this member has left again.
             SessionExpiredError: The session ended meanwhile.
         """
-        self._name = self._client.new_uuid().replace("-", "")  # a release that is still under way is of another one
-        self._mine = paths.join(self._path, self._name)
-        self._client.add_listener(self)
+        client, session_id = self._client, self._client.session_id
+        name = client.new_uuid().replace("-", "")  # in each round another: a delete may still be under way
+        self._node = node = self._at(name)
         try:
             async with asyncio.timeout(self._timeout):
-                await self._come()
-        except BaseException:
-            self._client.spawn(delete_guaranteed(self._client, self._mine))
+                await create_protected(client, self._path, name, lambda: client.create(node, ephemeral=True))
+                await self._wait_for_members(session_id)
+        except BaseException:  # cancelled, too
+            delete_in_background(client, node)
             raise
 
-    async def _come(self) -> None:
+    async def _wait_for_members(self, session_id: int) -> None:
         client = self._client
-        self._session_id = client.session_id
-
-        async def make() -> str:
-            try:
-                return await client.create(self._mine, ephemeral=True)
-            except NodeExistsError:  # a UUID of ours: made by the try whose reply was lost
-                return self._mine
-
-        await create_protected(client, self._path, self._name, make)
         while True:
             async with client.watch_exists(self._ready) as watch:
-                self._watch = watch
+                self._guard = SessionGuard(client, watch, self._path, session_id)
                 if watch.initial is not None:
                     return
-                if len(self._others(await client.children(self._path))) >= self._members:
-                    try:
-                        await client.create(self._ready)
-                    except NodeExistsError:
-                        return
-                    except ConnectionLossError:
-                        continue
-                    return
+                if len(set(await client.children(self._path)) - {"ready"}) >= self._members:
+                    return await client.ensure_path(self._ready)
                 await watch.next()
-                self._still_in()
-
-    def _still_in(self) -> None:
-        if self._client.session_id != self._session_id:
-            raise SessionExpiredError(self._path, "the session ended at the barrier")
-
-    def _others(self, names: list[str]) -> list[str]:
-        return [name for name in names if name != "ready"]
 
     async def leave(self) -> None:
-        """Be done, and wait until all are.
+        """Leave, and wait until all have left.
 
         Raises:
-            TimeoutError: Others were not done in time; one is.
+            TimeoutError: Others had not left in time; this member has.
         """
-        self._client.spawn(delete_guaranteed(self._client, self._mine))  # whatever becomes of this task
+        if self._node is not None:
+            delete_in_background(self._client, self._node)  # even if this is cancelled
         async with asyncio.timeout(self._timeout):
-            while True:
-                try:
+            with contextlib.suppress(NoNodeError):  # somebody deleted the barrier itself
+                while True:
                     async with self._client.watch_children(self._path) as watch:
-                        if not self._others(watch.initial):
+                        if not set(watch.initial) - {"ready"}:
                             break
                         await watch.next()
-                except NoNodeError:
-                    return
-            try:
-                await self._client.delete(self._ready)
-            except NoNodeError:
-                return
-            except ConnectionLossError:
-                self._client.spawn(delete_guaranteed(self._client, self._ready))
+            await delete_guaranteed(self._client, self._ready)
 
     async def __aenter__(self) -> Self:
         await self.enter()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             await self.leave()
         except (ClosedError, SessionExpiredError):

@@ -1,84 +1,74 @@
-"""Who assigns tasks to workers; others stand by."""
+"""A master, which assigns tasks to workers, while others stand by."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Any, Self
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
 
 from zoolet.client import serializers
+from zoolet.client.arguments import checked_count
 from zoolet.client.one_shot_event import OneShotEvent
+from zoolet.client.recipes._base import SupervisedRecipe
+from zoolet.client.recipes._follow import children_of, values_of
 from zoolet.client.recipes._lease import Lease, LockLostError
+from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.election import Election
-from zoolet.client.recipes.node_cache import ended
-from zoolet.client.recipes.tree_cache import TreeCache
 from zoolet.client.recipes.worker import ACKS, ASSIGNED, COMMANDS, PROGRESS, RESULTS, TASKS, WORKERS
-from zoolet.client.reliable import create_protected
+from zoolet.client.reliable import create_protected, delete_protected, first_event, repeat, until_gone
 from zoolet.client.surface import ClientSurface
-from zoolet.protocol import paths
-from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
+from zoolet.protocol.errors import NodeExistsError, NoNodeError
 
 
-class Master:
+class Master(SupervisedRecipe):
     """Assigns tasks: ``async with Master(zk, "/jobs", "m-1") as master: name = await master.submit({"do": "this"})``.
-
-    Any number may run; one is active, the others stand by and take over.
 
     Znodes: ``PATH/master/<name>`` an Election; ``PATH/tasks/task-<seq>`` persistent and sequential, the tasks;
     ``PATH/assigned/<worker>/<task>``; those of Worker. All values are JSON.
 
-    Guarantees: every task that was submitted is assigned to a worker that is there; to another one when that one goes;
-    in one transaction each, so that a task is assigned to one worker at a time, and only by a master whose election
-    holds at that moment on the server. There is one result of each task: that of the worker that had it assigned.
+    Guarantees: every submitted task is assigned to a worker, and to another one when that one goes; each in one
+    transaction, by a master that leads at that moment on the server, so that a task has one worker at a time. It has
+    one result: that of the worker that had it assigned. If the master cannot go on, the block is cancelled and raises
+    the reason.
 
-    Limits: a task may be done more than once (Worker says when). Who submits need not be the active master, nor a
-    master that is entered at all.
+    Limits: of any number of masters one is active; the others stand by and take over. A client that submits need not
+    be inside the block. A task may be processed more than once (see Worker).
 
     Args:
-        client: Whose session it is in.
-        path: Where all of it is.
-        name: Who this is.
-        per_worker: Tasks that one worker is given at a time.
+        name: The master's name.
+        per_worker: Tasks that one worker is assigned at a time.
+
+    Attributes:
+        active: Happens when this one becomes the active master for the first time.
+        leadership: The lease of the active master; None while another one is active.
     """
 
+    _serializer = serializers.json
+
     def __init__(self, client: ClientSurface, path: str, name: str = "", *, per_worker: int = 1) -> None:
-        client.add_chroot(path)
-        if per_worker < 1:
-            raise ValueError(f"per_worker is {per_worker!r}; it must be 1 or more")
-        self._client = client.with_serializer(serializers.json)
-        self._path = path
-        self._per_worker = per_worker
-        self._election = Election(client, self._at("master"), name.encode())
-        self._job: asyncio.Task[Any] | None = None
+        super().__init__(client, path)
+        self._per_worker = checked_count("per_worker", per_worker, 1)
+        self._election = Election(self._client, self._at("master"), name.encode())
         self.active = OneShotEvent()
-        """Happens when this one becomes the active master for the first time."""
         self.leadership: Lease | None = None
-        """What it leads by; None while another one does."""
 
-    def _at(self, *names: str) -> str:
-        path = self._path
-        for name in names:
-            path = paths.join(path, name)
-        return path
-
-    # --- for everybody ---
+    # --- for every client ---
 
     async def submit(self, task: Any) -> str:
-        """Hand in a task; give its name.
+        """Submit a task; return its name.
 
         Raises:
-            ConnectionLossError: It may have been handed in.
+            ConnectionLossError: It may have been submitted.
         """
         node = await self._client.create(self._at(TASKS, "task-"), task, sequential=True, parents=True)
         return node.rpartition("/")[2]
 
     async def result(self, task: str, timeout: float | None = None) -> Any:
-        """Wait for what came of a task: a dict with ``worker`` and ``result``, or ``error``.
+        """Wait for a task's result: a dict with ``worker`` and ``result``, or ``error``.
 
         Raises:
-            TimeoutError: Nothing did in time.
+            TimeoutError: There was none in time.
         """
         path = self._at(RESULTS, task)
         async with asyncio.timeout(timeout):
@@ -89,55 +79,31 @@ class Master:
                     await watch.next()
 
     async def forget(self, task: str) -> None:
-        """Remove what came of a task."""
-        try:
+        """Delete a task's result."""
+        with contextlib.suppress(NoNodeError):
             await self._client.delete(self._at(RESULTS, task))
-        except NoNodeError:
-            return
 
     async def progress(self, task: str) -> AsyncIterator[Any]:
         """Iterate what the task's worker reports; ends when there is a result."""
+        client, report, result = self._client, self._at(PROGRESS, task), self._at(RESULTS, task)
         last: Any = self
         while True:
-            async with self._client.watch_exists(self._at(PROGRESS, task)) as reported:
-                if await self._client.exists(self._at(RESULTS, task)) is not None:
+            async with client.watch_exists(report) as reported, client.watch_exists(result) as finished:
+                if finished.initial is not None:
                     return
-                if reported.initial is not None:
-                    try:
-                        value, _ = await self._client.get(self._at(PROGRESS, task))
-                    except NoNodeError:
-                        value = last
+                for value in (await values_of(client, self._at(PROGRESS), [task])).values():
                     if value != last:
                         last = value
                         yield value
-                async with self._client.watch_exists(self._at(RESULTS, task)) as done:
-                    if done.initial is not None:
-                        return
-                    waits = [asyncio.ensure_future(reported.next()), asyncio.ensure_future(done.next())]
-                    try:
-                        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                    finally:
-                        for wait in waits:
-                            wait.cancel()
+                await first_event(reported, finished)
 
     async def workers(self) -> dict[str, Any]:
-        """Return the workers that are there, by name, with what their last heartbeat said."""
-        found = {}
-        try:
-            names = sorted(await self._client.children(self._at(WORKERS)))
-        except NoNodeError:
-            return {}
-        calls = [self._client.get(self._at(WORKERS, name)) for name in names]
-        for name, answer in zip(names, await asyncio.gather(*calls, return_exceptions=True), strict=True):
-            if isinstance(answer, NoNodeError):
-                continue
-            if isinstance(answer, BaseException):
-                raise answer
-            found[name] = answer[0]
-        return found
+        """Return the workers that are running, by name, with their last heartbeats."""
+        names = sorted(await children_of(self._client, self._at(WORKERS)))
+        return await values_of(self._client, self._at(WORKERS), names)
 
     async def command(self, value: Any, timeout: float | None = None) -> dict[str, Any]:
-        """Send a command to all workers that are there, and wait until each has acknowledged it or is gone.
+        """Send a command to all workers that are running, and wait until each has acknowledged it or is gone.
 
         Returns:
             Their acknowledgements by name, each a dict with ``answer`` or ``error``.
@@ -145,177 +111,106 @@ class Master:
         Raises:
             TimeoutError: Some have not; the command is withdrawn.
         """
-        name = self._client.new_uuid()
-        above = self._at(COMMANDS)
+        client, name = self._client, self._client.new_uuid()
+        path, data = self._at(COMMANDS, f"command-{name}-"), {"id": name, "command": value}
         try:
-            await self._client.ensure_path(self._at(WORKERS))
-            await self._client.ensure_path(self._at(ACKS, name))
+            await client.ensure_path(self._at(WORKERS))
+            await client.ensure_path(self._at(ACKS, name))
             async with asyncio.timeout(timeout):
-
-                async def make() -> str:
-                    path = paths.join(above, f"command-{name}-")
-                    return await self._client.create(path, {"id": name, "command": value}, sequential=True)
-
-                await create_protected(self._client, above, name, make, ephemeral=False)
-                return await self._acknowledged(name)
+                create = lambda: client.create(path, data, sequential=True)
+                await create_protected(client, self._at(COMMANDS), name, create, ephemeral=False)
+                return await self._acknowledgements(name)
         finally:
-            self._client.spawn(self._withdraw(above, name))
+            client.spawn(self._withdraw(name))
 
-    async def _withdraw(self, above: str, name: str) -> None:
-        """Remove a command and its acknowledgements, however often the connection is lost."""
-        while True:
-            try:
-                await self._client.sync(above)
-                for found in await self._client.children(above):
-                    if name in found:
-                        await self._client.delete(paths.join(above, found))
-                await self._client.delete(self._at(ACKS, name), recursive=True)
-                return
-            except NoNodeError:
-                return
-            except (ConnectionLossError, SessionExpiredError):
-                await asyncio.sleep(0.1)
+    async def _withdraw(self, name: str) -> None:
+        await delete_protected(self._client, self._at(COMMANDS), name)
+        await until_gone(lambda: self._client.delete(self._at(ACKS, name), recursive=True))
 
-    async def _acknowledged(self, name: str) -> dict[str, Any]:
-        wanted = set(await self.workers())
+    async def _acknowledgements(self, name: str) -> dict[str, Any]:
+        watch, path = self._client.watch_children, self._at(ACKS, name)
+        expected = set(await self._client.children(self._at(WORKERS)))
         while True:
-            async with (
-                self._client.watch_children(self._at(ACKS, name)) as acks,
-                self._client.watch_children(self._at(WORKERS)) as there,
-            ):
-                if not (wanted & set(there.initial)) - set(acks.initial):
-                    break
-                waits = [asyncio.ensure_future(acks.next()), asyncio.ensure_future(there.next())]
-                try:
-                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    for wait in waits:
-                        wait.cancel()
-        found = {}
-        for worker in sorted(await self._client.children(self._at(ACKS, name))):
-            found[worker] = (await self._client.get(self._at(ACKS, name, worker)))[0]
-        return found
+            async with watch(path) as acks, watch(self._at(WORKERS)) as workers:
+                if expected.intersection(workers.initial) <= set(acks.initial):
+                    return await values_of(self._client, path, sorted(acks.initial))
+                await first_event(acks, workers)
 
     # --- the active master ---
 
     async def _run(self) -> None:
         while True:
-            try:
-                self.leadership = await self._election.lead()
-            except (ConnectionLossError, SessionExpiredError):
-                await asyncio.sleep(0.05)
-                continue
-            try:
+            await repeat(self._lead, done=(LockLostError,))
+
+    async def _lead(self) -> None:
+        try:
+            async with self._election as self.leadership:
                 self.active.set("elected")
                 await self._govern(self.leadership)
-            except (ConnectionLossError, SessionExpiredError, LockLostError):
-                await asyncio.sleep(0.05)
-            finally:
-                leadership, self.leadership = self.leadership, None
-                await leadership.release()
+        finally:
+            self.leadership = None
 
     async def _govern(self, leadership: Lease) -> None:
         for name in (WORKERS, TASKS, ASSIGNED, RESULTS):
             await self._client.ensure_path(self._at(name))
-        held = await self._assignments()
-        async with AsyncExitStack() as stack:
-            workers = await stack.enter_async_context(TreeCache(self._client, self._at(WORKERS)))
-            tasks = await stack.enter_async_context(TreeCache(self._client, self._at(TASKS)))
-            turns = [workers.changes(), tasks.changes()]
-            waits: dict[asyncio.Task[Any], Any] = {_next(turn): turn for turn in turns}
-            lost = asyncio.ensure_future(leadership.lost.wait())
+        assigned = await self._assignments()
+        changed = asyncio.Event()
+        workers, tasks = (ChildrenCache(self._client, self._at(name)) for name in (WORKERS, TASKS))
+        async with workers, tasks:
+            relays = [self._block.spawn(_relay(cache, changed)) for cache in (workers, tasks)]
             try:
-                while not lost.done():
-                    done, _ = await asyncio.wait((*waits, lost), return_when=asyncio.FIRST_COMPLETED)
-                    for wait in [wait for wait in waits if wait in done]:
-                        turn = waits.pop(wait)
-                        waits[_next(turn)] = turn
-                    if not await self._assign(leadership, held, workers, tasks):
-                        held = await self._assignments()
+                while True:
+                    changed.clear()
+                    if not await self._assign_all(leadership, assigned, workers.values, tasks.values):
+                        assigned = await self._assignments()
+                    await changed.wait()
             finally:
-                lost.cancel()
-                for wait in waits:
-                    wait.cancel()
-                await asyncio.wait(waits)
-        raise LockLostError(leadership.path, leadership.lost.reason)
+                for relay in relays:
+                    relay.cancel()
 
     async def _assignments(self) -> dict[str, str]:
-        """Read which worker has which task; from then on the active master knows, for nobody else assigns."""
-        held = {}
-        for worker in await self._client.children(self._at(ASSIGNED)):
-            try:
-                for task in await self._client.children(self._at(ASSIGNED, worker)):
-                    held[task] = worker
-            except NoNodeError:
-                continue
-        return held
+        """Read the worker of each task; from then on the active master knows, for no other assigns."""
+        names = await self._client.children(self._at(ASSIGNED))
+        return {task: name for name in names for task in await children_of(self._client, self._at(ASSIGNED, name))}
 
-    async def _assign(self, leadership: Lease, held: dict[str, str], workers: TreeCache, tasks: TreeCache) -> bool:
-        """Compare what is with what should be, and do the difference, each step in a transaction.
-
-        Returns:
-            False if *held* was found to be wrong.
-        """
-        there = _names(workers, self._at(WORKERS))
-        open_tasks = sorted(_names(tasks, self._at(TASKS)))
-        for task in [task for task in held if task not in open_tasks]:
-            if self._at(TASKS, task) not in tasks.nodes and await self._client.exists(self._at(TASKS, task)) is None:
-                del held[task]  # done: whoever did it has removed both
-        loads = {name: 0 for name in there}
-        for name in held.values():
-            if name in loads:
-                loads[name] += 1
-        for task in open_tasks:
-            if held.get(task) in loads:
+    async def _assign_all(
+        self, leadership: Lease, assigned: dict[str, str], workers: Iterable[str], tasks: Mapping[str, Any]
+    ) -> bool:
+        """Assign the tasks that have no worker; return False if *assigned* was found to be wrong."""
+        for task in assigned.keys() - tasks.keys():
+            if await self._client.exists(self._at(TASKS, task)) is None:
+                del assigned[task]  # it has a result
+        loads = dict.fromkeys(workers, 0)
+        for worker in assigned.values():
+            if worker in loads:
+                loads[worker] += 1
+        for task in sorted(tasks):
+            if assigned.get(task) in loads:
                 continue
-            free = sorted((load, name) for name, load in loads.items() if load < self._per_worker)
-            if not free:
+            load, worker = min(((load, name) for name, load in loads.items()), default=(self._per_worker, ""))
+            if load >= self._per_worker:
                 break
-            name = free[0][1]
-            value = tasks.nodes[self._at(TASKS, task)].value
-            before = self._at(ASSIGNED, held[task], task) if task in held else None
-            outcome = await self._step(leadership, task, before, self._at(ASSIGNED, name, task), value)
-            if outcome is None:
-                continue
-            if not outcome:
-                return False
-            held[task] = name
-            loads[name] += 1
+            try:
+                await self._assign(leadership, task, assigned.get(task), worker, tasks[task])
+            except (NoNodeError, NodeExistsError) as error:
+                if error.path != self._at(TASKS, task):
+                    return False
+                continue  # it has a result
+            assigned[task] = worker
+            loads[worker] += 1
         return True
 
-    async def _step(self, leadership: Lease, task: str, before: str | None, after: str, value: Any) -> bool | None:
-        """Assign a task if the leadership holds; False if it was not assigned as thought, None if it is done."""
-        leadership.raise_if_lost()
-        transaction = self._client.transaction()
-        transaction.check(leadership.path)
-        transaction.check(self._at(TASKS, task))
-        if before is not None:
-            transaction.delete(before)
-        transaction.create(after, value)
-        try:
-            await transaction.commit()
-        except (NoNodeError, NodeExistsError) as error:
-            if error.path == leadership.path:
-                raise LockLostError(leadership.path, "its node is gone") from None
-            return None if error.path == self._at(TASKS, task) else False
-        return True
+    async def _assign(self, leadership: Lease, task: str, before: str | None, worker: str, value: Any) -> None:
+        async with leadership.transaction() as transaction:
+            transaction.check(self._at(TASKS, task))
+            if before is not None:
+                transaction.delete(self._at(ASSIGNED, before, task))
+            transaction.create(self._at(ASSIGNED, worker, task), value)
 
-    async def __aenter__(self) -> Self:
-        self._job = self._client.spawn(self._run())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await ended(self._job)
+    async def _begin(self) -> None:
+        self._block.spawn(self._run())
 
 
-def _next(turn: AsyncIterator[Any]) -> asyncio.Task[Any]:
-    async def step() -> Any:
-        return await anext(turn)
-
-    return asyncio.ensure_future(step())
-
-
-def _names(cache: TreeCache, above: str) -> list[str]:
-    return [path.rpartition("/")[2] for path in cache.nodes if path != above and paths.parent(path) == above]
+async def _relay(cache: ChildrenCache, changed: asyncio.Event) -> None:
+    async for _ in cache.changes():
+        changed.set()

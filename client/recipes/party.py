@@ -1,86 +1,57 @@
-"""Who is there."""
+"""Group membership."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 from zoolet.client import serializers
+from zoolet.client.arguments import checked_choice, checked_node_name
+from zoolet.client.recipes._base import SupervisedRecipe
+from zoolet.client.recipes._follow import children_of, observe, values_of
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
 from zoolet.client.surface import ClientSurface
-from zoolet.protocol import paths
-from zoolet.protocol.errors import NoNodeError
 
 
-class Party:
+class Party(SupervisedRecipe):
     """A group whose members come and go: ``async with Party(zk, "/party", b"me") as party: await party.members()``.
 
-    Znodes, layout ``kazoo``: ``PATH/<hex>__party__`` ephemeral, the data says who; shared with kazoo's Party. Layout
-    ``curator``: ``PATH/<name>`` ephemeral; shared with Curator's GroupMember.
+    Znodes: ``PATH/<hex>__party__`` ephemeral, whose data is the member's name, shared with kazoo's Party; with naming
+    ``curator``: ``PATH/<name>`` ephemeral, shared with Curator's GroupMember.
 
-    Guarantees: who is inside the block is a member, in every session of its client.
+    Guarantees: a client inside the block is a member, in every session. If that cannot be kept up, the block is
+    cancelled and raises the reason.
 
-    Limits: who dies is a member until its session ends. Two members with the same name are two with layout ``kazoo``
-    and take turns with layout ``curator``.
+    Limits: a member that dies is one until its session ends. Two members of the same name are two with naming
+    ``kazoo``, and take turns with naming ``curator``.
 
     Args:
-        client: Whose session it is in.
-        path: The group.
-        name: Who this is.
-        layout: ``kazoo`` or ``curator``.
-
-    Raises:
-        ValueError: The layout is unknown.
+        name: The member's name.
+        naming: ``kazoo`` or ``curator``.
     """
 
+    _serializer = serializers.raw
+
     def __init__(self, client: ClientSurface, path: str, name: bytes = b"", *, naming: str = "kazoo") -> None:
-        client.add_chroot(path)
-        if naming not in ("kazoo", "curator"):
-            raise ValueError(f"layout {naming!r} is unknown; one of kazoo, curator")
-        self._client = client.with_serializer(serializers.raw)
-        self._path = path
-        self._kazoo = naming == "kazoo"
-        if not self._kazoo and (not name or b"/" in name):
-            raise ValueError(f"name is {name!r}; with layout curator it is the node's name and must have no slash")
-        own = f"{client.new_uuid().replace('-', '')}__party__" if self._kazoo else name.decode()
-        self._member = PersistentEphemeral(self._client, paths.join(path, own), name)
+        super().__init__(client, path)
+        self._kazoo = checked_choice("naming", naming, ("kazoo", "curator")) == "kazoo"
+        node = f"{client.new_uuid().replace('-', '')}__party__" if self._kazoo else checked_node_name(name.decode())
+        self._member = PersistentEphemeral(self._client, self._at(node), name)
 
     async def members(self) -> list[bytes]:
-        """Return who is there, in order of their nodes' names."""
-        try:
-            names = sorted(await self._client.children(self._path))
-        except NoNodeError:
-            return []
+        """Return the members' names, in order of their nodes' names."""
+        names = sorted(await children_of(self._client, self._path))
         if not self._kazoo:
             return [name.encode() for name in names]
-        calls = [self._client.get(paths.join(self._path, name)) for name in names if name.endswith("__party__")]
-        found = []
-        for answer in await asyncio.gather(*calls, return_exceptions=True):
-            if isinstance(answer, NoNodeError):
-                continue
-            if isinstance(answer, BaseException):
-                raise answer
-            found.append(answer[0])
-        return found
+        members = [name for name in names if name.endswith("__party__")]
+        return list((await values_of(self._client, self._path, members)).values())
 
-    async def changes(self) -> AsyncIterator[list[bytes]]:
-        """Iterate who is there: now, and after each change."""
-        last: Any = None
-        while True:
-            try:
-                async with self._client.watch_children(self._path) as watch:
-                    members = await self.members()
-                    if members != last:
-                        last = members
-                        yield members
-                    await watch.next()
-            except NoNodeError:
-                await self._client.ensure_path(self._path)
+    def changes(self) -> AsyncIterator[list[bytes]]:
+        """Iterate the members' names: now, and after each change."""
+        return observe(self._client, lambda: self._client.watch_children(self._path), self.members, self._path)
 
-    async def __aenter__(self) -> Party:
-        await self._member.__aenter__()
-        return self
+    async def _begin(self) -> None:
+        await self._member.start(self._block)
 
-    async def __aexit__(self, *error: Any) -> None:
-        await self._member.__aexit__(*error)
+    async def stop(self) -> None:
+        """Delete the member's node."""
+        await self._member.stop()

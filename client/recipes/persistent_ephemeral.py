@@ -1,155 +1,94 @@
-"""An ephemeral node that is made again with every new session."""
+"""An ephemeral node that is created again in every new session."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from zoolet.client.states import State
+from zoolet.client.recipes._base import SupervisedRecipe
+from zoolet.client.recipes._follow import SessionGuard
+from zoolet.client.reliable import Follower, repeat
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol.enums import EventType
-from zoolet.protocol.errors import (
-    ClosedError,
-    ConnectionLossError,
-    NodeExistsError,
-    NoNodeError,
-    SessionExpiredError,
-    ZooKeeperError,
-)
+from zoolet.protocol.errors import NodeExistsError, NoNodeError, SessionExpiredError
 
 
-class PersistentEphemeral:
-    """Keeps an ephemeral node there for as long as its program runs: ``async with PersistentEphemeral(zk, "/up/me"):``.
+class PersistentEphemeral(SupervisedRecipe):
+    """Keeps an ephemeral node for as long as its program runs: ``async with PersistentEphemeral(zk, "/up/me"):``.
 
-    Znodes: PATH, ephemeral, with the value; the nodes above it are made if they are missing.
+    Znodes: PATH, ephemeral, with the value; the nodes above it are created if they are missing.
 
-    Guarantees: when a session ends, the node is made again in the next one, with the latest value; also when somebody
-    deletes it. A node of that name that belongs to another session is waited out: it is often one's own of a session
-    before. Leaving the block deletes the node.
+    Guarantees: when a session ends, or somebody deletes the node, it is created again, with the latest value. While a
+    node of that name belongs to another session, often one's own former session, it is waited for. Leaving the block
+    deletes the node. If the node cannot be kept, the block is cancelled and raises the reason.
 
-    Limits: between the end of a session and the beginning of the next there is no node. Two programs that both want the
-    same path take turns.
-
-    Args:
-        client: Whose session it is in.
-        path: The node.
-        value: What it holds.
+    Limits: between two sessions there is no node. Two programs that use the same path take turns.
     """
 
     def __init__(self, client: ClientSurface, path: str, value: Any = b"") -> None:
-        client.add_chroot(path)
-        self._client = client
-        self._path = path
+        super().__init__(client, path)
         self._value = value
-        self._job: asyncio.Task[Any] | None = None
-        self._there = asyncio.Event()
-        self._changed = asyncio.Event()
-        self._entered = False
-        self._watch: Any = None
-
-    def on_state(self, state: State) -> None:
-        """Hear of the client's state."""
-        if state is State.LOST:
-            self._there.clear()
-            self._poke(SessionExpiredError(self._path, "the session ended"))
-
-    def _poke(self, why: Exception) -> None:
-        if self._watch is not None:
-            self._watch.fail(why)
+        self._session_id = 0  # in which the node exists
+        self._guard: SessionGuard | None = None
+        self._follower = Follower(client, self._keep)
 
     @property
-    def there(self) -> bool:
-        """Whether the node is there, as far as is known."""
-        return self._there.is_set()
+    def exists(self) -> bool:
+        """Whether the node exists, as far as is known."""
+        return self._session_id != 0 and self._session_id == self._client.session_id
 
     async def set(self, value: Any) -> None:
-        """Change what the node holds, now and whenever it is made again."""
+        """Change what the node holds, now and whenever it is created again."""
         self._value = value
-        if self._there.is_set():
-            with contextlib.suppress(NoNodeError):  # it is made again with the new value in a moment
+        if self.exists:
+            with contextlib.suppress(NoNodeError):  # it is created again with the new value in a moment
                 await self._client.set(self._path, value)
 
     async def _keep(self) -> None:
-        while True:
-            try:
-                await self._hold()
-            except ClosedError:
-                raise
-            except ZooKeeperError:
-                if not self._entered and self._client.state is State.CONNECTED:
-                    raise  # whoever enters is to hear of it
-                self._there.clear()
-                await asyncio.sleep(0.01)
-
-    async def _hold(self) -> None:
-        """Make the node, and come back when it is gone."""
+        """Create the node, and return when it is gone."""
         client, value = self._client, self._value
+        self._session_id = 0
         try:
             await client.create(self._path, value, ephemeral=True, parents=True)
         except NodeExistsError:
             async with client.watch_exists(self._path) as watch:
                 if watch.initial is not None and watch.initial.ephemeralOwner != client.session_id:
-                    self._watch = watch
                     await watch.next()
                     return
             await client.set(self._path, value)
         async with client.watch(self._path) as watch:
-            self._watch = watch
             stat = await client.exists(self._path)
             if stat is None or stat.ephemeralOwner != client.session_id:
                 return
-            while value is not self._value:  # changed while it was being made
+            self._guard = SessionGuard(client, watch, self._path, stat.ephemeralOwner)
+            while value is not self._value:  # changed while it was created
                 value = self._value
                 await client.set(self._path, value)
-            self._there.set()
+            self._session_id = stat.ephemeralOwner
+            self._follower.mark_ready()
             async for event in watch:
                 if event.type == EventType.NODE_DELETED:
-                    self._there.clear()
                     return
 
-    async def __aenter__(self) -> Self:
-        self._client.add_listener(self)
-        self._job = self._client.spawn(self._keep())
-        there = asyncio.ensure_future(self._there.wait())
+    async def _begin(self) -> None:
         try:
-            await asyncio.wait((there, self._job), return_when=asyncio.FIRST_COMPLETED)
-            if not self._there.is_set():
-                self._job.result()
-                raise ClosedError(self._path)
-        except BaseException:
-            await self._end()
+            await self._follower.start(self._block.fail)
+        except BaseException:  # cancelled, too
+            await self.stop()
             raise
-        finally:
-            there.cancel()
-        self._entered = True
-        return self
 
-    async def _end(self) -> None:
-        """Keep it no more, and delete it if it is one's own; in the background, if this is cancelled."""
-        if self._job is not None:
-            self._job.cancel()
-        self._there.clear()
-        if self._client.state is not State.CLOSED:
+    async def stop(self) -> None:
+        """Delete the node if it is this session's, and keep it no longer; if this is cancelled, in the background."""
+        self._session_id = 0
+        if self._client.terminal_error is None:
             await asyncio.shield(self._client.spawn(self._finish()))
 
     async def _finish(self) -> None:
-        client = self._client
-        if self._job is not None:
-            await asyncio.wait((self._job,))
-        while True:
-            try:
-                stat = await client.exists(self._path)
-                if stat is not None and stat.ephemeralOwner == client.session_id:
-                    await client.delete(self._path)
-                return
-            except (NoNodeError, SessionExpiredError):
-                return
-            except ConnectionLossError:
-                await asyncio.sleep(0.1)
+        await self._follower.stop()
+        await repeat(self._delete, done=(NoNodeError, SessionExpiredError))
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._end()
+    async def _delete(self) -> None:
+        stat = await self._client.exists(self._path)
+        if stat is not None and stat.ephemeralOwner == self._client.session_id:
+            await self._client.delete(self._path)

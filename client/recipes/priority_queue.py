@@ -16,14 +16,14 @@ class PriorityQueue(Queue):
     """
 
     async def put(self, value: Any, priority: int = 100) -> str:
-        """Put a value; give the entry's name.
+        """Put a value; return the entry's name.
 
         Args:
-            value: What the client's codec can write.
             priority: 0 to 999; the lowest goes first.
 
         Raises:
             ValueError: The priority is out of range.
+            ConnectionLossError: It may have been put.
         """
         if not isinstance(priority, int) or not 0 <= priority <= 999:
             raise ValueError(f"priority is {priority!r}; it must be from 0 to 999")

@@ -1,47 +1,35 @@
-"""A queue: whoever takes an entry first has it; an entry is taken at most once."""
+"""A queue whose entries are consumed at most once."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from zoolet.client import serializers
+from zoolet.client.recipes._base import Recipe
+from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._node_names import sorted_by_sequence
-from zoolet.client.surface import ClientSurface
-from zoolet.protocol import paths
 from zoolet.protocol.errors import ConnectionLossError, NoNodeError
 
 _ENTRY: Final = re.compile(r"entry-(\d+)-(-?\d+)")
 
 
-class Queue:
+class Queue(Recipe):
     """First in, first out: ``await queue.put(value)``, ``value = await queue.get()``.
 
     Znodes: ``PATH/entry-100-<seq>``, persistent and sequential, as kazoo's Queue.
 
-    Guarantees: an entry is given to one taker at the most. Those that wait share one watch each on PATH.
+    Guarantees: an entry goes to one consumer at most.
 
-    Limits: at most once: if the taker dies or is cancelled, or the reply to its delete is lost, the entry is gone
-    (``get`` raises ConnectionLossError then). For at least once there is LockingQueue. A put whose reply was lost may
-    have been done. All who wait wake up when an entry comes. An entry that the codec cannot read is taken, and raised
-    as an UndecodableError, which has its bytes.
-
-    Args:
-        client: Whose session it uses; its codec writes the values.
-        path: The queue.
+    Limits: if the consumer dies or is cancelled, or the reply to its delete is lost (ConnectionLossError), the entry is
+    gone; LockingQueue is at least once. All that wait wake up when an entry comes. An entry that the serializer cannot
+    read is consumed, and raised as an UndecodableError, which has its bytes.
     """
 
-    def __init__(self, client: ClientSurface, path: str) -> None:
-        client.add_chroot(path)
-        self._client = client
-        self._path = path
-
-    def _name(self, priority: int) -> str:
-        return f"entry-{priority:03d}-"
-
     async def put(self, value: Any) -> str:
-        """Put a value at the end; give the entry's name.
+        """Put a value at the end; return the entry's name.
 
         Raises:
             ConnectionLossError: It may have been put.
@@ -49,68 +37,59 @@ class Queue:
         return await self._put(value, 100)
 
     async def _put(self, value: Any, priority: int) -> str:
-        path = paths.join(self._path, self._name(priority))
-        node = await self._client.create(path, value, sequential=True, parents=True)
+        node = await self._client.create(self._at(f"entry-{priority:03d}-"), value, sequential=True, parents=True)
         return node.rpartition("/")[2]
 
     async def get(self, timeout: float | None = None) -> Any:
-        """Take the first entry; wait for one if there is none.
+        """Consume the first entry; wait for one if there is none.
 
         Raises:
             TimeoutError: None came in time.
-            ConnectionLossError: An entry may have been taken and lost.
+            ConnectionLossError: An entry may have been consumed and lost.
         """
         deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
         while True:
             try:
                 async with self._client.watch_children(self._path) as watch:
-                    for name in self._sorted(watch.initial):
-                        taken, value = await self._take(paths.join(self._path, name))
-                        if taken:
-                            return value
-                    async with asyncio.timeout_at(deadline):  # nothing but the wait: what is taken is given
+                    if popped := await self._pop_first(watch.initial):
+                        return popped[0]
+                    async with asyncio.timeout_at(deadline):  # nothing but the wait: what is consumed is returned
                         await watch.next()
             except NoNodeError:
                 await self._client.ensure_path(self._path)
 
     async def get_nowait(self) -> Any:
-        """Take the first entry.
+        """Consume the first entry.
 
         Raises:
             LookupError: There is none.
         """
-        try:
-            names = await self._client.children(self._path)
-        except NoNodeError:
-            names = []
-        for name in self._sorted(names):
-            taken, value = await self._take(paths.join(self._path, name))
-            if taken:
-                return value
-        raise LookupError(f"{self._path}: the queue is empty")
+        if popped := await self._pop_first(await children_of(self._client, self._path)):
+            return popped[0]
+        raise LookupError(f"{self._path}: the queue has no entry that is free")
 
-    async def _take(self, path: str) -> tuple[bool, Any]:
-        try:
-            data, stat = await self._client.with_serializer(serializers.raw).get(path)
-            await self._client.delete(path, stat.version)
-        except NoNodeError:
-            return False, None
-        except ConnectionLossError as error:
-            error.add_note(f"the entry {path} may have been taken off the queue")
-            raise
-        return True, self._client.serializer.read(path, data)
+    async def _pop_first(self, names: list[str]) -> list[Any]:
+        """Consume the first of the entries that is still there; return no value or one."""
+        for path in self._entries(names):
+            try:
+                data, stat = await self._client.with_serializer(serializers.raw).get(path)
+                await self._client.delete(path, stat.version)
+            except NoNodeError:
+                continue
+            except ConnectionLossError as error:
+                error.add_note(f"the entry {path} may have been taken off the queue")
+                raise
+            return [self._client.serializer.read(path, data)]
+        return []
 
     async def size(self) -> int:
         """Count the entries."""
-        try:
-            return len(self._sorted(await self._client.children(self._path)))
-        except NoNodeError:
-            return 0
+        return len(self._entries(await children_of(self._client, self._path)))
 
-    def _sorted(self, names: list[str]) -> list[str]:
-        """Put the entries in order; foreign children are passed over."""
-        lines: dict[int, list[tuple[str, int]]] = {}
+    def _entries(self, names: Iterable[str]) -> list[str]:
+        """Return the paths of the entries in order, without foreign children."""
+        by_priority: dict[int, list[tuple[str, int]]] = {}
         for name in names:
             if (match := _ENTRY.fullmatch(name)) is not None:
-                lines.setdefault(int(match[1]), []).append((name, int(match[2])))
-        return [name for priority in sorted(lines) for name in sorted_by_sequence(lines[priority])]
+                by_priority.setdefault(int(match[1]), []).append((self._at(name), int(match[2])))
+        return [path for _, numbered in sorted(by_priority.items()) for path in sorted_by_sequence(numbered)]

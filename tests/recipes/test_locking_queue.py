@@ -27,10 +27,10 @@ async def test_kazoo_s_locking_queue_and_this_one_are_the_same() -> None:
             await asyncio.to_thread(theirs.put, b"1", 7)
             await ours.put(b"2", 8)
             assert await asyncio.to_thread(theirs.get, 5) == b"1"
-            entry = await ours.take(timeout=5)
+            entry = await ours.acquire(timeout=5)
             assert entry.value == b"2"
             with pytest.raises(TimeoutError):
-                await ours.take(timeout=0.05)
+                await ours.acquire(timeout=0.05)
             await asyncio.to_thread(theirs.consume)
             await entry.release()
             assert await asyncio.to_thread(theirs.get, 5) == b"2"
@@ -50,7 +50,7 @@ def test_a_claim_whose_reply_is_lost_is_a_claim_all_the_same() -> None:
         queue = LockingQueue(zk, "/q")
         await queue.put(b"0")
         with server.fault(op="multi", path="/q/taken/*", nth=1, action=lose_reply(), strict=True):
-            async with await queue.take() as entry:
+            async with await queue.acquire() as entry:
                 assert entry.value == b"0"
         assert await queue.size() == 0
         await asyncio.sleep(5)
@@ -68,12 +68,12 @@ def test_an_entry_whose_acknowledgement_is_dropped_comes_back(how: str) -> None:
 
             async def use() -> None:
                 if how == "with":
-                    async with await queue.take():
+                    async with await queue.acquire():
                         pass
                 else:
                     await getattr(queue, how)()
 
-            with server.fault(op="multi", nth=2, action=drop_request(), strict=True):  # the first one takes it
+            with server.fault(op="multi", path="/q/entries/*", times=1, action=drop_request(), strict=True):
                 with pytest.raises(ConnectionLossError):
                     await use()
             assert await LockingQueue(other, "/q").get(timeout=60) == b"x"
@@ -88,14 +88,14 @@ def test_an_entry_is_worked_on_by_one_at_a_time() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with client_of(server, seed=6) as other:
             await LockingQueue(zk, "/q").put(b"x")
-            async with await LockingQueue(zk, "/q").take() as entry:
+            async with await LockingQueue(zk, "/q").acquire() as entry:
                 assert entry.value == b"x"
                 with pytest.raises(TimeoutError):
-                    await LockingQueue(other, "/q").take(timeout=5)
+                    await LockingQueue(other, "/q").acquire(timeout=5)
                 with pytest.raises(LookupError):
                     await LockingQueue(other, "/q").get_nowait()
             with pytest.raises(TimeoutError):
-                await LockingQueue(other, "/q").take(timeout=5)
+                await LockingQueue(other, "/q").acquire(timeout=5)
 
     with_client(main)
 
@@ -104,8 +104,8 @@ def test_an_entry_whose_block_raises_is_another_s() -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = LockingQueue(zk, "/q")
         await queue.put(b"x")
-        taken = await queue.take()
-        waiting = asyncio.ensure_future(queue.take())
+        taken = await queue.acquire()
+        waiting = asyncio.ensure_future(queue.acquire())
 
         async def fail() -> None:
             async with taken:
@@ -125,13 +125,13 @@ def test_who_has_lost_an_entry_with_its_session_cannot_acknowledge_it() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with client_of(server, seed=6) as other:
             await LockingQueue(zk, "/q").put(b"x")
-            entry = await LockingQueue(zk, "/q").take()
+            entry = await LockingQueue(zk, "/q").acquire()
             server.expire(zk)
-            again = await LockingQueue(other, "/q").take(timeout=5)
+            again = await LockingQueue(other, "/q").acquire(timeout=5)
             assert again.value == b"x"
             with pytest.raises(LockLostError):
                 await entry.acknowledge()
-            assert entry.held.lost.is_set()
+            assert entry.lease.lost.is_set()
             await again.acknowledge()
 
     with_client(main)
@@ -141,7 +141,7 @@ def test_an_entry_that_is_acknowledged_is_acknowledged_once() -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = LockingQueue(zk, "/q")
         await queue.put(b"x")
-        entry = await queue.take()
+        entry = await queue.acquire()
         await entry.acknowledge()
         with pytest.raises(LockLostError):
             await entry.acknowledge()
@@ -155,8 +155,8 @@ def test_tokens_of_takers_grow() -> None:
         await queue.put(b"x")
         tokens = []
         for _ in range(3):
-            entry = await queue.take()
-            tokens.append(entry.held.token)
+            entry = await queue.acquire()
+            tokens.append(entry.lease.token)
             await entry.release()
         assert tokens == sorted(set(tokens))
 
@@ -173,7 +173,7 @@ async def _one_entry(server: Server, zk: Client) -> None:
 
 def test_a_take_that_is_cancelled_leaves_the_entry_to_others() -> None:
     async def take(zk: Client) -> None:
-        entry = await LockingQueue(zk, "/q").take()
+        entry = await LockingQueue(zk, "/q").acquire()
         await entry.release()
 
     cancel_everywhere(take, before=lambda zk: LockingQueue(zk, "/q").put(b"x"), after=_one_entry)
@@ -192,7 +192,7 @@ def test_a_take_that_times_out_at_the_last_moment_leaves_the_entry_to_others() -
         await queue.put(b"x")
         with server.fault(op="removeWatches", action=hold(), strict=True) as held:
             try:
-                entry = await queue.take(timeout=1)
+                entry = await queue.acquire(timeout=1)
             except TimeoutError:
                 entry = None
             held.release()

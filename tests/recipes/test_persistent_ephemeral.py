@@ -22,9 +22,9 @@ def test_it_is_there_inside_the_block_and_gone_after() -> None:
         async with PersistentEphemeral(zk, "/up/down/me", b"v") as node:
             view = server.tree()["/up/down/me"]
             assert (view.data, view.ephemeral_owner) == (b"v", zk.session_id)
-            assert node.there
+            assert node.exists
         assert set(server.tree()) == {"/up", "/up/down"}
-        assert not node.there
+        assert not node.exists
         assert not leftovers(server, zk)
 
     with_client(main)
@@ -71,9 +71,9 @@ def test_between_sessions_it_says_that_it_is_not_there() -> None:
             server.refuse_connections()
             server.expire(zk)
             await asyncio.sleep(30)
-            assert not node.there
+            assert not node.exists
             server.accept_connections()
-            await eventually(lambda: node.there)
+            await eventually(lambda: node.exists)
             assert "/a" in server.tree()
 
     with_client(main)
@@ -84,7 +84,7 @@ def test_a_node_that_somebody_deletes_is_made_again() -> None:
         async with client_of(server) as other, PersistentEphemeral(zk, "/a", b"v") as node:
             first = server.tree()["/a"].czxid
             await other.delete("/a")
-            await eventually(lambda: "/a" in server.tree() and node.there)
+            await eventually(lambda: "/a" in server.tree() and node.exists)
             assert server.tree()["/a"].czxid > first
 
     with_client(main)
@@ -126,7 +126,7 @@ def test_a_value_that_is_set_between_sessions_is_that_of_the_next() -> None:
             await asyncio.sleep(1)
             await node.set(b"2")
             server.accept_connections()
-            await eventually(lambda: node.there)
+            await eventually(lambda: node.exists)
             assert server.tree()["/a"].data == b"2"
 
     with_client(main)
@@ -146,7 +146,7 @@ def test_values_that_are_set_while_it_is_made_again_end_with_the_last() -> None:
                 await eventually(lambda: setting.hits)
                 await node.set(b"3")
                 setting.release()
-            await eventually(lambda: node.there)
+            await eventually(lambda: node.exists)
             await asyncio.sleep(10)
             assert server.tree()["/a"].data == b"3"
 
@@ -182,7 +182,7 @@ def test_a_dropped_connection_does_not_touch_the_node() -> None:
             before = server.tree()["/a"].czxid
             server.drop(zk)
             await asyncio.sleep(5)
-            assert node.there
+            assert node.exists
             assert server.tree()["/a"].czxid == before
 
     with_client(main)
@@ -216,7 +216,7 @@ def test_two_programs_take_turns() -> None:
             async with PersistentEphemeral(zk, "/a", b"1"):
                 entering = asyncio.ensure_future(second.__aenter__())
                 await asyncio.sleep(10)
-                assert not second.there
+                assert not second.exists
             await entering
             assert server.tree()["/a"].data == b"2"
             await second.__aexit__(None, None, None)

@@ -124,7 +124,7 @@ def test_the_names_are_kazoo_s() -> None:
         assert await Queue(zk, "/q").put(b"a") == "entry-100-0000000000"
         assert await PriorityQueue(zk, "/q").put(b"b", 7) == "entry-007-0000000001"
         await LockingQueue(zk, "/l").put(b"c", 5)
-        entry = await LockingQueue(zk, "/l").take()
+        entry = await LockingQueue(zk, "/l").acquire()
         assert below(server, "/q") == {"entry-100-0000000000": b"a", "entry-007-0000000001": b"b"}
         found = below(server, "/l")
         assert found["entries/entry-005-0000000000"] == b"c"
@@ -256,6 +256,6 @@ def test_a_wait_that_is_cancelled_leaves_nothing() -> None:
         with pytest.raises(TimeoutError):
             await Queue(zk, "/q").get(timeout=1)
         with pytest.raises(TimeoutError):
-            await LockingQueue(zk, "/l").take(timeout=1)
+            await LockingQueue(zk, "/l").acquire(timeout=1)
 
     cancel_everywhere(get)

@@ -196,7 +196,7 @@ def test_a_locking_queue_s_entries_are_acknowledged_once_and_processed_all(how: 
             queue = LockingQueue(zk, "/q")
             while True:
                 with suppress(*WITHOUT_ANSWER, LockLostError, KeyError):
-                    entry = await queue.take()
+                    entry = await queue.acquire()
                     await process(entry, work, how)
                     acknowledged.append(entry.value)
 

@@ -55,7 +55,7 @@ async def test_persistent_ephemeral(pair: tuple[Client, Client]) -> None:
         async with asyncio.timeout(WAIT_S):
             while await two.exists("/up/me") is None:
                 await asyncio.sleep(0.005)
-        await eventually(lambda: node.there)
+        await eventually(lambda: node.exists)
         await node.set(b"2")
         assert (await two.get("/up/me"))[0] == b"2"
     assert await two.exists("/up/me") is None
@@ -102,8 +102,8 @@ async def test_the_order_of_a_queue(pair: tuple[Client, Client]) -> None:
 async def test_locking_queue(pair: tuple[Client, Client]) -> None:
     one, two = pair
     await LockingQueue(one, "/q").put(b"1")
-    entry = await LockingQueue(one, "/q").take(WAIT_S)
-    waiting = asyncio.ensure_future(LockingQueue(two, "/q").take(WAIT_S))
+    entry = await LockingQueue(one, "/q").acquire(WAIT_S)
+    waiting = asyncio.ensure_future(LockingQueue(two, "/q").acquire(WAIT_S))
     await entry.release()
     async with await waiting as entry:
         assert entry.value == b"1"

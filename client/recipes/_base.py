@@ -1,0 +1,102 @@
+"""What recipes have in common: a client and a path, a follower that keeps them up to date, or supervised tasks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, ClassVar, Self
+
+from zoolet.client.reliable import Follower, SupervisedBlock
+from zoolet.client.serializers import Serializer
+from zoolet.client.surface import ClientSurface
+from zoolet.protocol import paths
+
+
+class Recipe:
+    """A recipe that concerns one path and what is below it.
+
+    Args:
+        client: Whose session, and unless the recipe says otherwise whose serializer, it uses.
+        path: The node.
+    """
+
+    _serializer: ClassVar[Serializer | None] = None
+    """How its values become bytes; None for the client's serializer."""
+
+    def __init__(self, client: ClientSurface, path: str) -> None:
+        client.add_chroot(path)
+        self._client = client if self._serializer is None else client.with_serializer(self._serializer)
+        self._path = path
+
+    def _at(self, *names: str) -> str:
+        """Return the path of a node below."""
+        return paths.join(self._path, "/".join(names))
+
+
+class FollowingRecipe(Recipe):
+    """A recipe that keeps a copy up to date inside its ``async with`` block."""
+
+    def __init__(self, client: ClientSurface, path: str) -> None:
+        super().__init__(client, path)
+        self._follower = Follower(client, self._follow)
+
+    async def _follow(self) -> None:
+        """Watch and read until something breaks."""
+        raise NotImplementedError
+
+    def _current(self) -> Any:
+        """Return what :meth:`changes` yields."""
+        raise NotImplementedError
+
+    async def changes(self) -> AsyncIterator[Any]:
+        """Iterate what is known: now, and after each change; changes that come fast may be one.
+
+        Raises:
+            Exception: The following failed; no further change would be seen.
+        """
+        async for _ in self._follower.changes():
+            yield self._current()
+
+    async def start(self, block: SupervisedBlock) -> None:
+        """Begin inside the block of another recipe, which fails if this one does."""
+        await self._follower.start(block.fail)
+
+    async def stop(self) -> None:
+        """End what :meth:`start` began."""
+        await self._follower.stop()
+
+    async def __aenter__(self) -> Self:
+        await self._follower.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+
+class SupervisedRecipe(Recipe):
+    """A recipe whose ``async with`` block is cancelled, and raises the error, when a background task fails."""
+
+    def __init__(self, client: ClientSurface, path: str) -> None:
+        super().__init__(client, path)
+        self._block = SupervisedBlock(client)
+
+    async def _begin(self) -> None:
+        """Start the background tasks."""
+
+    async def start(self, block: SupervisedBlock) -> None:
+        """Begin inside the block of another recipe, which fails if this one does."""
+        self._block = block
+        await self._begin()
+
+    async def stop(self) -> None:
+        """Clean up what was begun; the tasks of the block have been cancelled."""
+
+    async def __aenter__(self) -> Self:
+        await self._begin()
+        self._block.enter()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self._block.exit(kind)
+        finally:
+            await self.stop()
