@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import griffe
@@ -18,14 +18,7 @@ LAZY: Final = "__getattr__"
 
 
 class Reference(griffe.Extension):
-    """Completes and translates what cannot be shown as it stands in the source.
-
-    Args:
-        outdated: Paths that docstrings refer to although they do not exist; any other such path fails the build.
-    """
-
-    def __init__(self, outdated: Collection[str] = ()) -> None:
-        self._outdated = frozenset(outdated)
+    """Completes and translates what cannot be shown as it stands in the source."""
 
     def on_module_members(self, *, mod: griffe.Module, **_: Any) -> None:
         """Count names of ``__all__`` that are imported for type checkers, and on first use, as those of the module."""
@@ -55,7 +48,7 @@ class Reference(griffe.Extension):
         target = role["target"]
         title = target.rpartition(".")[2] if role["short"] else target.lstrip(".")
         path = absolute(documented, target)
-        if exists(documented, path) or path in self._outdated:
+        if exists(documented, path):
             return f'<autoref identifier="{path}" optional>`{title}`</autoref>'
         return f"[`{title}`][{path}]"
 

@@ -72,7 +72,7 @@ class Curator:
 
 
 class CuratorReadWrite(Curator):
-    """Curator's InterProcessReadWriteLock: a writer waits for whoever is before it, a reader for writers only."""
+    """Curator's InterProcessReadWriteLock: a writer waits for all before it, a reader for writers only."""
 
     def __init__(self, client: Client, path: str, *, write: bool) -> None:
         super().__init__(client, path, "__WRIT__" if write else "__READ__")
@@ -124,7 +124,7 @@ def kazoo(server: Server) -> Iterator[KazooClient]:
 
 
 class Tally:
-    """Who has had how many turns.
+    """Count the turns that each side has had.
 
     Args:
         server: Where the counter is.

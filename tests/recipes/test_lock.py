@@ -1,4 +1,4 @@
-"""The lock: its order, what it costs, its nodes, and what a holder hears of the others."""
+"""The lock: its order, what it costs, its nodes, and what a holder sees of the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LATENCY: Final = 0.003
 NAMES: Final = {"kazoo": r"^[0-9a-f]{32}__lock__\d{10}$", "curator": r"^_c_[0-9a-f-]{36}-lock-\d{10}$"}
 
 
-# --- what it is for ---
+# --- one holder at a time ---
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])

@@ -1,4 +1,4 @@
-"""When a lock is lost: who is told, how soon, and what its holder can no longer do."""
+"""When a lock is lost: who is notified, how soon, and what its holder can no longer do."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_loss_is_delivered_before_the_server_may_give_it_to_another(how: str, 
             await asyncio.sleep(sim.rng.uniform(0.1, 3 * SESSION))
             waiting = asyncio.create_task(two.lock("/lock").acquire())
             await in_line(server, "/lock", 2)
-            if how == "stall":  # of the one only: the other must hear of it
+            if how == "stall":  # of the one only: the other must be notified
                 server.pause(one)
             elif how == "pause":
                 server.pause(one)

@@ -1,7 +1,7 @@
-"""Every recipe of the lock family while things go wrong that a seed says: whoever writes holds, nobody waits for ever,
+"""Every recipe of the lock family while things go wrong that a seed says: only a holder writes, nobody waits forever,
 and nothing is left.
 
-Whoever holds writes its token through ``held.transaction()``, so the server's own order of what it took says who held
+A holder writes its token through ``held.transaction()``, so the server's own order of what it took says who held
 when. ``ZOOLET_SCHEDULES`` is how many schedules are tried; see :mod:`support.schedules`.
 """
 

@@ -172,11 +172,11 @@ async def _one_entry(server: Server, zk: Client) -> None:
 
 
 def test_a_take_that_is_cancelled_leaves_the_entry_to_others() -> None:
-    async def take(zk: Client) -> None:
+    async def work(zk: Client) -> None:
         entry = await LockingQueue(zk, "/q").acquire()
         await entry.release()
 
-    cancel_everywhere(take, before=lambda zk: LockingQueue(zk, "/q").put(b"x"), after=_one_entry)
+    cancel_everywhere(work, before=lambda zk: LockingQueue(zk, "/q").put(b"x"), after=_one_entry)
 
 
 def test_a_get_that_is_cancelled_takes_the_entry_or_leaves_it_to_others() -> None:

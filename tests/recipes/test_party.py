@@ -1,4 +1,4 @@
-"""Who is inside the block is a member, in every session of its client."""
+"""A client inside the block is a member, in every session it has."""
 
 from __future__ import annotations
 

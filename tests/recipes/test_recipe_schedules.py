@@ -245,7 +245,7 @@ def test_unique_ids_are_unique_and_grow(seed: int) -> None:
     async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
         given: list[int] = []
 
-        async def take(zk: Client, block: int) -> None:
+        async def work(zk: Client, block: int) -> None:
             ids = UniqueId(zk, f"/ids-{block}", block=block)
             last = 0
             for _ in range(20):
@@ -257,7 +257,7 @@ def test_unique_ids_are_unique_and_grow(seed: int) -> None:
                 await asyncio.sleep(sim.rng.uniform(0, 0.5))
 
         async with trouble(sim, server, clients):
-            await asyncio.gather(*[take(zk, block) for zk in clients for block in (1, 3)])
+            await asyncio.gather(*[work(zk, block) for zk in clients for block in (1, 3)])
         assert len(set(given)) == len(given)
 
     run(seed, 3, do)

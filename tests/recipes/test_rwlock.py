@@ -158,7 +158,7 @@ def test_a_downgrade_that_fails_leaves_no_node(how: str) -> None:
             async with ReadWriteLock(two, "/rw", timeout=60.0).write():
                 pass
         finally:
-            await one.delete("/rw", recursive=True)  # or the next test would hear of it
+            await one.delete("/rw", recursive=True)  # or the next test would see it
 
     simulate_clients(main)
 
