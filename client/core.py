@@ -124,6 +124,10 @@ class ClientCore:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._forked = False
 
+    def __repr__(self) -> str:
+        servers = ",".join(map(str, self.hosts.addresses))
+        return f"<zoolet Client {servers}{self.chroot} {self.session.state.value}>"
+
     # --- beginning and end ---
 
     async def start(self) -> None:
@@ -180,7 +184,10 @@ class ClientCore:
 
     def _on_state(self, state: State, reason: str) -> None:
         for listener in list(self._listeners.values()):
-            listener.on_state(state)
+            try:
+                listener.on_state(state)
+            except Exception:  # a defect of the listener's must not end the connection that serves all others
+                _log.exception("a listener of %r failed", self)
         if state is State.CLOSED:
             for registration in list(self.session.watches):
                 registration.wake()
