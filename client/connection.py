@@ -263,7 +263,8 @@ class Connection:
                 continue
             failed += 1
             if not served and self.session.overdue(now):
-                self.session.expired("no server could be reached for as long as the session lasts")
+                reason = "no server could be reached for as long as the session lasts"
+                self._advance(lambda now: self.session.expired(reason))
             if failed % count == 0 and not (served and failed <= count):
                 await asyncio.sleep(next(delays, self._backoff.longest))
 
@@ -336,7 +337,7 @@ class Connection:
         self._probe = None
 
     async def _takes_writes(self, address: Address) -> bool:
-        with contextlib.suppress(OSError, TimeoutError):
+        try:
             async with asyncio.timeout(1.0):
                 reader, writer = await asyncio.open_connection(address.host, address.port, ssl=self._tls)
                 try:
@@ -344,4 +345,8 @@ class Connection:
                     return await reader.read(16) == b"rw"
                 finally:
                     writer.close()
-        return False
+        except (OSError, TimeoutError):
+            return False
+        except Exception:  # the search must not end silently: the client would stay read-only
+            _log.exception("asking %s whether it takes writes failed unexpectedly", address)
+            return False

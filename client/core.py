@@ -209,7 +209,7 @@ class ClientCore:
         async for state in self.states():
             if state in states:
                 return state
-        raise self.terminal_error or ClosedError()
+        raise (self.terminal_error or ClosedError()).with_traceback(None)
 
     def valid_for(self) -> float:
         """Return for how many seconds the session certainly lives on; 0 if nothing is certain."""
@@ -339,9 +339,9 @@ class ClientCore:
 
     def _started(self) -> tuple[Connection, asyncio.AbstractEventLoop]:
         if self.connection is None or self.loop is None:
-            raise self.terminal_error or RuntimeError(
-                "this Client was not started; use it as 'async with Client(...) as zk:'"
-            )
+            if self.terminal_error is not None:
+                raise self.terminal_error.with_traceback(None)
+            raise RuntimeError("this Client was not started; use it as 'async with Client(...) as zk:'")
         return self.connection, self.loop
 
     def add_auth(self, scheme: str, auth: bytes, operation_timeout: float) -> Call[None]:
