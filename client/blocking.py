@@ -6,21 +6,18 @@ method hands its call over and waits for the result. It may be used from any num
 
 from __future__ import annotations
 
-import asyncio
-import copy
 import threading
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from zoolet.client import client as aio
 from zoolet.client.backoff import Backoff
+from zoolet.client.blocking_context import BlockingContext, BlockingTransaction, BlockingWatcher
 from zoolet.client.core import ClientStatistics
+from zoolet.client.loop_thread import LoopThread
 from zoolet.client.serializers import Serializer
-from zoolet.client.states import Event, State
-from zoolet.client.transaction import Transaction
-from zoolet.client.watcher import Watcher
+from zoolet.client.states import State
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import AclList
 from zoolet.protocol.codec import Record
@@ -45,9 +42,13 @@ class Client:
 
     def __init__(self, hosts: str, timeout: float = 10.0, **options: Any) -> None:
         self._client = aio.Client(hosts, timeout, **options)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._ended: asyncio.Event | None = None
+        self._thread = LoopThread(lambda: self._client.terminal_error)
+
+    @classmethod
+    def _view(cls, client: aio.Client, thread: LoopThread) -> Self:
+        self = cls.__new__(cls)
+        self._client, self._thread = client, thread
+        return self
 
     def __repr__(self) -> str:
         return f"<blocking {self._client!r}>"
@@ -56,38 +57,18 @@ class Client:
 
     def start(self) -> None:
         """Connect; ``with`` does this."""
-        if self._thread is not None:
-            raise RuntimeError("this Client was started before; make another one")
-        started = threading.Event()
-        self._thread = threading.Thread(target=self._serve, args=(started,), name="zoolet-client", daemon=True)
         self._thread.start()
-        started.wait()
         try:
             self.run(self._client.start)
-        except BaseException:
-            self._stop()
+        except BaseException:  # interrupted by a signal, too
+            self._thread.stop()
             raise
-
-    def _serve(self, started: threading.Event) -> None:
-        async def main() -> None:
-            self._loop = asyncio.get_running_loop()
-            ended = self._ended = asyncio.Event()
-            started.set()
-            await ended.wait()
-
-        asyncio.run(main())
 
     def close(self) -> None:
         """End the session and the connection; ``with`` does this."""
-        if self._loop is not None:
+        if self._thread.running:
             self.run(self._client.aclose)
-            self._stop()
-
-    def _stop(self) -> None:
-        loop, self._loop = self._loop, None
-        if loop is not None and self._thread is not None and self._ended is not None:
-            loop.call_soon_threadsafe(self._ended.set)
-            self._thread.join()
+            self._thread.stop()
 
     def __enter__(self) -> Self:
         self.start()
@@ -108,28 +89,12 @@ class Client:
         Raises:
             RuntimeError: The client does not run, or this is its own loop's thread.
         """
-        terminal_error = self._client.terminal_error
-        if isinstance(terminal_error, RuntimeError):  # this is a fork, and has not the thread that would answer
-            raise terminal_error
-        if self._loop is None:
-            raise terminal_error or RuntimeError("this Client does not run; use it as 'with Client(...) as zk:'")
-        if threading.current_thread() is self._thread:
-            raise RuntimeError("a blocking call in the client's own loop would wait forever")
-
-        async def call() -> T:
-            return await do()
-
-        future = asyncio.run_coroutine_threadsafe(call(), self._loop)
-        try:
-            return future.result(timeout)
-        except BaseException:
-            future.cancel()
-            raise
+        return self._thread.run(do, timeout)
 
     @property
     def runs(self) -> bool:
         """Whether it was started and not closed."""
-        return self._loop is not None
+        return self._thread.running
 
     def use(self, do: Callable[[aio.Client], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
         """Do something with the asyncio client, such as a recipe's: ``zk.use(lambda zk: Counter(zk, "/n").add())``.
@@ -206,9 +171,7 @@ class Client:
 
     def with_operation_timeout(self, operation_timeout: float) -> Self:
         """Return the same client, with the same session, for calls that wait so many seconds for a connection."""
-        other = copy.copy(self)
-        other._client = self._client.with_operation_timeout(operation_timeout)  # noqa: SLF001 - its own kind
-        return other
+        return self._view(self._client.with_operation_timeout(operation_timeout), self._thread)
 
     @property
     def serializer(self) -> Serializer:
@@ -217,9 +180,7 @@ class Client:
 
     def with_serializer(self, serializer: Serializer) -> Self:
         """Return the same client, with the same session, for values that are written another way."""
-        other = copy.copy(self)
-        other._client = self._client.with_serializer(serializer)  # noqa: SLF001 - its own kind
-        return other
+        return self._view(self._client.with_serializer(serializer), self._thread)
 
     def add_chroot(self, path: str) -> str:
         """Return the path as the server names it: below the chroot."""
@@ -374,25 +335,27 @@ class Client:
 
     # --- what is used with 'with' ---
 
-    def transaction(self) -> BlockingTransaction:
+    def transaction(
+        self, *, guards: Sequence[str] = (), guard_failed: Callable[[], Exception] | None = None
+    ) -> BlockingTransaction:
         """Collect operations that happen together or not at all; use it with ``with``."""
-        return BlockingTransaction(self, self._client.transaction())
+        return BlockingTransaction(self._thread, self._client.transaction(guards=guards, guard_failed=guard_failed))
 
     def watch(self, path: str, *, recursive: bool = False, limit: int = 10_000) -> BlockingWatcher:
         """Receive what happens to a node from now on; iterate the result of ``with``."""
-        return BlockingWatcher(self, self._client.watch(path, recursive=recursive, limit=limit))
+        return BlockingWatcher(self._thread, self._client.watch(path, recursive=recursive, limit=limit))
 
     def watch_data(self, path: str) -> BlockingWatcher:
         """Read a node and receive its next change, once."""
-        return BlockingWatcher(self, self._client.watch_data(path))
+        return BlockingWatcher(self._thread, self._client.watch_data(path))
 
     def watch_exists(self, path: str) -> BlockingWatcher:
         """Find out whether a node exists and receive its next change, once."""
-        return BlockingWatcher(self, self._client.watch_exists(path))
+        return BlockingWatcher(self._thread, self._client.watch_exists(path))
 
     def watch_children(self, path: str) -> BlockingWatcher:
         """List a node's children and receive the next one's coming or going, once."""
-        return BlockingWatcher(self, self._client.watch_children(path))
+        return BlockingWatcher(self._thread, self._client.watch_children(path))
 
     def lock(self, path: str, **options: Any) -> BlockingContext[Any]:
         """Return a lock to use with ``with``, whose lease has the token. It is ``on_lost="flag"`` here: nothing
@@ -404,113 +367,4 @@ class Client:
         """
         if options.get("reentrant"):
             raise ValueError("reentrant=True: a lock of the blocking client cannot be entered twice")
-        return BlockingContext(self, self._client.lock(path, **{"on_lost": "flag", **options}))
-
-
-class BlockingTransaction:
-    """A transaction of a blocking client; see :class:`~zoolet.client.transaction.Transaction`."""
-
-    def __init__(self, client: Client, transaction: Transaction) -> None:
-        self._client = client
-        self._transaction = transaction
-        self.check = transaction.check
-        self.create = transaction.create
-        self.set = transaction.set
-        self.delete = transaction.delete
-
-    @property
-    def results(self) -> list[Any]:
-        """What became of each operation."""
-        return self._transaction.results
-
-    def commit(self) -> list[Any]:
-        """Apply all of it or nothing."""
-        return self._client.run(self._transaction.commit)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.commit()
-
-
-class BlockingContext(Generic[T]):
-    """An asynchronous context manager of the asyncio client, for ``with``."""
-
-    def __init__(self, client: Client, manager: AbstractAsyncContextManager[T]) -> None:
-        self._client = client
-        self._manager = manager
-
-    def __enter__(self) -> T:
-        return self._client.run(self._manager.__aenter__)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        async def leave() -> bool | None:
-            return await self._manager.__aexit__(kind, error, trace)
-
-        if self._client.runs:  # otherwise what was held has gone with the session
-            self._client.run(leave)
-
-
-class BlockingWatcher:
-    """A watch of a blocking client: a context manager, and an iterator inside it."""
-
-    def __init__(self, client: Client, watcher: Watcher) -> None:
-        self._client = client
-        self._watcher = watcher
-
-    @property
-    def initial(self) -> Any:
-        """Of a watch that fires once: what was read when it was set."""
-        return self._watcher.initial
-
-    @property
-    def pending(self) -> int:
-        """How many events wait to be taken."""
-        return self._watcher.pending
-
-    @property
-    def resyncing(self) -> bool:
-        """Whether what happened during an absence is still being found out; only of a recursive watch."""
-        return self._watcher.resyncing
-
-    def next(self, timeout: float | None = None) -> Event:
-        """Wait for the next event.
-
-        Raises:
-            TimeoutError: None came within so many seconds.
-        """
-        return self._client.run(self._watcher.next, timeout)
-
-    def __iter__(self) -> Iterator[Event]:
-        return self
-
-    def __next__(self) -> Event:
-        async def ask() -> Event | None:
-            try:
-                return await anext(self._watcher)
-            except StopAsyncIteration:
-                return None
-
-        event = self._client.run(ask)
-        if event is None:
-            raise StopIteration
-        return event
-
-    def __enter__(self) -> Self:
-        self._client.run(self._watcher.__aenter__)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        async def leave() -> None:
-            await self._watcher.__aexit__(kind, error, trace)
-
-        if self._client.runs:
-            self._client.run(leave)
+        return BlockingContext(self._thread, self._client.lock(path, **{"on_lost": "flag", **options}))

@@ -101,9 +101,7 @@ class CompoundCall(Call[T]):
         first: The first request, which was submitted before; None if there is none.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, steps: Coroutine[Any, Any, T], first: Call[Any] | None
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, steps: Coroutine[Any, Any, T], first: Call[Any] | None) -> None:
         super().__init__(loop=loop)
         self._coroutine = steps
         self._first = first

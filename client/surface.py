@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from zoolet.client import arguments, compound, operations, reliable
@@ -285,8 +285,15 @@ class ClientSurface(BaseClient):
         body = r.SetACLRequest(below_chroot, checked, arguments.checked_version(version)).encode()
         return self._call(OpCode.SET_ACL, body, operations.decode_stat, path)
 
-    def transaction(self) -> Transaction:
-        """Collect operations that happen together or not at all; use it with ``async with``."""
+    def transaction(
+        self, *, guards: Sequence[str] = (), guard_failed: Callable[[], Exception] | None = None
+    ) -> Transaction:
+        """Collect operations that happen together or not at all; use it with ``async with``.
+
+        Args:
+            guards: Nodes that have to exist when the server applies it.
+            guard_failed: Returns the error of a commit that fails because one does not.
+        """
         core = self._core
 
         def commit(body: bytes, count: int) -> Call[list[tuple[int, Record]]]:
@@ -295,7 +302,7 @@ class ClientSurface(BaseClient):
         def add_chroot(path: str, sequential: bool) -> str:
             return core.sequential_path(path) if sequential else core.add_chroot(path)
 
-        return Transaction(commit, add_chroot, core.strip_chroot, self._data)
+        return Transaction(commit, add_chroot, core.strip_chroot, self._data, guards, guard_failed)
 
     def update(self, path: str, change: Callable[[Any], Any]) -> Call[tuple[Any, Stat]]:
         """Replace a node's value by what a function makes of it, as often as others come in between.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,14 +12,14 @@ from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import AclList
 from zoolet.protocol.codec import Record
-from zoolet.protocol.errors import ErrorCode, RuntimeInconsistencyError, ZooKeeperError, error_for
+from zoolet.protocol.errors import ErrorCode, NoNodeError, RuntimeInconsistencyError, ZooKeeperError, error_for
 from zoolet.protocol.operations import OpCode
 
 
 class Transaction:
     """Collects operations; commits them at the end of its ``async with`` block, unless that raised.
 
-    Made by ``Client.transaction()``.
+    Made by ``Client.transaction()``. Its guards are nodes that have to exist: they are checked first, and do not count.
 
     Attributes:
         results: After the commit, for each operation: the path of a create, the Stat of a set, None of a delete or
@@ -33,6 +33,8 @@ class Transaction:
         add_chroot: Callable[[str, bool], str],
         strip_chroot: Callable[[str], str],
         encode: Callable[[Any], bytes],
+        guards: Sequence[str] = (),
+        guard_failed: Callable[[], Exception] | None = None,
     ) -> None:
         self._commit = commit
         self._add_chroot = add_chroot
@@ -41,9 +43,13 @@ class Transaction:
         self._operations: list[tuple[OpCode, Record]] = []
         self._paths: list[str] = []
         self.results: list[Any] = []
+        self._guards = len(guards)
+        self._guard_failed = guard_failed
+        for path in guards:
+            self.check(path)
 
     def __len__(self) -> int:
-        return len(self._operations)
+        return len(self._operations) - self._guards
 
     def _add(self, op: OpCode, request: Record, path: str) -> None:
         self._operations.append((op, request))
@@ -98,10 +104,14 @@ class Transaction:
     async def wait_results(self, sent: Awaitable[list[tuple[int, Record]]]) -> list[Any]:
         """Wait for the results of what was sent; raises as :meth:`commit` does."""
         records = await sent
-        self.results = [self._result(path, record) for path, (_, record) in zip(self._paths, records, strict=True)]
-        for number, result in enumerate(self.results, 1):
+        results = [self._result(path, record) for path, (_, record) in zip(self._paths, records, strict=True)]
+        self.results = results[self._guards :]
+        for number, result in enumerate(results):
             if isinstance(result, ZooKeeperError) and not isinstance(result, RuntimeInconsistencyError):
-                result.add_note(f"operation {number} of {len(self._operations)} of a transaction; none was done")
+                if number < self._guards and self._guard_failed is not None and isinstance(result, NoNodeError):
+                    raise self._guard_failed() from None
+                place = f"operation {number + 1 - self._guards} of {len(self)}"
+                result.add_note(f"{place} of a transaction; none was done")
                 raise result
         return self.results
 

@@ -59,7 +59,7 @@ NULL = b"\xff\xff\xff\xff"
 
 
 class Codec(NamedTuple):
-    """How a field that is not declared by its type alone is read and written.
+    """The functions that read and write a field whose type alone does not determine its format.
 
     Args:
         read: ``(buf, offset, end) -> (value, next_offset)``; raises MarshallingError.

@@ -20,11 +20,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from zoolet.client import serializers
 from zoolet.client.one_shot_event import OneShotEvent
-from zoolet.client.reliable import CancelledBlock, delete_guaranteed, repeat
+from zoolet.client.reliable import CancelledBlock, delete_guaranteed, delete_in_background, repeat
 from zoolet.client.states import State
 from zoolet.client.surface import ClientSurface
 from zoolet.client.transaction import Transaction
@@ -125,14 +125,19 @@ class Lease:
             return 0.0
         return self._client.valid_for()
 
-    def transaction(self) -> LeaseTransaction:
+    def transaction(self) -> Transaction:
         """Collect operations that happen together, and only if this is still held when the server does them.
 
         Raises:
-            LockLostError: It is lost; at the commit too.
+            LockLostError: It is lost; at the commit too, and nothing was applied then.
         """
         self.raise_if_lost()
-        return LeaseTransaction(self, self._client.transaction())
+
+        def proof_missing() -> LockLostError:
+            self.mark_lost("its node is gone")
+            return LockLostError(self.path, "its node is gone; nothing was done")
+
+        return self._client.transaction(guards=self.proof_nodes(), guard_failed=proof_missing)
 
     def proof_nodes(self) -> list[str]:
         """Return the nodes whose existence proves that this is held."""
@@ -230,6 +235,8 @@ class Lease:
             return []
         call = self._delete()
         call.add_done_callback(self._on_deleted)
+        for path, _ in reversed(self._nodes[1:]):
+            delete_in_background(client, path)
         client.flush()
         return [call]
 
@@ -264,50 +271,6 @@ class Lease:
             monitor.cancel()
         self._monitors = []
         self._exchanging = True
-
-
-class LeaseTransaction:
-    """A :class:`~zoolet.client.transaction.Transaction` that first checks that a lease is still held."""
-
-    def __init__(self, lease: Lease, transaction: Transaction) -> None:
-        self._lease = lease
-        self._transaction = transaction
-        self._proof_nodes = lease.proof_nodes()
-        for node in self._proof_nodes:
-            transaction.check(node)
-        self.check = transaction.check
-        self.create = transaction.create
-        self.set = transaction.set
-        self.delete = transaction.delete
-
-    @property
-    def results(self) -> list[Any]:
-        """What became of each operation."""
-        return self._transaction.results[len(self._proof_nodes) :]
-
-    async def commit(self) -> list[Any]:
-        """Apply all of it or nothing.
-
-        Raises:
-            LockLostError: The node is gone: nothing was applied.
-        """
-        try:
-            await self._transaction.commit()
-        except NoNodeError as error:
-            if error.path in self._proof_nodes:
-                self._lease.mark_lost("its node is gone")
-                raise LockLostError(self._lease.path, "its node is gone; nothing was done") from None
-            raise
-        return self.results
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            await self.commit()
 
 
 ON_LOST: Final = ("cancel", "flag")

@@ -7,8 +7,9 @@ from typing import Any
 
 from zoolet.client import serializers
 from zoolet.client.recipes._follow import children_of, observe, values_of
+from zoolet.client.recipes._lease import Lease
 from zoolet.client.recipes._node_names import checked_naming, in_order
-from zoolet.client.recipes.lock import Lock, LockLease
+from zoolet.client.recipes.lock import Lock
 from zoolet.client.surface import ClientSurface
 
 
@@ -57,7 +58,7 @@ class Election:
         self._naming = checked_naming(naming)
         self._line = _Candidacy(client, path, naming=naming, timeout=timeout, on_lost=on_lost, data=name)
 
-    async def lead(self, timeout: float | None = None) -> LockLease:
+    async def lead(self, timeout: float | None = None) -> Lease:
         """Become a candidate and wait for leadership; ``release()`` of the result resigns.
 
         Raises:
@@ -80,7 +81,7 @@ class Election:
         async for leader in observe(self._client, lambda: watch(self._path), self.leader, self._path):
             yield leader
 
-    async def __aenter__(self) -> LockLease:
+    async def __aenter__(self) -> Lease:
         return await self._line.__aenter__()
 
     async def __aexit__(self, *error: Any) -> None:

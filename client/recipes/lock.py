@@ -14,24 +14,7 @@ from zoolet.protocol import paths
 from zoolet.protocol.errors import NoNodeError
 
 
-class LockLease(Lease):
-    """A lock that is held; with naming ``both`` it is two nodes, of which the last is the token's."""
-
-    def __init__(self, client: ClientSurface, places: list[Contender], *, revocable: bool = False) -> None:
-        last, self._others = places[-1], places[:-1]
-        more = [(place.node, place.token) for place in self._others]
-        super().__init__(client, last.node, last.token, revocable=revocable, more_nodes=more)
-
-    def release_nowait(self) -> list[asyncio.Future[None]]:
-        """Release both nodes."""
-        calls = super().release_nowait()
-        for place in reversed(self._others):
-            place.leave()
-        self._others = []
-        return calls
-
-
-class Lock(LockBase[LockLease]):
+class Lock(LockBase[Lease]):
     """A fair lock: ``async with Lock(zk, "/locks/p") as lease:``, or ``zk.lock("/locks/p")``.
 
     Znodes: ``PATH/<name>``, ephemeral and sequential, named as kazoo's Lock or Curator's InterProcessMutex; their data
@@ -100,7 +83,7 @@ class Lock(LockBase[LockLease]):
             data=self._data,
         )
 
-    async def acquire(self, timeout: float | None = None) -> LockLease:
+    async def acquire(self, timeout: float | None = None) -> Lease:
         """Wait for the lock; return its lease.
 
         Args:
@@ -126,7 +109,8 @@ class Lock(LockBase[LockLease]):
             for place in reversed(places):
                 place.leave()
             raise
-        return LockLease(self._client, places, revocable=self._revocable)
+        last, others = places[-1], [(place.node, place.token) for place in places[:-1]]
+        return Lease(self._client, last.node, last.token, revocable=self._revocable, more_nodes=others)
 
     async def contenders(self) -> list[str]:
         """Return the paths of all nodes in line, the holder's first."""
@@ -146,7 +130,7 @@ class Lock(LockBase[LockLease]):
             return False
         return bool(line)
 
-    def _reenter(self, task: asyncio.Task[object] | None) -> LockLease | None:
+    def _reenter(self, task: asyncio.Task[object] | None) -> Lease | None:
         if not self._reentrant:
             return None
         lease = next((lease for owner, lease in self._inside if owner is task), None)

@@ -10,9 +10,8 @@ from typing import Any, Self
 
 from zoolet.client import serializers
 from zoolet.client.one_shot_event import OneShotEvent
-from zoolet.client.recipes._lease import LockLostError
+from zoolet.client.recipes._lease import Lease, LockLostError
 from zoolet.client.recipes.election import Election
-from zoolet.client.recipes.lock import LockLease
 from zoolet.client.recipes.node_cache import ended
 from zoolet.client.recipes.tree_cache import TreeCache
 from zoolet.client.recipes.worker import ACKS, ASSIGNED, COMMANDS, PROGRESS, RESULTS, TASKS, WORKERS
@@ -55,7 +54,7 @@ class Master:
         self._job: asyncio.Task[Any] | None = None
         self.active = OneShotEvent()
         """Happens when this one becomes the active master for the first time."""
-        self.leadership: LockLease | None = None
+        self.leadership: Lease | None = None
         """What it leads by; None while another one does."""
 
     def _at(self, *names: str) -> str:
@@ -215,7 +214,7 @@ class Master:
                 leadership, self.leadership = self.leadership, None
                 await leadership.release()
 
-    async def _govern(self, leadership: LockLease) -> None:
+    async def _govern(self, leadership: Lease) -> None:
         for name in (WORKERS, TASKS, ASSIGNED, RESULTS):
             await self._client.ensure_path(self._at(name))
         held = await self._assignments()
@@ -251,7 +250,7 @@ class Master:
                 continue
         return held
 
-    async def _assign(self, leadership: LockLease, held: dict[str, str], workers: TreeCache, tasks: TreeCache) -> bool:
+    async def _assign(self, leadership: Lease, held: dict[str, str], workers: TreeCache, tasks: TreeCache) -> bool:
         """Compare what is with what should be, and do the difference, each step in a transaction.
 
         Returns:
@@ -284,7 +283,7 @@ class Master:
             loads[name] += 1
         return True
 
-    async def _step(self, leadership: LockLease, task: str, before: str | None, after: str, value: Any) -> bool | None:
+    async def _step(self, leadership: Lease, task: str, before: str | None, after: str, value: Any) -> bool | None:
         """Assign a task if the leadership holds; False if it was not assigned as thought, None if it is done."""
         leadership.raise_if_lost()
         transaction = self._client.transaction()

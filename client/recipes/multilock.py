@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from zoolet.client.arguments import checked_timeout
 from zoolet.client.recipes._lease import Lease, LockBase
-from zoolet.client.recipes.lock import Lock, LockLease
+from zoolet.client.recipes.lock import Lock
 from zoolet.client.surface import ClientSurface
 
 
@@ -18,7 +18,7 @@ class MultiLease(Lease):
         parts: The lease of each, in sorted order of the paths; ``token`` is the highest of theirs.
     """
 
-    def __init__(self, client: ClientSurface, parts: list[LockLease]) -> None:
+    def __init__(self, client: ClientSurface, parts: list[Lease]) -> None:
         last = max(parts, key=lambda part: part.token)
         super().__init__(client, last.path, last.token)
         self.parts = parts
@@ -38,7 +38,7 @@ class MultiLease(Lease):
         """Return the nodes of all parts."""
         return [node for part in self.parts for node in part.proof_nodes()]
 
-    async def _follow(self, part: LockLease) -> None:
+    async def _follow(self, part: Lease) -> None:
         self.mark_lost(f"{part.path}: {await part.lost}")
 
     def release_nowait(self) -> list[asyncio.Future[None]]:
@@ -92,7 +92,7 @@ class MultiLock(LockBase[MultiLease]):
         Raises:
             TimeoutError: One was not free in time; none is kept.
         """
-        leases: list[LockLease] = []
+        leases: list[Lease] = []
         try:
             async with asyncio.timeout(self._timeout if timeout is None else timeout):
                 for lock in self._locks:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zoolet.client.recipes._contender import Contender, Rule, Turn, wait_for_writer
-from zoolet.client.recipes._lease import LockLostError
+from zoolet.client.recipes._contender import Rule, Turn, wait_for_writer
+from zoolet.client.recipes._lease import Lease, LockLostError
 from zoolet.client.recipes._node_names import NodeName, checked_naming, number_of, prefix
-from zoolet.client.recipes.lock import Lock, LockLease
+from zoolet.client.recipes.lock import Lock
 from zoolet.client.reliable import delete_in_background
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
@@ -87,7 +87,7 @@ class ReadWriteLock:
         """Return the writers' side."""
         return WriteLock(self._client, self._path, **self._options)
 
-    async def downgrade(self, lease: LockLease) -> LockLease:
+    async def downgrade(self, lease: Lease) -> Lease:
         """Become a reader: in one transaction the writer's node goes and a reader's takes its place in line.
 
         Args:
@@ -109,10 +109,8 @@ class ReadWriteLock:
             lease.mark_lost("its downgrade was interrupted")
             delete_in_background(self._client, node)
             raise
-        place = Contender(self._client, self._path, naming=self._naming, kind="read", kinds=("read", "write"))
-        place.node, place.token = node, czxid
         lease.mark_released()
-        return LockLease(self._client, [place])
+        return Lease(self._client, node, czxid)
 
     async def _exchange(self, writer: str, reader: str) -> int:
         """Put one node in the place of another, however often the reply is lost; return the new one's czxid."""

@@ -1,1 +1,1 @@
-"""What operators ask a server: text about the engine, made without sockets."""
+"""The answers to operators' commands: text about the engine, without sockets."""

@@ -1,4 +1,4 @@
-"""The four-letter words: one command, one answer as plain text, on the client port.
+"""The four-letter commands, which are answered in plain text on the client port.
 
 Source: org.apache.zookeeper.server.command.
 """
@@ -39,60 +39,60 @@ KNOWN: Final = (
     "wchp",
     "wchs",
 )
-"""Every word that ZooKeeper knows. One that is not allowed is refused by name."""
+"""All four-letter commands of ZooKeeper. One that is not in the whitelist is refused with its name."""
 _PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
 TELNET_CLOSE: Final = b"\xff\xf4\xff\xfd"
-"""What a telnet client sends when its user presses ^C: the connection is closed without a word."""
+"""The bytes that a telnet client sends for ^C: the connection is closed without an answer."""
 
 
 def four_letter_commands(
     whitelist: Iterable[str], configuration: Callable[[], Mapping[str, object]] | None = None
 ) -> dict[bytes, FourLetterCommand]:
-    """Return what answers each word.
+    """Return the commands by their four bytes.
 
     Args:
-        whitelist: The words that are allowed; ``*`` stands for all, and ``srvr`` always is.
-        configuration: Returns what ``conf`` tells of the ports and limits, by ZooKeeper's keys.
+        whitelist: The commands that are allowed; ``*`` allows all, and ``srvr`` is always allowed.
+        configuration: Returns the ports and limits that ``conf`` shows, by ZooKeeper's keys.
     """
     allowed = {"srvr", *(word.strip() for word in whitelist)}
-    table: dict[bytes, FourLetterCommand] = {TELNET_CLOSE: lambda engine, client, rest: b""}
+    table: dict[bytes, FourLetterCommand] = {TELNET_CLOSE: lambda engine, client, data: b""}
     for name in KNOWN:
         answer = ANSWERS.get(name)
-        table[name.encode()] = _word(answer) if answer and allowed & {name, "*"} else _refusal(name)
+        table[name.encode()] = _text_command(answer) if answer and allowed & {name, "*"} else _refusal(name)
     if allowed & {"conf", "*"}:
-        table[b"conf"] = lambda engine, client, rest: conf(engine, configuration() if configuration else {}).encode()
+        table[b"conf"] = lambda engine, client, data: conf(engine, configuration() if configuration else {}).encode()
     if allowed & {"stmk", "*"}:
         table[b"stmk"] = set_trace_mask
     return table
 
 
-def _word(answer: Callable[[Engine, ClientConnection], str]) -> FourLetterCommand:
-    return lambda engine, client, rest: answer(engine, client).encode()
+def _text_command(answer: Callable[[Engine, ClientConnection], str]) -> FourLetterCommand:
+    return lambda engine, client, data: answer(engine, client).encode()
 
 
 def _refusal(name: str) -> FourLetterCommand:
     text = f"{name} is not executed because it is not in the whitelist.\n".encode()
-    return lambda engine, client, rest: text
+    return lambda engine, client, data: text
 
 
 def number(value: float) -> str:
-    """Write a number as Java writes a double."""
+    """Format a number as Java formats a double."""
     return f"{value:.1e}".replace("e+0", "E").replace("e+", "E") if value >= 1e7 else repr(float(value))
 
 
 def version(engine: Engine) -> str:
-    """Return the version line's text, in the shape that tools parse."""
+    """Return the text of the version line, in the form that tools parse."""
     runtime = f"{sys.implementation.name} {_PYTHON}"
     return f"{engine.settings.compat.release}-zoolet, built on {runtime}"
 
 
 def ruok(engine: Engine, client: ClientConnection) -> str:
-    """Answer that the server runs."""
+    """Answer that the server is running."""
     return "imok"
 
 
 def isro(engine: Engine, client: ClientConnection) -> str:
-    """Answer whether the server takes writes."""
+    """Answer whether the server is read-only."""
     return "ro" if engine.read_only else "rw"
 
 
@@ -111,32 +111,30 @@ def _figures(engine: Engine) -> str:
 
 
 def srvr(engine: Engine, client: ClientConnection) -> str:
-    """Answer with the server's figures. The root counts twice, as in ZooKeeper."""
+    """Answer with the server's statistics. The root is counted twice, as in ZooKeeper."""
     return f"Zookeeper version: {version(engine)}\n{_figures(engine)}"
 
 
 def stat(engine: Engine, client: ClientConnection) -> str:
-    """Answer with the server's figures and its connections."""
-    clients = "".join(f"{brief(one, asking=one is client)}\n" for one in engine.connections)
+    """Answer with the server's statistics and its connections."""
+    clients = "".join(f"{brief(connected, asking=connected is client)}\n" for connected in engine.connections)
     return f"Zookeeper version: {version(engine)}\nClients:\n{clients}\n{_figures(engine)}"
 
 
 def brief(client: ClientConnection, *, asking: bool = False) -> str:
-    """Write one connection as ``stat`` lists it."""
-    host = _in_full(client.host) if ":" in client.host else client.host
+    """Return the line of one connection in the answer to ``stat``."""
+    host = _java_ip6(client.host) if ":" in client.host else client.host
     return f" /{host}:{client.port}[{0 if asking else 1}](queued=0,recved={client.received},sent={client.sent})"
 
 
-def _in_full(host: str) -> str:
-    """Write an IPv6 address as Java does: eight groups, no zeros left out or put in front."""
+def _java_ip6(host: str) -> str:
+    """Format an IPv6 address as Java does: eight groups, not abbreviated and without leading zeros."""
     groups = IPv6Address(host.partition("%")[0]).exploded.split(":")
     return "[" + ":".join(f"{int(group, 16):x}" for group in groups) + "]"
 
 
 def _open_files() -> int:
-    """Return the number of the process's open files; -1 where the system does not tell, all there may be if not one is
-    left to look with.
-    """
+    """Return the number of open files; -1 on systems without ``/proc``, the limit if no descriptor is left to count."""
     try:
         return len(os.listdir("/proc/self/fd"))
     except FileNotFoundError:
@@ -146,7 +144,7 @@ def _open_files() -> int:
 
 
 def mntr(engine: Engine, client: ClientConnection) -> str:
-    """Answer with one figure a line, as monitoring reads them."""
+    """Answer with one metric a line, for monitoring systems."""
     m, tree = engine.metrics, engine.tree
     figures: dict[str, object] = {
         "version": version(engine),
@@ -178,8 +176,8 @@ def mntr(engine: Engine, client: ClientConnection) -> str:
 
 
 def cons(engine: Engine, client: ClientConnection) -> str:
-    """Answer with all that is known of each connection."""
-    return "".join(f"{_full(one, asking=one is client)}\n" for one in engine.connections) + "\n"
+    """Answer with the details of each connection."""
+    return "".join(f"{_full(connected, asking=connected is client)}\n" for connected in engine.connections) + "\n"
 
 
 def _full(client: ClientConnection, *, asking: bool) -> str:
@@ -196,8 +194,8 @@ def _full(client: ClientConnection, *, asking: bool) -> str:
     )
 
 
-def conf(engine: Engine, told: Mapping[str, object]) -> str:
-    """Answer with the configuration, under ZooKeeper's keys and in its order."""
+def conf(engine: Engine, configured: Mapping[str, object]) -> str:
+    """Answer with the configuration, by ZooKeeper's keys and in its order."""
     settings = engine.settings
     facts: dict[str, object] = {
         "clientPort": -1,
@@ -213,42 +211,42 @@ def conf(engine: Engine, told: Mapping[str, object]) -> str:
         "clientPortListenBacklog": -1,
         "serverId": 0,
     }
-    return "".join(f"{name}={told.get(name, value)}\n" for name, value in facts.items())
+    return "".join(f"{name}={configured.get(name, value)}\n" for name, value in facts.items())
 
 
 def gtmk(engine: Engine, client: ClientConnection) -> str:
-    """Answer with the trace mask, which means nothing here but is kept."""
+    """Answer with the trace mask, which is stored and has no effect."""
     return str(engine.trace_mask)
 
 
-def set_trace_mask(engine: Engine, client: ClientConnection, rest: bytes) -> bytes:
-    """Keep the eight bytes behind ``stmk`` as the trace mask, and answer with it."""
-    if len(rest) < 8:
+def set_trace_mask(engine: Engine, client: ClientConnection, argument: bytes) -> bytes:
+    """Set the trace mask to the eight bytes behind ``stmk``, and answer with it."""
+    if len(argument) < 8:
         return b""
-    engine.trace_mask = int.from_bytes(rest[:8], "big", signed=True)
+    engine.trace_mask = int.from_bytes(argument[:8], "big", signed=True)
     return str(engine.trace_mask).encode()
 
 
 def hash_(engine: Engine, client: ClientConnection) -> str:
-    """Answer with the digests of the transaction log: there is none."""
+    """Answer with the digests of the transaction log, which are none."""
     return ""
 
 
 def crst(engine: Engine, client: ClientConnection) -> str:
-    """Set the counters of all connections back to 0."""
-    for one in engine.connections:
-        one.received = one.sent = 0
+    """Reset the counters of all connections."""
+    for connected in engine.connections:
+        connected.received = connected.sent = 0
     return "Connection stats reset.\n"
 
 
 def srst(engine: Engine, client: ClientConnection) -> str:
-    """Set the server's counters back to 0."""
+    """Reset the server's counters."""
     engine.metrics.reset()
     return "Server stats reset.\n"
 
 
 def dirs(engine: Engine, client: ClientConnection) -> str:
-    """Answer that a server in memory has no files."""
+    """Answer with the size of the data directories, which is 0 in memory."""
     return "datadir_size: 0\nlogdir_size: 0\n"
 
 
@@ -259,9 +257,9 @@ def dump(engine: Engine, client: ClientConnection) -> str:
     for session in alive:
         sessions.setdefault(session.deadline, []).append(f"\t0x{session.id:x}")
     connections: dict[int, list[str]] = {}
-    for one in engine.connections:
-        deadline, session_id = (one.session.deadline, one.session.id) if one.session else (one.deadline, 0)
-        connections.setdefault(deadline, []).append(f"\tip: /{one.host}:{one.port} sessionId: 0x{session_id:x}")
+    for peer in engine.connections:
+        deadline, session_id = (peer.session.deadline, peer.session.id) if peer.session else (peer.deadline, 0)
+        connections.setdefault(deadline, []).append(f"\tip: /{peer.host}:{peer.port} sessionId: 0x{session_id:x}")
     owners = engine.tree.ephemerals
     lines = ["SessionTracker dump:", f"Session Sets ({len(sessions)})/({len(alive)}):", *_buckets(engine, sessions)]
     lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(owners)}):"]
@@ -284,7 +282,7 @@ def _buckets(engine: Engine, by_deadline: dict[int, list[str]]) -> list[str]:
 
 
 def envi(engine: Engine, client: ClientConnection) -> str:
-    """Answer with what the server runs on, under the names that Java has for it."""
+    """Answer with the server's environment, under Java's names."""
     system = os.uname()
     page = os.sysconf("SC_PAGE_SIZE")
     total = os.sysconf("SC_PHYS_PAGES") * page >> 20
@@ -313,9 +311,9 @@ def envi(engine: Engine, client: ClientConnection) -> str:
 
 
 def wchs(engine: Engine, client: ClientConnection) -> str:
-    """Answer with the number of data watches; a connection counts also when its own have fired."""
+    """Answer with the number of data watches; a connection is also counted if its watches have fired."""
     by_path = engine.watches.by_path(DATA)
-    watching = sum(one.watched_data for one in engine.connections)
+    watching = sum(connected.watched_data for connected in engine.connections)
     return f"{watching} connections watching {len(by_path)} paths\nTotal watches:{sum(map(len, by_path.values()))}\n"
 
 
@@ -327,16 +325,16 @@ def wchp(engine: Engine, client: ClientConnection) -> str:
     """Answer with the sessions that watch each path."""
     lines = []
     for path, clients in engine.watches.by_path(DATA).items():
-        lines += [_named(path), *(f"\t0x{one.session.id if one.session else 0:x}" for one in clients)]
+        lines += [_named(path), *(f"\t0x{watcher.session.id if watcher.session else 0:x}" for watcher in clients)]
     return "".join(f"{line}\n" for line in lines) + "\n"
 
 
 def wchc(engine: Engine, client: ClientConnection) -> str:
     """Answer with the paths that each session watches."""
     lines = []
-    for one in engine.connections:
-        if one.session is not None and one.watched_data:
-            lines += [f"0x{one.session.id:x}", *(f"\t{_named(path)}" for path in one.modes[DATA])]
+    for connected in engine.connections:
+        if connected.session is not None and connected.watched_data:
+            lines += [f"0x{connected.session.id:x}", *(f"\t{_named(path)}" for path in connected.modes[DATA])]
     return "".join(f"{line}\n" for line in lines) + "\n"
 
 
@@ -358,4 +356,4 @@ ANSWERS: Final[dict[str, Callable[[Engine, ClientConnection], str]]] = {
     "gtmk": gtmk,
     "hash": hash_,
 }
-"""The words whose answers need nothing but the engine."""
+"""The commands whose answers depend on the engine alone."""

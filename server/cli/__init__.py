@@ -1,7 +1,7 @@
 """The ``zoolet`` command: one module for each of its commands.
 
-Exit codes: 0 fine, 1 the thing asked for failed, 2 wrong usage. An error is one line on stderr that says what is wrong
-and where.
+Exit codes: 0 for success, 1 for a failure, 2 for wrong usage or configuration. An error is one line on stderr that says
+what is wrong and where.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["main", "parser"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; the result is its exit code."""
+    """Run the command and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     end = run.start_of_command(words) if words[:1] == ["run"] else len(words)
     definitions = [word for word in words[:end] if word.startswith("-D")]
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands; ``-Dname=value`` is not among its options, for it may stand anywhere."""
+    """Return the parser of all commands; ``-Dname=value`` is not among its options, because it may be anywhere."""
     program = argparse.ArgumentParser(prog="zoolet", description="A ZooKeeper-compatible coordination server.")
     program.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = program.add_subparsers(required=True, metavar="COMMAND")
@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """Print the version; the module that knows it takes 20 ms to import, so nothing else does."""
+    """Print the version; the module that finds it takes 20 ms to import, and is imported only here."""
 
     def __call__(self, parser: argparse.ArgumentParser, *ignored: object) -> None:
         from importlib.metadata import version

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def run_loop(main: Coroutine[Any, Any, int]) -> int:
-    """Run a coroutine on uvloop, or on asyncio's own loop where there is no uvloop."""
+    """Run a coroutine on uvloop, or on asyncio's own loop if uvloop is not installed."""
     try:
         import uvloop
     except ImportError:

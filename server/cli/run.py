@@ -1,4 +1,4 @@
-"""``zoolet run``: a server for as long as a command runs."""
+"""``zoolet run``: run a command with a server that stops when the command ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zoolet.server.net.clock import RealClock
 FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 """The signals that are forwarded to the command."""
 DEFAULTS: Final = {"maxClientCnxns": "0", "4lw.commands.whitelist": "*"}
-"""The configuration unless a -D option sets something else."""
+"""The configuration, which -D options override."""
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -37,10 +37,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def start_of_command(words: Sequence[str]) -> int:
-    """Return where the user's command begins in the words behind ``zoolet``; what stands there is its own.
-
-    Only -D options may stand before it.
-    """
+    """Return the index of the user's command among the arguments of ``zoolet``; only -D options may precede it."""
     return next((place for place, word in enumerate(words) if place and not word.startswith("-D")), len(words))
 
 
@@ -57,10 +54,10 @@ def _run(options: argparse.Namespace, definitions: list[str]) -> int:
 
 
 async def _run_with_server(config: Config, words: list[str]) -> int:
-    """Serve for as long as a command runs.
+    """Serve while a command runs.
 
     Returns:
-        The exit code of the command; as in a shell, 128 and the number of the signal that killed it.
+        The exit code of the command; as in a shell, 128 plus the number of the signal that killed it.
     """
     daemon = assemble(config, clock=RealClock(), rng=SystemRandom())
     hosts = f"127.0.0.1:{await daemon.start('127.0.0.1', 0)}"
@@ -79,7 +76,7 @@ async def _run_with_server(config: Config, words: list[str]) -> int:
 
 
 class _Signals:
-    """Forwards signals to a command, also those that arrive before it runs."""
+    """Forwards signals to a command, including those that arrive before it runs."""
 
     def __init__(self) -> None:
         self._command: asyncio.subprocess.Process | None = None

@@ -33,7 +33,7 @@ from zoolet.server.net.gc import GcTuner
 
 _log = logging.getLogger("zoolet.server")
 OPTIONS: Final = tuple((key.option, key) for key in KEYS if key.option is not None)
-"""The options that stand for a key."""
+"""The options that set a key."""
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -46,15 +46,18 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         default = f" (default {key.default})" if key.default else ""
         metavar = option.rpartition("-")[2].upper()
         parser.add_argument(option, dest=key.name, metavar=metavar, help=f"{key.name}: {key.help}{default}")
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="how log lines look on stderr")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="format of the log on stderr")
     parser.add_argument(
-        "--compat", choices=sorted(BY_NAME), default="3.9", help="which ZooKeeper to answer like (default 3.9)"
+        "--compat",
+        choices=sorted(BY_NAME),
+        default="3.9",
+        help="the ZooKeeper release to reproduce (default 3.9)",
     )
     parser.set_defaults(command=_serve)
 
 
 def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it means something, it must not end the daemon
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is a handler, it must not end the daemon
     handler = logging.StreamHandler(sys.stderr)
     text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(_JsonLines() if options.log_format == "json" else text)
@@ -71,7 +74,7 @@ class _JsonLines(logging.Formatter):
     """Log lines as JSON objects."""
 
     def format(self, record: logging.LogRecord) -> str:
-        import json  # 3 ms that most daemons can do without
+        import json  # takes 3 ms to import, which most daemons save
 
         line = {
             "time": record.created,
@@ -85,8 +88,8 @@ class _JsonLines(logging.Formatter):
 
 
 async def _daemon(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT, and at a second one stop at once; SIGUSR1 switches to read-only mode, SIGUSR2
-    back, SIGHUP reads the certificates again.
+    """Serve until SIGTERM or SIGINT; a second one disconnects clients at once. SIGUSR1 begins read-only mode, SIGUSR2
+    ends it, SIGHUP reads the certificates again.
     """
     context = None
     if config.secure_port is not None:
@@ -120,7 +123,7 @@ async def _listen(daemon: Daemon, config: Config, context: ssl.SSLContext | None
     """Listen on the ports of a configuration.
 
     Returns:
-        A line for each port; None if one cannot be listened on, which has been said on stderr.
+        A line for each port; None if one cannot be listened on, which is reported on stderr.
     """
     ready = []
     for kind, host, port in (("on", config.host, config.port), ("for TLS on", config.secure_host, config.secure_port)):
@@ -132,7 +135,7 @@ async def _listen(daemon: Daemon, config: Config, context: ssl.SSLContext | None
             else:
                 assert context is not None
                 bound = await daemon.start_secure(host, port, context)
-        except (OSError, UnicodeError) as error:  # the host may not even be a possible name
+        except (OSError, UnicodeError) as error:  # the host may not be encodable as a name
             number = getattr(error, "errno", None) or 0
             reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or error
             print(f"zoolet: cannot listen on {_address(host or '*', port)}: {reason}", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""The configuration of a server: the table of keys, the sources that set them, and what is made of them.
+"""The configuration of a server: the table of keys, the sources that set them, and the result.
 
 ``keys.py`` is the table; ``load.py`` reads the sources and builds a :class:`Config`; ``properties.py`` and ``jaas.py``
-know the formats, ``converters.py`` the types of values and ``messages.py`` the sentences in which errors are reported.
+parse the formats, ``converters.py`` has the types of values and ``messages.py`` the sentences of the errors.
 """
 
 from zoolet.server.config.config import Config, UnknownKey

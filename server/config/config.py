@@ -1,4 +1,4 @@
-"""What a configuration comes to: the values that the parts of a server are made with."""
+"""The result of a configuration: the arguments of the parts of a server."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from zoolet.server.net.tls_settings import TlsSettings
 
 
 class UnknownKey(NamedTuple):
-    """A key that nobody knows.
+    """An unknown key.
 
     Args:
         name: The key as it was written.
         where: The place where it was written.
-        nearest: The known key that may have been meant.
+        nearest: The known key with the most similar name; None if none is similar.
     """
 
     name: str
@@ -28,19 +28,19 @@ class Config:
     """The configuration of a daemon. Times are milliseconds, sizes bytes.
 
     Args:
-        host: The address to listen on; None for all of the machine's.
-        port: The port; 0 for a free one, None to speak TLS only.
-        max_client_cnxns: Connections that one address may have; 0 for no limit.
-        max_cnxns: Connections in all; 0 for no limit.
+        host: The address to listen on; None for all addresses of the machine.
+        port: The port; 0 for a free one, None for TLS only.
+        max_client_cnxns: The most connections from one address; 0 for no limit.
+        max_cnxns: The most connections in total; 0 for no limit.
         backlog: Connections that may wait to be accepted.
         whitelist: The four-letter commands that are answered.
-        isro: Answer the command ``isro`` too; a single server is never read-only by itself.
+        isro: Answer the command ``isro``, too.
         settings: The settings of the core.
-        secure_host: The address to listen on for TLS; None for all of the machine's.
+        secure_host: The address to listen on for TLS; None for all addresses of the machine.
         secure_port: The port for connections over TLS; None for none, 0 for a free one.
-        tls: The certificates, and the demands on clients.
+        tls: The certificates, and the requirements for clients.
         ignored: Known keys that were set and have no effect, for one warning.
-        unknown: Keys that were set and that nobody knows, for a warning each.
+        unknown: Unknown keys that were set, for one warning each.
     """
 
     host: str | None = "127.0.0.1"

@@ -1,4 +1,4 @@
-"""How the text of a value is read: one :class:`Converter` for each type of value that a key may have."""
+"""The types of values: one :class:`Converter` for each type that a key may have."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Converter(NamedTuple):
 
     Args:
         convert: Returns the value of a text. Raises ValueError if the text is not of this type, and OSError or
-            UnicodeDecodeError if it names a file that has to be read and cannot be.
+            UnicodeDecodeError if it names a file that cannot be read.
         type: The type in plain words, for the documentation.
-        expected: What a text has to be, as a noun that ends "KEY must be ...".
+        expected: The end of the sentence "KEY must be ...".
         unit: The unit of a number, such as ``milliseconds``.
         limits: The range of a number, such as ``1 to 65535``.
         show: Returns the text of a value; empty for a value that is not set.
@@ -69,7 +69,7 @@ def _whole_number(text: str, low: int, high: int) -> int:
 
 
 def _decoded(text: str) -> int:
-    """Read a number as Integer.getInteger does: 0x and # stand before hexadecimal digits."""
+    """Parse a number as Integer.getInteger does: 0x or # precedes hexadecimal digits."""
     if match := re.fullmatch(r"(?:0[xX]|#)([0-9a-fA-F]{1,8})", text):
         text = str(int(match[1], 16))
     return _whole_number(text, 0, MAX_INT)
@@ -93,7 +93,7 @@ def _schemes(text: str) -> frozenset[str]:
 
 
 def _protocols(text: str) -> frozenset[str]:
-    if text == "TLS":  # Java's name for every version it knows
+    if text == "TLS":  # Java's name for all versions that it supports
         return frozenset(_TLS_VERSIONS)
     if not (versions := frozenset(_names(text))) or versions - {*_TLS_VERSIONS}:
         raise ValueError(text)
@@ -154,7 +154,7 @@ FILE: Final = Converter(
     expected="the path of a file",
     show=lambda value: value if isinstance(value, str) else "",
 )
-"""A file; a field that is made of what is in the file is not shown."""
+"""A file; a field that holds the content of the file is not shown."""
 NAMES: Final = Converter(convert=_names, type="names, separated by commas", show=_joined)
 PORT: Final = number(0, 65535)
 ADDRESS: Final = Converter(convert=lambda text: text.strip("[]") or None, type="address or host name")

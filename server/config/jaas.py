@@ -24,11 +24,11 @@ _TOKEN: Final = (
     r'(?s:\s+|//[^\n]*|#[^\n]*|/\*.*?\*/|"(?P<text>(?:\\.|[^"\\])*)"|(?P<mark>[{};=])|(?P<word>[^\s{};="]+))'
 )
 Token = tuple[str, str]
-"""The kind of a token, ``text`` for what stands in quotes, ``mark`` or ``word``, and its text."""
+"""The kind of a token, ``text`` for one in quotes, ``mark`` or ``word``, and its text."""
 
 
 def users(path: str, section: str = SECTION) -> dict[str, str] | None:
-    """Read the users of a section and their passwords.
+    """Return the users of a section and their passwords.
 
     Returns:
         The passwords by user; None if the file has no such section.

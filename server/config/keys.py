@@ -1,7 +1,7 @@
 """The table of configuration keys, one row each: the parser, the command line, the messages and
-``docs/configuration.md`` are made from it.
+``docs/configuration.md`` are generated from it.
 
-To add a key, add a row; if several keys together make up one field, also say in ``load.py`` how.
+To add a key, add a row; if a field depends on several keys, compute it in ``load.py``.
 
 Source: QuorumPeerConfig.parseProperties; ZooKeeper Administrator's Guide, "Configuration Parameters".
 """
@@ -40,18 +40,18 @@ from zoolet.server.config.converters import (
 
 
 class Status(Enum):
-    """What becomes of a key that is set."""
+    """How a key is treated when it is set."""
 
     HONOURED = auto()
     """It sets a field of the configuration."""
     IGNORED = auto()
     """It is known to ZooKeeper and has no effect here; one warning names those that were set."""
     REFUSED = auto()
-    """It must not be ignored, for somebody relies on it: a value that is not supported is an error."""
+    """It must not be ignored, because its user relies on it: an unsupported value is an error."""
 
 
 _PLACEHOLDERS: Final = {"*": r"(?s:.*)", "<number>": r"\d+", "<name>": r"\w+"}
-"""What may stand in the place of each placeholder at the end of a family's name."""
+"""The pattern that each placeholder at the end of a family's name stands for."""
 
 
 class Key(NamedTuple):
@@ -65,14 +65,14 @@ class Key(NamedTuple):
         help: What it does, in sentences; for an ignored key why it has no effect; for a refused key what follows the
             words "is not supported;" in the message.
         example: A value other than the default.
-        status: What becomes of it.
-        default_note: When another value than the default holds, or what the default stands for.
-        fallback: The default value, where the field does not hold it.
+        status: How it is treated.
+        default_note: When a value other than the default applies, or what the default means.
+        fallback: The default value, if it is not that of the field.
         option: The command-line option that sets it.
-        requires: Keys that have to be set as well where this one asks for something.
-        overruled_by: The key that makes this one count for nothing, as in ZooKeeper.
+        requires: The keys that must be set, too, unless the value requires nothing (false or empty).
+        overruled_by: The key that overrides this one, as in ZooKeeper.
         supported: The values of a refused key that are accepted.
-        dynamic: Whether it may stand in a dynamicConfigFile.
+        dynamic: Whether it is allowed in a dynamicConfigFile.
     """
 
     name: str
@@ -91,12 +91,12 @@ class Key(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The key, and its option if it has one, for a message that asks for it."""
+        """The key, and its option if it has one, for messages."""
         return f"{self.name} ({self.option})" if self.option else self.name
 
     @property
     def default(self) -> str:
-        """The value that an empty configuration has, as it would be written; empty for none."""
+        """The value in an empty configuration, as text; empty for none."""
         return self.fallback or self.converter.show(attrgetter(self.field)(Config()))
 
     @property
@@ -106,10 +106,10 @@ class Key(NamedTuple):
 
     def matches(self, name: str) -> bool:
         """Return whether this row describes the key *name*."""
-        for placeholder, rest in _PLACEHOLDERS.items():
+        for placeholder, pattern in _PLACEHOLDERS.items():
             if self.name.endswith(placeholder):
                 prefix = self.name.removesuffix(placeholder)
-                return name.startswith(prefix) and re.fullmatch(rest, name.removeprefix(prefix)) is not None
+                return name.startswith(prefix) and re.fullmatch(pattern, name.removeprefix(prefix)) is not None
         return name == self.name
 
 

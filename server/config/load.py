@@ -1,6 +1,6 @@
-"""From files, options and the environment to a :class:`Config`: options beat the file, the file beats the environment.
+"""From files, options and the environment to a :class:`Config`; options override the file, the file the environment.
 
-A key may be written in zoo.cfg as it stands or with ZooKeeper's prefix ``zookeeper.``, and as ``-Dzookeeper.KEY=VALUE``
+A key may be written in zoo.cfg as it is or with ZooKeeper's prefix ``zookeeper.``, and as ``-Dzookeeper.KEY=VALUE``
 or ``-DKEY=VALUE`` on the command line or in ``SERVER_JVMFLAGS`` or ``JVMFLAGS``.
 
 :func:`build` takes these steps: the sources become one mapping of entries, each beside the row of its key; an ensemble
@@ -37,10 +37,10 @@ from zoolet.server.net.tls_settings import TlsSettings
 
 
 class Entry(NamedTuple):
-    """A setting beside the row of its key.
+    """A setting with the row of its key.
 
     Args:
-        key: The row; None for a key that nobody knows.
+        key: The row; None for an unknown key.
         written: The key as it was written, for messages: ``tickTime``, ``-Dzookeeper.tickTime`` or ``--port``.
         value: The text behind the key.
         where: The place, for messages.
@@ -55,7 +55,7 @@ class Entry(NamedTuple):
 
     @property
     def is_for_zookeeper(self) -> bool:
-        """Whether it can only be meant for this server: of -D options only those with ZooKeeper's or our prefix are."""
+        """Whether it is certainly meant for this server: of -D options, those with its prefixes are."""
         return not self.written.startswith("-D") or self.written.startswith(("-Dzookeeper.", "-Dzoolet."))
 
 
@@ -81,7 +81,7 @@ def read_file(path: str) -> dict[str, Setting]:
     """Read a zoo.cfg.
 
     Raises:
-        ConfigError: It cannot be read.
+        ConfigError: The file cannot be read.
     """
     try:
         return _read_properties(path)
@@ -90,12 +90,12 @@ def read_file(path: str) -> dict[str, Setting]:
 
 
 def build(*sources: Mapping[str, Setting], compat: str = "3.9", strict: bool = False) -> Config:
-    """Make a configuration of settings; later sources beat earlier ones.
+    """Build a configuration from settings; later sources override earlier ones.
 
     Args:
         sources: The settings by key.
-        compat: The release to answer like.
-        strict: Refuse a key that nobody knows; otherwise the result names it for a warning.
+        compat: The release whose behaviour to reproduce.
+        strict: Refuse an unknown key; otherwise the result names it for a warning.
 
     Raises:
         ConfigError: A value is invalid, a value is not supported and must not be ignored, or a key needs another one.
@@ -148,7 +148,7 @@ def _read_dynamic_file(entry: Entry) -> dict[str, Setting]:
     """Read the file that a dynamicConfigFile names: the members of the ensemble and nothing else.
 
     Raises:
-        ConfigError: It cannot be read, or has another key.
+        ConfigError: The file cannot be read, or has another key.
     """
     try:
         settings = _read_properties(FILE.convert(entry.value))
@@ -171,12 +171,12 @@ _SERVER: Final = (
 
 
 def _reject_ensemble(entries: Entries) -> tuple[str | None, int] | None:
-    """Return the client address and port behind the semicolon in the line of the only server, if they are there: the
-    official image names its port there and nowhere else.
+    """Return the client address and port behind the semicolon in the line of the only server, if there are any: the
+    official image configures its port only there.
 
     Raises:
-        ConfigError: There are several servers, or an observer: a single server that answered for an ensemble would
-            split it, and nobody would notice.
+        ConfigError: There are several servers, or an observer. A single server that started in place of an ensemble
+            member would split the ensemble silently.
     """
     servers = {name: entry for name, entry in entries.items() if entry.key and entry.key.name == "server.<number>"}
     address = None
@@ -200,7 +200,7 @@ def _read_server(text: str) -> tuple[str, str | None, int | None]:
     """Return the role, and the client address and port, of the value behind ``server.N``.
 
     Raises:
-        ValueError: It is not of the form.
+        ValueError: The value is not of that form.
     """
     match = re.fullmatch(_SERVER, text)
     role = ((match and match["role"]) or "participant").lower()
@@ -210,7 +210,7 @@ def _read_server(text: str) -> tuple[str, str | None, int | None]:
 
 
 def _ignored(entries: Entries) -> tuple[str, ...]:
-    """Return the keys that have no effect, of those that were certainly meant for this server."""
+    """Return the keys without effect that are certainly meant for this server."""
     return tuple(
         sorted(
             name
@@ -221,7 +221,7 @@ def _ignored(entries: Entries) -> tuple[str, ...]:
 
 
 def _unknown(entries: Entries) -> tuple[UnknownKey, ...]:
-    """Return the keys that nobody knows, of those that were certainly meant for this server."""
+    """Return the unknown keys that are certainly meant for this server."""
     return tuple(
         UnknownKey(entry.written, entry.where, nearest(name))
         for name, entry in entries.items()
@@ -233,7 +233,7 @@ def _unknown(entries: Entries) -> tuple[UnknownKey, ...]:
 
 
 def _convert(entries: Entries) -> dict[str, Any]:
-    """Return the values of the keys that are honoured and not overruled.
+    """Return the values of the keys that are honoured and not overridden by another key.
 
     Raises:
         ConfigError: A value is invalid, or not supported where it must not be ignored.
@@ -259,21 +259,21 @@ def _convert(entries: Entries) -> dict[str, Any]:
 
 
 def _check_requirements(entries: Entries, values: Values) -> None:
-    """Check that a key which asks for something stands beside those that it needs.
+    """Check that the keys that others require are set.
 
     Without this check a server could start in plain text although certificates are configured, or without
     authentication although a scheme was to be enforced.
 
     Raises:
-        ConfigError: A key that is needed is missing or empty.
+        ConfigError: A required key is missing or empty.
     """
     for name, entry in entries.items():
-        value = values.get(name, entry.value)  # a value that is overruled asks for something too
+        value = values.get(name, entry.value)  # an overridden value has requirements, too
         if entry.key is None or value is False or (name, value) == ("ssl.clientAuth", "none"):
-            continue  # it asks for nothing
+            continue  # a value that requires nothing
         without_tls = "secureClientPort" in entry.key.requires and "secureClientPort" not in entries
         if without_tls and entry.source is Source.ENVIRONMENT:
-            continue  # JVMFLAGS are the clients' too
+            continue  # clients read JVMFLAGS, too
         for required in entry.key.requires:
             if values.get(required) in (None, "", frozenset()):
                 key = find(required)
@@ -284,13 +284,13 @@ def _fields(entries: Entries, values: Values) -> dict[str, Any]:
     """Return the values by field.
 
     Raises:
-        ConfigError: The JAAS file cannot be read, or is not of the form.
+        ConfigError: The JAAS file cannot be read or is invalid.
     """
     rows = {name: entry.key for name, entry in entries.items() if entry.key and name in values}
     fields = {row.field: values[name] for name, row in rows.items()}
     if "secureClientPort" not in values:
-        fields.pop("secure_host", None)  # JVMFLAGS may have it
-    # The fields that several keys make up together:
+        fields.pop("secure_host", None)  # JVMFLAGS may set it for clients
+    # The fields that depend on several keys:
     enforced = values.get("enforce.auth.enabled", False)
     fields["settings.require_auth"] = values["enforce.auth.schemes"] if enforced else frozenset()
     fields["settings.sasl_users"] = _sasl_users(entries, values)
@@ -333,7 +333,7 @@ def _settings(entries: Entries, fields: Mapping[str, Any], compat: str) -> Setti
 def _default_addresses(
     sources: Sequence[Mapping[str, Setting]], entries: Entries, client_address: tuple[str | None, int] | None
 ) -> dict[str, Any]:
-    """Return the address and the port that hold unless their keys are set.
+    """Return the address and the port that apply unless their keys are set.
 
     As in ZooKeeper, a port without an address means all addresses; but ``--port`` alone does not open the server to the
     network.
@@ -351,7 +351,7 @@ def _default_addresses(
 
 
 def _complete_tls(config: Config, entries: Entries) -> None:
-    """Set the address and the demand on clients that follow from other keys, where there is a port for TLS."""
+    """Set the defaults of the TLS address and of client authentication, which depend on other keys."""
     if config.tls.trust_store is not None and "ssl.clientAuth" not in entries:
         config.tls.client_auth = "need"  # ZooKeeper's default
     if "secureClientPortAddress" in entries:

@@ -1,14 +1,14 @@
-"""What is wrong with a configuration, in whole sentences: each kind of message is made by one function.
+"""The messages about an invalid configuration, in whole sentences: one function for each kind.
 
 A message starts with the place, such as ``zoo.cfg:12``, ``command line`` or ``environment variable JVMFLAGS``, and
-names the key as it was written there.
+has the key as it was written there.
 """
 
 from __future__ import annotations
 
 
 class ConfigError(ValueError):
-    """A configuration cannot be used; the message says where it is wrong, and what is expected instead."""
+    """A configuration is invalid; the message says where, and what is expected instead."""
 
 
 def invalid(where: str, key: str, value: str, expected: str) -> ConfigError:
@@ -32,7 +32,7 @@ def unreadable(where: str, key: str, path: str, error: OSError | UnicodeDecodeEr
 
 
 def unknown(where: str, key: str, nearest: str | None) -> ConfigError:
-    """Return the error for a key that nobody knows."""
+    """Return the error for an unknown key."""
     return ConfigError(f"{where}: {one_line(key)} is unknown{suggestion(nearest) or '.'}")
 
 

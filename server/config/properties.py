@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 
 
 class Source(Enum):
-    """What kind of place a setting comes from."""
+    """The kind of place that a setting comes from."""
 
     FILE = auto()
     """A configuration file, or a mapping that stands for one."""
     OPTION = auto()
     """An option of the command line, such as ``--port``."""
     DEFINITION = auto()
-    """A ``-Dname=value`` of the command line; it may be meant for something other than ZooKeeper."""
+    """A ``-Dname=value`` of the command line; it may be meant for other software."""
     ENVIRONMENT = auto()
     """A ``-Dname=value`` of an environment variable, which ZooKeeper's clients read as well."""
 
@@ -44,7 +44,7 @@ _LINE: Final = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", r
 
 
 def parse_properties(text: str, name: str) -> dict[str, Setting]:
-    """Read a properties file: ``key=value``, ``key: value`` or ``key value``; comments, escapes, continued lines.
+    """Parse a properties file: ``key=value``, ``key: value`` or ``key value``; comments, escapes, continued lines.
 
     Args:
         text: The file's text.
@@ -66,7 +66,7 @@ def parse_properties(text: str, name: str) -> dict[str, Setting]:
 
 
 def parse_definitions(arguments: list[str], where: str, source: Source = Source.DEFINITION) -> dict[str, Setting]:
-    """Read ``-Dname=value`` options; others are left out."""
+    """Parse ``-Dname=value`` options; others are omitted."""
     settings = {}
     for argument in arguments:
         if argument.startswith("-D"):
@@ -76,7 +76,7 @@ def parse_definitions(arguments: list[str], where: str, source: Source = Source.
 
 
 def parse_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
-    """Read the -D options of ``SERVER_JVMFLAGS`` and ``JVMFLAGS``; the second beat the first, as with Java.
+    """Parse the -D options of ``SERVER_JVMFLAGS`` and ``JVMFLAGS``; the second override the first, as in Java.
 
     Raises:
         ValueError: A quotation mark is not closed; the message names the variable.

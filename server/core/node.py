@@ -1,4 +1,4 @@
-"""One znode, and what is cached for it.
+"""A znode, and what is cached for it.
 
 Three results are cached, each in one slot of the object that it is computed from: the encoded Stat (``Node._stat``, 68
 bytes), the encoded list of children (``Children._encoded``) and a session's ephemeral paths in sorted order

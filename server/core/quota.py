@@ -69,10 +69,10 @@ def _parse(data: bytes) -> Amount:
         return Amount()
     numbers: dict[str, int] = {}
     for pair in _split("[,;]+", data.decode("utf-8", "replace")):
-        key, *rest = _split("=", pair) or [""]
-        if not rest:
+        key, *texts = _split("=", pair) or [""]
+        if not texts:
             raise ValueError(f"no number in {pair!r}")
-        number = rest[0] or "-1"
+        number = texts[0] or "-1"
         if not re.fullmatch(r"[+-]?\d+", number) or _wrapped(int(number)) != int(number):
             raise ValueError(f"not a number of 64 bits: {number!r}")
         numbers[key] = int(number)

@@ -192,7 +192,7 @@ class ServerConnection:
         """Return whether *data*, received now, is a four-letter command."""
         return self.state is State.CONNECTING and data[:4] in self._four_letter_commands
 
-    def refuse(self, xid: int, opcode: int, code: int) -> None:
+    def answer_with_error(self, xid: int, opcode: int, code: int) -> None:
         """Answer a request with an error without executing it; a write takes a zxid nevertheless."""
         engine = self.engine
         row = OPERATIONS.get(opcode)
@@ -232,17 +232,17 @@ class ServerConnection:
 
         The connection is closed if they cannot be the beginning of a frame.
         """
-        rest = len(buf) - offset
+        remaining = len(buf) - offset
         length = -1  # unknown while the four bytes of the length are incomplete
-        if rest >= 4:
+        if remaining >= 4:
             (length,) = int_at(buf, offset)
             shortest = 0 if self.state is State.CONNECTING else 8  # of xid and op code
-            if not 0 <= length <= self.engine.settings.max_frame or (length < shortest and rest >= 4 + length):
+            if not 0 <= length <= self.engine.settings.max_frame or (length < shortest and remaining >= 4 + length):
                 self.close()
                 return False
-        if rest:
+        if remaining:
             self._keep_part(buf[offset:])
-        self.missing = 4 + max(length, 0) - rest  # 0 or less: the frame is complete, but the turn is over
+        self.missing = 4 + max(length, 0) - remaining  # 0 or less: the frame is complete, but the turn is over
         return self.missing <= 0 and not self.client.closing
 
     # --- the first frame ---

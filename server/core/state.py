@@ -110,7 +110,7 @@ class ServerState:
             part.begin()
 
     def commit(self) -> None:
-        """Keep what was changed since :meth:`begin`, and send the events."""
+        """Keep the changes since :meth:`begin`, and send their events."""
         for part in self._transactional:
             part.commit()
 

@@ -300,9 +300,10 @@ class SecureAcceptor:
 
     async def start(self, host: str | None, port: int) -> int:
         """Start to listen; arguments, result and errors as for :meth:`Daemon.start_secure`."""
-        found = await self._connections.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        loop = self._connections.loop
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
-            for family, kind, protocol, _, address in dict.fromkeys(found):
+            for family, kind, protocol, _, address in dict.fromkeys(addresses):
                 listening = socket.socket(family, kind, protocol)
                 self._sockets.append(listening)
                 listening.setblocking(False)

@@ -1,7 +1,7 @@
-"""ZooKeeper for tests: embedded, started in milliseconds, and broken on purpose.
+"""ZooKeeper for tests: an embedded server that starts in milliseconds, with fault injection.
 
-Each name is imported when it is first used: pytest loads this package in every project that has zoolet installed, and
-most of them test something else.
+Each name is imported on first use: pytest loads this package in every project that has zoolet installed, and most tests
+do not use it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a fault does to the requests or events that its rule matches."""
+"""Actions: what a fault does to the requests or events that match its rule."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zoolet.protocol.errors import ErrorCode, ZooKeeperError
 
 
 class Effect(Enum):
-    """What becomes of a request; of several effects the first in this list counts."""
+    """How a request is treated; of several effects the first in this list applies."""
 
     DROP = 1
     FAIL = 2
@@ -18,16 +18,16 @@ class Effect(Enum):
 
 
 class Action:
-    """What a fault does. The functions of this module make it; one object serves one fault.
+    """What a fault does. The functions of this module return actions; each belongs to one fault.
 
     Attributes:
-        name: The call that made it, with its argument, for reports.
-        effect: What becomes of the request; None if it is answered as always.
-        code: The error that it is answered with; 0 for none.
-        seconds: How long it waits before.
-        holds: Whether it waits until :meth:`release`.
-        events: Whether the action is about events, not about requests.
-        released: Whether it holds nothing any more.
+        name: The call that returned it, with its argument, for reports.
+        effect: How the request is treated; None if it is answered as usual.
+        code: The error code that answers it; 0 for none.
+        seconds: How long it is delayed.
+        holds: Whether it is held until :meth:`release`.
+        events: Whether the action is for events, not for requests.
+        released: Whether :meth:`release` was called, or the fault has ended: nothing is held any more.
         used: Whether it belongs to a fault.
     """
 
@@ -55,10 +55,10 @@ class Action:
         return self.name
 
     def release(self) -> None:
-        """Let the requests or events that are held go on, and hold no more.
+        """Release the held requests or events, and hold no more.
 
         Raises:
-            ValueError: The action holds nothing.
+            ValueError: The action is of a kind that holds nothing.
         """
         if not (self.holds or self.events):
             raise ValueError(f"{self.name} holds nothing that could be released; only hold() and withhold_event() do")
@@ -69,7 +69,7 @@ class Action:
 
 
 def delay(seconds: float) -> Action:
-    """Wait so long, on the server's clock, before the request is read; those behind it on its connection wait too.
+    """Delay the request by *seconds* of the server's clock; the requests behind it on its connection wait, too.
 
     Raises:
         ValueError: The time is negative.
@@ -80,10 +80,10 @@ def delay(seconds: float) -> Action:
 
 
 def error(code: int | type[ZooKeeperError] | ZooKeeperError) -> Action:
-    """Answer with an error in place of doing anything.
+    """Answer with an error, without executing the request.
 
     Args:
-        code: An :class:`~zoolet.protocol.errors.ErrorCode`, its number, or one of our or kazoo's exceptions.
+        code: An :class:`~zoolet.protocol.errors.ErrorCode`, its number, or an exception of zoolet or kazoo.
 
     Raises:
         ValueError: There is no such error.
@@ -101,28 +101,28 @@ def error(code: int | type[ZooKeeperError] | ZooKeeperError) -> Action:
 
 
 def drop_request() -> Action:
-    """Lose the request before it is done: it is not applied, nothing is answered, and the connection is closed.
+    """Lose the request before it is executed: there is no reply, and the connection is closed.
 
-    TCP loses no request alone: what was behind it on the connection is lost with it.
+    TCP cannot lose a request alone: those behind it on the connection are lost with it.
     """
     return Action("drop_request()", Effect.DROP)
 
 
 def lose_reply() -> Action:
-    """Do what is asked, and close the connection without a reply: the client cannot know whether it was done."""
+    """Execute the request and close the connection without a reply: the client cannot know whether it was applied."""
     return Action("lose_reply()", Effect.LOSE_REPLY)
 
 
 def close_after() -> Action:
-    """Do what is asked, reply, and close the connection."""
+    """Execute the request, send the reply, and close the connection."""
     return Action("close_after()", Effect.CLOSE_AFTER)
 
 
 def hold() -> Action:
-    """Do not read the request until :meth:`Action.release`; those behind it on its connection wait too."""
+    """Hold the request until :meth:`Action.release`; the requests behind it on its connection wait, too."""
     return Action("hold()", holds=True)
 
 
 def withhold_event() -> Action:
-    """Do not send the event; :meth:`Action.release` sends it late, and the end of the fault loses it."""
+    """Do not send the event. :meth:`Action.release` sends it late; at the end of the fault it is lost."""
     return Action("withhold_event()", events=True)

@@ -1,4 +1,4 @@
-"""Checks of what a :class:`~zoolet.server.testing.server.Server` is made with, and the configuration that follows."""
+"""Validation of the arguments of :class:`~zoolet.server.testing.server.Server`, and the configuration from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULTS: Final = {
     "maxClientCnxns": "0",
     "4lw.commands.whitelist": "*",
 }
-"""The configuration of a server for tests unless the test sets another: short ticks, and any session timeout."""
+"""The default configuration of a server for tests: short ticks, and any session timeout."""
 MAX_ZXID: Final = (1 << 63) - 1
 
 
@@ -31,7 +31,7 @@ def invalid(name: str, value: object, expected: str) -> ValueError:
 
 
 def check_address(host: object, port: object) -> None:
-    """Raise a ValueError unless this can be listened on."""
+    """Raise a ValueError unless these are an address and a port to listen on."""
     if not isinstance(host, str) or not host:
         raise invalid("host", host, "an address to listen on")
     if not _is_int(port, 0, 65535):
@@ -42,7 +42,7 @@ def make_clock(kind: object, seed: int | None) -> Clock:
     """Return a ``"real"`` or a ``"manual"`` clock; with a *seed* the manual one always starts at the same time.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: *kind* is neither.
     """
     if kind == "real":
         return RealClock()
@@ -52,7 +52,7 @@ def make_clock(kind: object, seed: int | None) -> Clock:
 
 
 def check_numbers(seed: object, initial_zxid: object) -> None:
-    """Raise a ValueError unless these are a seed, or None, and a zxid."""
+    """Raise a ValueError unless these are a seed or None, and a zxid."""
     if seed is not None and not isinstance(seed, int):
         raise invalid("seed", seed, "an int")
     if not _is_int(initial_zxid, 0, MAX_ZXID):
@@ -60,28 +60,28 @@ def check_numbers(seed: object, initial_zxid: object) -> None:
 
 
 def check_data_dir(data_dir: object) -> None:
-    """Raise a ValueError if there is a data directory: the server could not use it."""
+    """Raise a ValueError unless *data_dir* is None: the server keeps everything in memory."""
     if data_dir is not None:
         raise ValueError(f"data_dir is {data_dir!r}; this server keeps everything in memory, so leave it out")
 
 
 def check_counts(**counts: object) -> None:
-    """Raise a ValueError unless each of these is None or an int from 0."""
+    """Raise a ValueError unless each of these is None, or an int of 0 or more."""
     for name, count in counts.items():
         if count is not None and not (isinstance(count, int) and count >= 0):
             raise invalid(name, count, "0 or more, or None for all")
 
 
-def _is_int(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+def _is_int(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
 def read_config(config: str | os.PathLike[str] | Mapping[str, object] | None, compat: str | None) -> Config:
-    """Return the configuration that follows from a zoo.cfg's path or a dict, over :data:`DEFAULTS`.
+    """Return the configuration from a zoo.cfg's path or a dict, with :data:`DEFAULTS`.
 
     Args:
         config: A path; or values by key, where True and False stand for ``true`` and ``false``; or None.
-        compat: The release to answer like; None for the newest.
+        compat: The release whose behaviour to reproduce; None for the newest.
 
     Raises:
         ValueError: A key is unknown, a value is invalid, or a key is for the daemon only.

@@ -1,6 +1,7 @@
-"""Who is meant by *who* and *session*, and what is done to their sessions and connections, inside the server's loop.
+"""The clients that the arguments *who* and *session* name, and the functions that expire, drop, pause and resume them.
 
-It may be a KazooClient, a zoolet Client, a session id or ``"all"``.
+Such an argument is a KazooClient, a zoolet Client, a session id or ``"all"``. The functions are called in the server's
+loop.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from zoolet.server.testing.interceptor import Interceptor
 
 
 def is_all(who: object) -> bool:
-    """Return whether every session is meant."""
+    """Return whether *who* names every session."""
     return isinstance(who, str) and who == "all"
 
 
 def session_id_of(who: object, default: int | None = None) -> int:
-    """Return the id of a client's session; an id stands for itself, whether or not such a session is alive.
+    """Return the id of a client's session; a session id is returned as it is, whether or not the session is alive.
 
     Args:
         who: A KazooClient, a zoolet Client or a session id.
@@ -46,10 +47,10 @@ def session_id_of(who: object, default: int | None = None) -> int:
 
 
 def sessions_of(engine: Engine, who: object) -> list[Session]:
-    """Return the sessions that are meant; all those that are alive for ``"all"``.
+    """Return the sessions that *who* names; for ``"all"`` all sessions that are alive.
 
     Raises:
-        ValueError: *who* is nothing that has sessions.
+        ValueError: *who* is none of the types above.
         LookupError: The session is not alive on this server, or the client has none.
     """
     alive = engine.sessions.alive
@@ -62,13 +63,13 @@ def sessions_of(engine: Engine, who: object) -> list[Session]:
 
 
 def follow(who: object) -> Callable[[], int] | None:
-    """Return a function that returns the client's present session id, 0 while it has none; None for everybody.
+    """Return a function that returns the client's present session id, 0 while it has none; None for all clients.
 
     Args:
         who: As for :func:`session_id_of`, ``"all"`` or None; a client need not be connected yet.
 
     Raises:
-        ValueError: *who* is nothing that has sessions.
+        ValueError: *who* is none of the types above.
     """
     if who is None or is_all(who):
         return None
@@ -76,11 +77,11 @@ def follow(who: object) -> Callable[[], int] | None:
     return partial(session_id_of, who, 0)
 
 
-# --- what is done to them; arguments and errors are those of sessions_of() ---
+# --- actions; arguments and errors as for sessions_of() ---
 
 
 def expire(interceptor: Interceptor, who: object) -> None:
-    """End sessions, and close their connections, paused or not."""
+    """Expire sessions, and close their connections, whether or not they are paused."""
     for session in sessions_of(interceptor.engine, who):
         interceptor.engine.expire(session)
         interceptor.paused.discard(session.id)
@@ -88,7 +89,7 @@ def expire(interceptor: Interceptor, who: object) -> None:
 
 
 def drop(daemon: Daemon, who: object) -> None:
-    """Close the connections of sessions; of ``"all"``, those without a session too."""
+    """Close the connections of sessions; for ``"all"``, also the connections without a session."""
     session_ids = {session.id for session in sessions_of(daemon.engine, who)}
     for socket in list(daemon.connections.open.values()):
         connection = socket.connection
@@ -101,7 +102,7 @@ def drop(daemon: Daemon, who: object) -> None:
 
 
 def pause(interceptor: Interceptor, who: object, *, missing_ok: bool) -> None:
-    """Serve these sessions no more; with *missing_ok* the session with an id need not be alive."""
+    """Stop serving sessions; with *missing_ok* a session that is given by its id need not be alive."""
     if is_all(who):
         interceptor.all_paused = True
     elif missing_ok:
@@ -112,7 +113,7 @@ def pause(interceptor: Interceptor, who: object, *, missing_ok: bool) -> None:
 
 
 def resume(interceptor: Interceptor, who: object) -> None:
-    """Serve these sessions again, whether or not they are still alive.
+    """Serve sessions again, whether or not they are still alive.
 
     Raises:
         LookupError: The session is not paused.

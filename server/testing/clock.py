@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it, and what happens in the server on the way."""
+"""A clock that advances only when a test moves it, and what becomes due in the server as it does."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.net.clock import Clock
 
 MANUAL_CLOCK_START: Final = 1_600_000_000_000
-"""When a seeded manual clock starts: 2020-09-13 12:26:40 UTC, in milliseconds."""
+"""The start of a seeded manual clock: 2020-09-13 12:26:40 UTC, in milliseconds since the epoch."""
 
 
 class ManualClock:
-    """Both of a server's times, the wall clock and the monotonic one, moved together by hand; and timers on them.
+    """A wall clock and a monotonic clock that are moved together by hand, with timers.
 
     Args:
-        now: Where the wall clock starts, in milliseconds since the epoch; the monotonic one starts at 0.
+        now: The start of the wall clock, in milliseconds since the epoch; the monotonic clock starts at 0.
     """
 
     def __init__(self, now: int = MANUAL_CLOCK_START) -> None:
@@ -27,30 +27,30 @@ class ManualClock:
         self._timers_made = 0
 
     def read(self) -> tuple[int, int]:
-        """Return milliseconds since the epoch, and milliseconds since the clock was made."""
+        """Return the wall-clock time since the epoch, and the time since the clock was created, in milliseconds."""
         return self._epoch + self.monotonic_ms, self.monotonic_ms
 
     def forgive(self, milliseconds: int) -> None:
-        """Change nothing: only :meth:`move_to` moves this clock."""
+        """Do nothing: only :meth:`move_to` moves this clock."""
 
-    def call_later(self, seconds: float, do: Callable[[], object]) -> None:
-        """Call *do* once the clock has been moved so far."""
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> None:
+        """Call *callback* when the clock has been moved by *seconds*."""
         self._timers_made += 1
-        heapq.heappush(self._timers, (self.monotonic_ms + round(seconds * 1000), self._timers_made, do))
+        heapq.heappush(self._timers, (self.monotonic_ms + round(seconds * 1000), self._timers_made, callback))
 
     def next(self) -> int | None:
         """Return the moment of the next timer, in monotonic milliseconds; None if there is none."""
         return self._timers[0][0] if self._timers else None
 
     def move_to(self, monotonic_ms: int) -> None:
-        """Move on, and call the timers that are due by then."""
+        """Move the clock to a time, and call the timers that are due by then."""
         self.monotonic_ms = max(self.monotonic_ms, monotonic_ms)
         while self._timers and self._timers[0][0] <= self.monotonic_ms:
             heapq.heappop(self._timers)[2]()
 
 
 def advance(engine: Engine, clock: Clock, seconds: float) -> None:
-    """Move a clock on, and end the sessions and nodes that are due on the way at their moments, in that order.
+    """Advance a clock, and expire sessions and nodes that are due on the way, each at its own time.
 
     Raises:
         ValueError: The clock is not a manual one, or the seconds are negative.

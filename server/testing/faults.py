@@ -1,8 +1,8 @@
-"""Faults: which requests and events a rule matches, and how often.
+"""Faults: which requests and events a rule matches, and how often it is applied.
 
-A rule counts what its op, path and session match; of these ``nth`` picks some by their number, ``probability`` some at
-random, and ``times`` stops after so many hits. Each rule has a source of randomness of its own, made from the server's
-seed and the number of the rule: the same seed hits the same requests, whatever other rules do.
+A rule counts the requests or events that match its op, path and session. Of these ``nth`` selects some by their number
+and ``probability`` some at random, and ``times`` limits the hits. Each rule has its own random generator, seeded with
+the server's seed and the number of the rule, so the same seed hits the same requests, whatever other rules do.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from zoolet.protocol.operations import OPERATIONS, OpCode, codes_named, names
 from zoolet.server.testing.actions import Action
 
 CONNECT: Final = int(OpCode.CREATE_SESSION)
-"""The op code that stands for the first frame of a connection, which has none."""
+"""The op code that stands for the connect request, which has none."""
 
 
 def ops_named(op: str | int | None) -> frozenset[int] | None:
-    """Return the op codes that a rule is about; None for all.
+    """Return the op codes that a name or number stands for; None for all.
 
     Raises:
         ValueError: There is no such operation.
@@ -39,7 +39,7 @@ def ops_named(op: str | int | None) -> frozenset[int] | None:
 
 
 def compile_glob(path: str | None) -> Callable[[str], bool] | None:
-    """Return whether paths match a glob, as a predicate; ``*`` matches slashes too. None stands for every path.
+    """Return a predicate for the paths that match a glob, in which ``*`` also matches slashes; None for all paths.
 
     Raises:
         ValueError: No path could match the glob.
@@ -57,7 +57,7 @@ def compile_glob(path: str | None) -> Callable[[str], bool] | None:
 
 
 def paths_in(opcode: int, body: bytes) -> tuple[str, ...]:
-    """Return the paths that a request is about: none, one, or all those of a transaction."""
+    """Return the paths in a request: none, one, or all those of a transaction."""
     if opcode in (OpCode.MULTI, OpCode.MULTI_READ):
         try:
             operations = list(wire.iter_operations(body, 0, len(body), wire.WRITES | wire.READS))
@@ -92,13 +92,13 @@ def _check_limits(probability: float | None, times: int | None) -> None:
 
 
 class Fault:
-    """A rule and how often it was applied; the end of its ``with`` block ends it.
+    """A rule that is applied until its ``with`` block or :meth:`end` ends it.
 
-    :meth:`Server.fault` makes it, and says what the arguments mean.
+    :meth:`Server.fault` returns it and documents the arguments.
 
     Attributes:
-        hits: Requests or events that it was applied to.
-        seen: Requests or events that op, path and session matched.
+        hits: The number of requests or events to which it was applied.
+        seen: The number of requests or events that matched op, path and session.
     """
 
     def __init__(
@@ -160,22 +160,22 @@ class Fault:
             raise AssertionError(f"{self!r} was strict and was never applied; it saw {self.seen} that matched it")
 
     def end(self) -> None:
-        """Stop applying the rule; requests that it holds go on, events that it withholds are lost."""
+        """Stop applying the rule. Requests that it holds are executed, events that it withholds are lost."""
         if self._end is not None:
             self._end(self)
 
     def release(self) -> None:
-        """Let the requests and events that the action holds go on, and hold no more.
+        """Release the requests or events that the action holds, and hold no more.
 
         Raises:
-            ValueError: The action holds nothing.
+            ValueError: The action is of a kind that holds nothing.
         """
         self.action.release()
 
     # --- called by the interceptor ---
 
     def applies(self, opcode: int, session_id: int, paths: Callable[[], tuple[str, ...]], *, event: bool) -> bool:
-        """Return whether the fault applies to this request or event, and count it."""
+        """Count a request or event, and return whether the fault is applied to it."""
         if self.action.events != event or self.action.released:
             return False
         if self._ops is not None and opcode not in self._ops:

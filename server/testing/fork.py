@@ -1,7 +1,7 @@
-"""What a forked child does about the servers of its parent: it closes its copies of their sockets.
+"""Closes the sockets of a parent's servers in a forked child process.
 
-A socket is closed only when every process has closed it. A child that kept its copies would keep the parent's port
-taken and the parent's clients connected after the parent has stopped.
+A socket is closed only when every process has closed it. A child that kept its copies would keep the parent's port in
+use, and the parent's clients connected, after the parent has stopped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class SocketOwner(Protocol):
-    """What a server has to offer for this."""
+    """An object that owns sockets."""
 
     def descriptors(self) -> list[int]:
         """Return the file descriptors of all its sockets."""
@@ -23,17 +23,17 @@ _owners: weakref.WeakSet[SocketOwner] = weakref.WeakSet()
 
 
 def register(owner: SocketOwner) -> None:
-    """Close the sockets of *owner* in every child that is forked from now on."""
+    """Close the sockets of *owner* in every child process that is forked from now on."""
     _owners.add(owner)
 
 
 def unregister(owner: SocketOwner) -> None:
-    """Do nothing about *owner* any more; harmless if it was never registered."""
+    """Remove *owner*, if it is registered."""
     _owners.discard(owner)
 
 
 def _close_sockets_in_child() -> None:
-    """Point the descriptors to nowhere; they are not closed, because the objects that own them still exist here."""
+    """Redirect the descriptors to /dev/null; they cannot be closed, because objects that own them exist here, too."""
     owners = list(_owners)
     if not owners:
         return

@@ -1,7 +1,7 @@
-"""Snapshots of a tree that cost nothing to take, and as much to go back to as was changed since.
+"""Snapshots of a tree: one costs nothing, and restoring it costs as much as the changes since.
 
-From the start of a history on, each change of the tree leaves an undo record. A snapshot is a place in the history;
-undoing returns the records that redo, so that every snapshot can be reached from every other, backwards and forwards::
+From the start of a history on, each change of the tree adds an undo record. A snapshot is a position in the history;
+undoing returns the records that redo, so that every snapshot can be reached from every other::
 
     start --undo records--> populated --undo records--> current
                                 +------ undo records--> another snapshot
@@ -14,10 +14,10 @@ from zoolet.server.core.tree import UndoRecord
 
 
 class Snapshot:
-    """The tree as it was at some time. It belongs to the server that made it.
+    """A state of the tree to which its server can return.
 
     Args:
-        history: What made it.
+        history: The history to which it belongs.
         before: The snapshot before it; None for the start.
     """
 
@@ -27,18 +27,20 @@ class Snapshot:
         self.history = history
         self.before = before
         self.undo_records: list[UndoRecord] = []
-        """While the tree is at this place or beyond, how to get to ``before``; otherwise how to get here from it."""
+        """The records that lead to ``before`` while the tree is at this snapshot or later; otherwise those that lead
+        here from ``before``.
+        """
 
 
 class History:
-    """The history of an engine's tree, from the moment this is made.
+    """The history of an engine's tree, from its creation on.
 
     Args:
-        engine: Whose tree it is. Its ACL lists are kept for good from now on, because nodes may come back.
+        engine: The engine. From now on it keeps all ACL lists, because deleted nodes may be restored.
 
     Attributes:
-        start: The snapshot of the tree when the history began.
-        current: The last place that the tree has reached; it may have changed since.
+        start: The snapshot of the tree at the beginning.
+        current: The last snapshot; the tree may have changed since.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -48,8 +50,8 @@ class History:
         self.current = Snapshot(self, None)
         self.start = self.current
 
-    def take(self) -> Snapshot:
-        """Return a snapshot of the tree as it is; the same one as long as nothing changes."""
+    def snapshot(self) -> Snapshot:
+        """Return a snapshot of the present tree; the same one while nothing changes."""
         undo_records = self._engine.tree.pop_undo_records()
         if undo_records:
             current = Snapshot(self, self.current)
@@ -58,14 +60,14 @@ class History:
         return self.current
 
     def restore_to(self, target: Snapshot) -> None:
-        """Make the tree what it was; ephemeral nodes of sessions that have ended since do not come back.
+        """Restore the tree of a snapshot, without the ephemeral nodes of sessions that have ended since.
 
         Raises:
-            ValueError: It is a snapshot of another server.
+            ValueError: The snapshot is of another server.
         """
         if target.history is not self:
             raise ValueError("this snapshot was taken of another server")
-        self.take()
+        self.snapshot()
         tree = self._engine.tree
         path = _path_from_start(target)
         while self.current not in path:
@@ -79,7 +81,7 @@ class History:
         self._engine.quota.reload()
 
     def _drop_orphaned_ephemerals(self) -> None:
-        """Remove the ephemeral nodes of sessions that have ended, without events; this is part of the history, too."""
+        """Delete the ephemeral nodes of sessions that have ended, without events; this is part of the history, too."""
         tree = self._engine.tree
         for owner in [owner for owner in tree.ephemerals if owner not in self._engine.sessions.alive]:
             for path in list(tree.ephemerals[owner]):

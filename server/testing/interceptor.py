@@ -1,8 +1,28 @@
-"""Every frame of every connection passes here, one at a time, on its way to the core.
+"""The interceptor of a test server: every frame of every connection passes it, one at a time, on its way to the core.
 
-Here connections are paused, faults are applied, and requests are recorded. There is no I/O: an intercepted connection
-wraps a :class:`~zoolet.server.core.server_connection.ServerConnection` and has its three verbs, so real sockets and
-simulated ones are intercepted in the same way.
+It pauses connections, applies faults and records requests. There is no I/O: an :class:`InterceptedConnection` wraps a
+:class:`~zoolet.server.core.server_connection.ServerConnection` and has the same methods, so real sockets and simulated
+ones are intercepted in the same way.
+
+A session is *served* or *paused* (its id is in ``paused``, or ``all_paused`` is set). While it is paused, its
+connections keep what they receive in ``_queue`` and what they have answered in ``_output``, and are not closed.
+
+A frame at the head of a connection's queue::
+
+    complete --faults are matched and counted, once--> matched --not delayed, not held--> executed, recorded
+                                                         |  ^
+                                                         v  |
+                                           waiting: a timer runs, or a hold() is not released
+
+A fault::
+
+    active --hits--> active --release()--> released: matches nothing more, what it held is executed or sent
+       |                                      |
+       +--end(), reset()----------------------+--> removed: held requests are executed, withheld events are lost
+
+Invariants: a connection forwards its frames in order and one at a time, so that a waiting frame delays those behind it;
+a frame is matched once, however often it is looked at; ``matched`` and ``held`` belong to the head of the queue. Each
+transition that may end a wait calls :meth:`InterceptedConnection.recheck`.
 """
 
 from __future__ import annotations
@@ -25,11 +45,11 @@ from zoolet.server.testing.actions import Effect
 from zoolet.server.testing.faults import CONNECT, Fault, paths_in
 
 KEPT: Final = 1000
-"""Requests that are remembered."""
+"""The number of requests that are kept."""
 
 
 class RecordedRequest(NamedTuple):
-    """One request as it passed; what views show is computed when somebody looks."""
+    """One request that passed; :mod:`~zoolet.server.testing.views` decodes it on demand."""
 
     session: int
     opcode: int
@@ -40,11 +60,11 @@ class RecordedRequest(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What the core answered to one request.
+    """The core's output after one request.
 
     Args:
         data: The reply's frame; empty for none.
-        error: Its error code; None where there is no reply, or no header in it.
+        error: Its error code; None if there is no reply, or the reply has no header.
         events: The frames of the events that the request caused for its own client.
     """
 
@@ -54,7 +74,7 @@ class Reply(NamedTuple):
 
     @classmethod
     def parse(cls, data: bytes, *, handshake: bool) -> Reply:
-        """Split what the core has to send after one request."""
+        """Split the core's output after one request into reply and events."""
         if handshake:
             return cls(data, 0, b"")
         events, replies = b"", b""
@@ -69,11 +89,17 @@ class Reply(NamedTuple):
 
 
 class Interceptor:
-    """What all connections of one server go through.
+    """The pauses, faults and recorded requests of one server.
 
     Args:
-        engine: What is behind it.
-        later: Calls a function in so many seconds of the server's clock.
+        engine: The server's engine.
+        call_later: Calls a function after some seconds of the server's clock.
+
+    Attributes:
+        paused: The ids of the paused sessions.
+        all_paused: Whether all sessions are paused.
+        seen: The last requests.
+        count: The number of requests since the start or the last reset.
     """
 
     def __init__(self, engine: Engine, call_later: Callable[[float, Callable[[], object]], object]) -> None:
@@ -88,7 +114,7 @@ class Interceptor:
         self._withheld: list[tuple[Fault, ClientConnection, bytes]] = []
 
     def wrap(self, connection: ServerConnection, resume: Callable[[], object]) -> InterceptedConnection:
-        """Return an intercepted connection; *resume* makes its transport look at it once more."""
+        """Return an intercepted connection; *resume* makes its transport receive and send again."""
         return InterceptedConnection(self, connection, resume)
 
     # --- pausing ---
@@ -98,36 +124,36 @@ class Interceptor:
         return self.all_paused or session_id in self.paused
 
     def recheck(self) -> None:
-        """Let every connection go on that can."""
+        """Forward the frames of all connections that need not wait any more."""
         for connection in list(self.connections.values()):
             connection.recheck()
 
     # --- faults ---
 
     def add(self, fault: Fault) -> None:
-        """Apply a fault from now on."""
+        """Add a fault."""
         self.faults.append(fault)
         if fault.action.events:
             self.engine.watches.event_filter = self._withhold
 
     def remove(self, fault: Fault) -> None:
-        """Apply a fault no more; what it holds goes on, and what it withheld is lost."""
+        """Remove a fault; the requests that it holds are executed, the events that it withheld are lost."""
         if fault in self.faults:
             self.faults.remove(fault)
-        self._withheld = [kept for kept in self._withheld if kept[0] is not fault]
-        if not any(each.action.events for each in self.faults):
+        self._withheld = [entry for entry in self._withheld if entry[0] is not fault]
+        if not any(other.action.events for other in self.faults):
             self.engine.watches.event_filter = None
         fault.action.released = True
         self.recheck()
 
     def release(self, fault: Fault) -> None:
-        """Let a fault hold no more, and send what it withheld."""
+        """Release a fault: execute the requests that it holds, and send the events that it withheld."""
         fault.action.released = True
-        for whose, client, event in self._withheld:
-            if whose is fault and not client.closing:
+        for owner, client, event in self._withheld:
+            if owner is fault and not client.closing:
                 client.outbox.append(event)
                 self.engine.pending_output[client] = None
-        self._withheld = [kept for kept in self._withheld if kept[0] is not fault]
+        self._withheld = [entry for entry in self._withheld if entry[0] is not fault]
         self.recheck()
 
     def _withhold(self, client: ClientConnection, path: str, event: int, data: bytes) -> bool:
@@ -141,7 +167,7 @@ class Interceptor:
         return hit
 
     def matching(self, opcode: int, session_id: int, body: bytes) -> list[Fault]:
-        """Return the faults that apply to a request, in order of their making."""
+        """Return the faults that apply to a request, in the order in which they were added."""
         return [
             fault
             for fault in self.faults
@@ -149,12 +175,12 @@ class Interceptor:
         ]
 
     def record(self, session_id: int, opcode: int, body: bytes, error: int | None, faults_applied: str) -> None:
-        """Remember an operation; no *error* means that nothing was answered."""
+        """Record a request; an *error* of None means that there was no reply."""
         self.count += 1
         self.seen.append(RecordedRequest(session_id, opcode, body, self.engine.zxid, error, faults_applied))
 
     def reset(self) -> None:
-        """Forget all faults, pauses and operations."""
+        """Remove all faults, pauses and recorded requests."""
         for fault in list(self.faults):
             self.remove(fault)
         self.paused.clear()
@@ -168,23 +194,23 @@ class InterceptedConnection:
     """A connection whose frames pass an interceptor.
 
     Args:
-        interceptor: Decides what becomes of each frame.
-        inner: The connection that answers.
-        resume: Makes the transport receive what was left and send what there is.
+        interceptor: The server's interceptor.
+        inner: The connection that answers the frames.
+        resume: Makes the transport call ``receive_data(b"")`` and send the output.
     """
 
     def __init__(self, interceptor: Interceptor, inner: ServerConnection, resume: Callable[[], object]) -> None:
         self._interceptor = interceptor
         self._inner = inner
         self._resume = resume
-        self._queue = b""  # what has not passed yet
-        self._output: list[bytes] = []  # what the core has answered, and has not been sent
+        self._queue = b""  # received, and not forwarded yet
+        self._output: list[bytes] = []  # answered by the core, and not sent yet
         self._matched: list[Fault] | None = None  # the faults that apply to the first frame of the queue
         self._held_by: list[Fault] = []  # those of them that hold it
         self._delayed = False  # a timer is running
         interceptor.connections[inner.client] = self
 
-    # --- as a connection ---
+    # --- as ServerConnection ---
 
     @property
     def client(self) -> ClientConnection:
@@ -193,52 +219,52 @@ class InterceptedConnection:
 
     @property
     def state(self) -> State:
-        """Whether it is connecting, open or closed."""
+        """The state of the inner connection."""
         return self._inner.state
 
     @property
     def closing(self) -> bool:
-        """Whether it is to be closed; not while it is paused."""
+        """Whether the socket is to be closed; not while the session is paused."""
         return self._inner.closing and not self._paused()
 
     def receive_data(self, data: bytes, until: float = inf, time: Callable[[], float] = float) -> bool:
-        """Receive bytes and forward the frames that may pass; as :meth:`ServerConnection.receive_data`."""
+        """Receive bytes and forward the frames that need not wait; as :meth:`ServerConnection.receive_data`."""
         inner = self._inner
         self._queue = self._queue + data if self._queue else data
-        share = inner.engine.settings.max_output_per_turn
+        output_left = inner.engine.settings.max_output_per_turn
         while self._queue and not inner.closing:
             if self._paused():
                 return False
             head = self._first_frame()
             if head is None or not self._pass_on(head):
                 return False
-            share -= len(self._output[-1]) if self._output else 0
-            if self._queue and (share < 0 or time() > until):
+            output_left -= len(self._output[-1]) if self._output else 0
+            if self._queue and (output_left < 0 or time() > until):
                 return True
         if inner.closing:
             self._interceptor.connections.pop(inner.client, None)
         return False
 
     def data_to_send(self) -> bytes:
-        """Return the bytes that are to be written now; none while it is paused."""
+        """Return the bytes to write now; none while the session is paused."""
         if self._paused():
             return b""
         output, self._output = self._output, []
         return b"".join([*output, self._inner.data_to_send()])
 
     def connection_lost(self) -> None:
-        """Record that the peer is gone."""
+        """Remove the connection, because the peer is gone."""
         self._inner.connection_lost()
         self._interceptor.connections.pop(self._inner.client, None)
 
     def recheck(self) -> None:
-        """Go on if nothing holds this connection any more."""
+        """Forward the frames that need not wait any more."""
         self._resume()
 
     # --- one frame ---
 
     def _first_frame(self) -> bytes | None:
-        """Return the first frame if it is complete; what cannot be a frame is the core's to refuse, at once."""
+        """Return the first frame if it is complete, or all bytes if they cannot be a frame: the core refuses them."""
         queue = self._queue
         if len(queue) < 4:
             return None
@@ -248,7 +274,7 @@ class InterceptedConnection:
         return queue[: 4 + length] if len(queue) >= 4 + length else None
 
     def _session_id(self) -> int:
-        """Return the session that this connection serves, or requests with its first frame; 0 for none yet."""
+        """Return the id of the session that this connection serves or asks to resume; 0 for none yet."""
         session = self.client.session
         if session is not None:
             return session.id
@@ -264,7 +290,7 @@ class InterceptedConnection:
         return interceptor.all_paused or (bool(interceptor.paused) and interceptor.is_paused(self._session_id()))
 
     def _pass_on(self, head: bytes) -> bool:
-        """Forward the first frame with the faults that match it; return False if it has to wait."""
+        """Forward the first frame with the faults that match it; return False if it must wait."""
         opcode, body = self._opcode_and_body(head)
         session_id = self._session_id()
         if self._matched is None:
@@ -284,8 +310,8 @@ class InterceptedConnection:
         error = self._apply(head, opcode, first.effect if first else None, first.code if first else 0)
         session = self.client.session
         session_id = session_id or (session.id if session is not None else 0)
-        applied = " + ".join(repr(fault.action) for fault in matched)
-        self._interceptor.record(session_id, opcode, body, error, applied)
+        faults_applied = " + ".join(repr(fault.action) for fault in matched)
+        self._interceptor.record(session_id, opcode, body, error, faults_applied)
         return True
 
     def _delay_is_over(self) -> None:
@@ -298,13 +324,13 @@ class InterceptedConnection:
         return (int_at(head, 8)[0], head[12:]) if len(head) >= 12 else (0, b"")
 
     def _apply(self, head: bytes, opcode: int, effect: Effect | None, code: int) -> int | None:
-        """Do with a request what a fault says; return the error code of the reply, None if there is no reply."""
+        """Execute a request with an effect; return the error code of the reply, None if there is no reply."""
         inner = self._inner
         if effect is Effect.DROP:
             self._close()
             return None
         if effect is Effect.FAIL:
-            inner.refuse(RequestHeader.decode(head, 4).xid, opcode, code)
+            inner.answer_with_error(RequestHeader.decode(head, 4).xid, opcode, code)
             self._output.append(inner.data_to_send())
             return code
         while inner.receive_data(head):

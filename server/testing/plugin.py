@@ -1,4 +1,4 @@
-"""The pytest plugin. Every project that has zoolet installed loads it, so it imports what it needs only when used."""
+"""The pytest plugin. Every project that has zoolet installed loads it, so it imports modules only on first use."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class _WithoutAsyncio:
-    """What takes the place of :mod:`.plugin_asyncio` where pytest-asyncio is not installed."""
+    """Replaces :mod:`.plugin_asyncio` if pytest-asyncio is not installed."""
 
     @pytest.fixture
     def zoolet_client(self) -> None:
-        """Fail, and say what is missing."""
+        """Fail with a message that names the missing plugin."""
         pytest.fail("zoolet_client needs the plugin pytest-asyncio: pip install pytest-asyncio", pytrace=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register ``zoolet_client``, which only pytest-asyncio can run."""
+    """Register ``zoolet_client``, which needs pytest-asyncio."""
     if config.pluginmanager.hasplugin("asyncio"):
         from zoolet.server.testing import plugin_asyncio
 
@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def zoolet_server() -> Iterator[Server]:
-    """One ZooKeeper for the whole run."""
+    """A ZooKeeper server for the whole run."""
     from zoolet.server.testing.server import Server
 
     with Server() as server:
@@ -56,7 +56,7 @@ def zoolet_server() -> Iterator[Server]:
 
 @pytest.fixture
 def zoolet(zoolet_server: Server, request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A ZooKeeper with fresh state for each test."""
+    """A ZooKeeper server with fresh state for each test."""
     on_leaks = request.config.getini("zoolet_leaks")
     if on_leaks not in _LEAKS:
         raise pytest.UsageError(f"zoolet_leaks is {on_leaks!r}; it must be one of {', '.join(_LEAKS)}")
@@ -77,7 +77,7 @@ def zoolet(zoolet_server: Server, request: pytest.FixtureRequest) -> Iterator[Se
 
 @pytest.fixture
 def zoolet_factory() -> Iterator[Callable[..., Server]]:
-    """Make more ZooKeepers, with the arguments of ``Server``; they run until the end of the test."""
+    """Start more ZooKeeper servers, with the arguments of ``Server``; they run until the end of the test."""
     from zoolet.server.testing.server import Server
 
     servers: list[Server] = []
@@ -95,7 +95,7 @@ def zoolet_factory() -> Iterator[Callable[..., Server]]:
 
 @pytest.fixture
 def zoolet_kazoo(zoolet: Server) -> Iterator[Callable[..., KazooClient]]:
-    """Make connected KazooClients of ``zoolet``, with the arguments of ``KazooClient``; stopped at the end."""
+    """Start KazooClients for ``zoolet``, with the arguments of ``KazooClient``; they are stopped at the end."""
     from kazoo.client import KazooClient
 
     from zoolet.server.testing.clients import session_id_of
@@ -109,13 +109,13 @@ def zoolet_kazoo(zoolet: Server) -> Iterator[Callable[..., KazooClient]]:
         return client
 
     yield connect
-    zoolet.resume("all")  # or a client would wait for its session to end until it gives up
+    zoolet.resume("all")  # otherwise a client would wait for a reply to its close until it times out
     zoolet.accept_connections()
     for client in clients:
         session_id = session_id_of(client, 0)
         client.stop()
         client.close()
-        if session_id in zoolet.sessions():  # the client had no connection to close it over
+        if session_id in zoolet.sessions():  # the client had no connection on which to close it
             zoolet.expire(session_id)
 
 
@@ -123,7 +123,7 @@ def zoolet_kazoo(zoolet: Server) -> Iterator[Callable[..., KazooClient]]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add what the server knows to the report of a test that fails."""
+    """Add the state of the server to the report of a test that fails."""
     report = yield
     server = item.stash.get(_SERVER, None)
     if report.failed and call.when == "call" and server is not None:

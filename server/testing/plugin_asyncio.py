@@ -1,4 +1,4 @@
-"""The fixture for asyncio tests; :mod:`.plugin` registers this module where pytest-asyncio is installed."""
+"""The fixture for asyncio tests; :mod:`.plugin` registers this module if pytest-asyncio is installed."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ async def zoolet_client(zoolet: Server) -> AsyncIterator[Client]:
 
     async with Client(zoolet.hosts) as client:
         yield client
-        zoolet.resume("all")  # or it would wait for the answer to its close request
+        zoolet.resume("all")  # otherwise it would wait for the reply to its close request
         zoolet.accept_connections()

@@ -1,4 +1,4 @@
-"""Making nodes at once, from a dict."""
+"""Create nodes from a dict."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from zoolet.server.core.node import MAX_TTL, int32
 
 @dataclass(frozen=True)
 class Znode:
-    """A node for :func:`populate` that is more than its data.
+    """A node for :func:`populate` with more than data.
 
     Args:
-        data: Text is encoded as UTF-8.
-        children: More nodes below it, as :func:`populate` takes them.
-        acl: Who may do what; by default everybody everything.
-        container: Make it a container.
-        ttl: Seconds without change after which it goes away, above 0.
-        children_created: How many children it has had so far, not counting *children*. It is the number of the next
+        data: The data; text is encoded as UTF-8.
+        children: The nodes below it, as for :func:`populate`.
+        acl: The ACL list; by default everyone has all permissions.
+        container: Whether it is a container.
+        ttl: Seconds without change after which it is deleted, above 0; None for never.
+        children_created: How many children were created below it before *children*. It is the number of the next
             sequential child, from -2**31 to 2**31 - 1, after which numbers are negative.
     """
 
@@ -37,15 +37,15 @@ class Znode:
 
 
 def populate(engine: Engine, nodes: Mapping[str, Any]) -> None:
-    """Make nodes.
+    """Create nodes.
 
     Args:
-        engine: Whose tree it is.
-        nodes: By path or name. A value is bytes, text, None, a :class:`Znode`, or a dict of the nodes below;
-            parents that are missing are made with empty data. A node that exists already gets the data, nothing else.
+        engine: The engine with the tree.
+        nodes: The nodes by path or name. A value is bytes, text, None, a :class:`Znode`, or a dict of the nodes below.
+            Missing parents are created with empty data. Of a node that exists only the data is set.
 
     Raises:
-        ValueError: A path or a value is invalid; no node is made then.
+        ValueError: A path or a value is invalid; no node is created then.
     """
     for path, node in list(_flatten("", nodes)):
         _make(engine, path, node)
@@ -97,7 +97,7 @@ def _make(engine: Engine, path: str, node: Znode) -> None:
             engine.zxid += 1
             engine.tree.set_data(path, data, existing.version + 1, engine.zxid, engine.now)
         return
-    missing = []  # a list, not calls: a tree may be deeper than Python's stack
+    missing = []  # not recursive over the depth: a tree may be deeper than Python's stack
     above = path[: path.rindex("/")]
     while above and engine.tree.get(above) is None:
         missing.append(above)
@@ -115,7 +115,7 @@ def _make(engine: Engine, path: str, node: Znode) -> None:
         txn = CreateTxn(path, data, node.acl, False, count)
     engine.zxid += 1
     engine.apply(txn, 0)
-    if node.children_created:  # of a node that nobody has seen yet: to undo its creation undoes this
+    if node.children_created:  # not recorded for undo: the undo of the create removes the node
         created = engine.tree.find(path)
         created.creates = node.children_created
         created.changed()

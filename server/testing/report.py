@@ -1,4 +1,4 @@
-"""What the pytest plugin reports: the state of the server after a test that failed, and what a test has left behind."""
+"""The reports of the pytest plugin: the state of the server after a failed test, and what a test has left behind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def describe(server: Server, before: Mapping[str, NodeView]) -> str:
 
 
 def difference(before: Mapping[str, NodeView], after: Mapping[str, NodeView]) -> list[str]:
-    """Return a line for each node that was made (+), is gone (-) or has other data (~)."""
+    """Return a line for each node that was created (+), deleted (-) or has other data (~)."""
     lines = []
     for path in sorted({*before, *after}):
         old, new = before.get(path), after.get(path)
@@ -51,7 +51,7 @@ def _data(node: NodeView) -> str:
 
 
 def leaks(server: Server) -> list[str]:
-    """Return a line for each session, ephemeral node, lock contender and watch that is left."""
+    """Return a line for each session, ephemeral node, lock contender and watch that remains."""
     lines = []
     for session in server.sessions().values():
         lines.append(f"session 0x{session.id:x} is still open, from {session.client or 'nowhere'}")

@@ -1,12 +1,12 @@
-"""Running a server in a thread of its own or in the running event loop, and calling into its loop from any thread.
+"""Runs a server in its own thread or in the running event loop, and calls functions in its loop from any thread.
 
-The states, and what leads from one to another::
+States and transitions::
 
     NOT_STARTED, STOPPED, FAILED --start--> RUNNING; or FAILED, if the address cannot be listened on
     RUNNING                      --stop---> STOPPED
 
-Only in the state RUNNING is there a loop to call into. A forked child has a copy of the runner that says RUNNING; the
-server belongs to the parent all the same: the child may read the address, calls raise, and stopping does nothing.
+Only in RUNNING there is a loop for calls. A forked child has a copy of the runner in RUNNING, but the server belongs to
+the parent: in the child the address can be read, calls raise RuntimeError, and stopping does nothing.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from zoolet.server.testing import fork
 T = TypeVar("T")
 
 CALL_TIMEOUT: Final = 30.0
-"""Seconds after which a call from another thread fails: only a loop that is blocked takes so long."""
+"""Seconds after which a call from another thread fails, because the loop is blocked."""
 
 
 class State(Enum):
-    """Where a runner is in its life; the values complete "this Server is ..."."""
+    """The state of a runner; the values complete the message "this Server is ..."."""
 
     NOT_STARTED = "not started; use it as 'with Server() as server:'"
     FAILED = "not started; it could not listen"
@@ -38,16 +38,16 @@ class State(Enum):
 
 
 class Runner:
-    """Runs what *assemble* makes.
+    """Starts and stops a server.
 
     Args:
-        assemble: Returns a new daemon; called inside the loop that is to serve, at each start.
+        assemble: Returns a new daemon; called inside the server's loop, at each start.
         host: The address to listen on.
         port: The port; 0 for a free one.
 
     Attributes:
-        daemon: What serves now, or served last; there is none before the first start.
-        state: Where the runner is in its life.
+        daemon: The present daemon, or the last one; not set before the first start.
+        state: The state, as drawn above.
     """
 
     daemon: Daemon
@@ -76,20 +76,20 @@ class Runner:
         self._check_not_running()
         try:
             await self._listen()
-        except BaseException:
+        except BaseException:  # also when cancelled
             self.state = State.FAILED
             raise
 
     async def close(self) -> None:
-        """Stop what :meth:`open` started."""
+        """Stop the server that :meth:`open` has started."""
         if self.is_ours():
             self._mark_stopped()
             await self.daemon.stop(gracefully=False)
 
-    # --- in a thread of its own ---
+    # --- in its own thread ---
 
     def start(self) -> None:
-        """Start in a thread of its own; return once clients can connect.
+        """Start in a new thread; return once clients can connect.
 
         Raises:
             OSError: The address is in use or is not this machine's.
@@ -108,10 +108,10 @@ class Runner:
             raise error
 
     def stop(self) -> None:
-        """Stop what :meth:`start` started; do nothing if the server does not run, or in a forked child.
+        """Stop the server that :meth:`start` has started; do nothing if it does not run, or in a forked child.
 
         Raises:
-            RuntimeError: The server runs in a loop of the caller's.
+            RuntimeError: The server was started by :meth:`open`.
         """
         if not self.is_ours():
             return
@@ -123,11 +123,11 @@ class Runner:
         self._thread = None
 
     def _run(self, opened: Future[None]) -> None:
-        """Do all that the thread does."""
+        """Run the thread: serve until :meth:`stop`."""
         try:
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(self._serve(opened))
-        except BaseException as error:
+        except BaseException as error:  # of any kind: start() waits for *opened* and raises it there
             if opened.done():
                 raise
             opened.set_exception(error)
@@ -158,7 +158,7 @@ class Runner:
         if self.running:
             raise RuntimeError(f"this Server runs already, on {self.hosts}")
 
-    # --- where it is ---
+    # --- state and address ---
 
     @property
     def running(self) -> bool:
@@ -177,7 +177,7 @@ class Runner:
 
     @property
     def hosts(self) -> str:
-        """The address as clients take it: ``host:port``.
+        """The connection string for clients: ``host:port``.
 
         Raises:
             RuntimeError: The server does not run.
@@ -185,7 +185,7 @@ class Runner:
         return f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
 
     def is_ours(self) -> bool:
-        """Return whether the server runs in this process, not in the one that this process was forked from."""
+        """Return whether the server runs in this process, and not in the one from which it was forked."""
         return self.running and self._pid == os.getpid()
 
     # --- calls into the loop ---
@@ -204,11 +204,11 @@ class Runner:
             raise RuntimeError(f"this Server is {self.state.value}")
 
     def in_server_thread(self) -> bool:
-        """Return whether this is the thread of the server's own loop."""
+        """Return whether this is the thread of the server's loop."""
         return threading.get_ident() == self._loop_thread
 
-    def call(self, do: Callable[[], T]) -> T:
-        """Call *do* in the server's thread, at the server's present time, and send the events that it causes.
+    def call(self, function: Callable[[], T]) -> T:
+        """Call *function* in the server's thread, at the server's present time, and send the events that it causes.
 
         Raises:
             RuntimeError: The server does not run, or runs in another process.
@@ -216,13 +216,13 @@ class Runner:
         """
         self.check_callable()
         if self.in_server_thread():
-            return self._call_now(do)
+            return self._call_now(function)
         outcome: Future[T] = Future()
 
         def run() -> None:
             try:
-                outcome.set_result(self._call_now(do))
-            except BaseException as error:
+                outcome.set_result(self._call_now(function))
+            except BaseException as error:  # of any kind: it is raised in the calling thread
                 outcome.set_exception(error)
 
         self._loop.call_soon_threadsafe(run)
@@ -230,11 +230,11 @@ class Runner:
             raise TimeoutError(f"the server's loop has not answered for {CALL_TIMEOUT} s; is something blocking it?")
         return outcome.result()
 
-    def _call_now(self, do: Callable[[], T]) -> T:
+    def _call_now(self, function: Callable[[], T]) -> T:
         daemon = self.daemon
         daemon.connections.set_time()
         try:
-            return do()
+            return function()
         finally:
             daemon.connections.deliver()
             daemon.wake()

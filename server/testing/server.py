@@ -1,7 +1,7 @@
-"""A ZooKeeper in one line: in a thread of its own for blocking code, in the running loop for asyncio code.
+"""An embedded ZooKeeper server: in its own thread for blocking code, in the running event loop for asyncio code.
 
-This is the public surface; each method says what it does, and the module that it calls how. :mod:`.runner` starts,
-stops and calls into the loop; :mod:`.interceptor`, which every frame passes, applies pauses and faults.
+This is the public interface; the other modules implement it. :mod:`.runner` starts and stops the server and calls
+functions in its loop; :mod:`.interceptor`, which every frame passes, applies pauses and faults.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from zoolet.server.testing.runner import Runner
 class Server:
     """A ZooKeeper for tests.
 
-    ``with Server() as server:`` serves from a thread of its own, ``async with Server() as server:`` from the running
-    loop. All methods are plain calls that have taken effect when they return, from either kind of code and from any
-    thread; only :meth:`wait_for` has to be awaited when it is called in the server's own loop. Every call but
-    :meth:`start` and :meth:`stop` raises a RuntimeError while the server does not run.
+    ``with Server() as server:`` serves in its own thread, ``async with Server() as server:`` in the running event loop.
+    All methods are plain calls that have taken effect when they return, in blocking and in asyncio code and from any
+    thread; only :meth:`wait_for` must be awaited when it is called in the server's loop. All methods except
+    :meth:`start` and :meth:`stop` raise a RuntimeError while the server does not run.
 
     Args:
         host: The address to listen on.
         port: The port; 0 for a free one.
-        clock: ``"real"``, or ``"manual"`` for one that only :meth:`advance` moves.
-        seed: Where randomness comes from; by default from the system. The same seed gives the same faults, and with a
-            manual clock the same session ids and times.
+        clock: ``"real"``, or ``"manual"`` for a clock that only :meth:`advance` moves.
+        seed: The seed of all randomness; by default a random one. The same seed leads to the same faults, and with a
+            manual clock to the same session ids and times.
         data_dir: Must be None: this server keeps everything in memory.
         config: A zoo.cfg's path, or a dict of its keys and values.
-        compat: The release to answer like, ``"3.8"`` or ``"3.9"``; None for the newest.
-        initial_zxid: The zxid to begin with, such as that of a server whose place this one takes.
+        compat: The release whose behaviour to reproduce, ``"3.8"`` or ``"3.9"``; None for the newest.
+        initial_zxid: The first zxid, such as the last one of a server that this one replaces.
 
     Attributes:
-        seed: The seed that was given or drawn.
+        seed: The seed, given or random.
 
     Raises:
         ValueError: An argument is invalid.
@@ -101,7 +101,7 @@ class Server:
         await self._runner.close()
 
     def start(self) -> None:
-        """Start in a thread of its own; return once clients can connect.
+        """Start in a new thread; return once clients can connect.
 
         Raises:
             OSError: The address is in use or is not this machine's.
@@ -118,7 +118,7 @@ class Server:
         self._runner.stop()
 
     def _assemble(self) -> Daemon:
-        """Make the daemon, inside the loop that is to serve."""
+        """Return a new daemon; called inside the server's loop."""
         daemon = assemble(
             self._config,
             clock=self._clock,
@@ -137,7 +137,7 @@ class Server:
     def _engine(self) -> Engine:
         return self._runner.daemon.engine
 
-    # --- where it is ---
+    # --- state and address ---
 
     @property
     def running(self) -> bool:
@@ -151,76 +151,78 @@ class Server:
 
     @property
     def hosts(self) -> str:
-        """The address as clients take it: ``host:port``."""
+        """The connection string for clients: ``host:port``."""
         return self._runner.hosts
 
     @property
     def admin_url(self) -> str | None:
-        """Where the admin server is: None, because this server has none yet."""
+        """The URL of the admin server: None, because there is none."""
         return None
 
     # --- sessions and connections ---
 
     def expire(self, who: Any) -> None:
-        """End sessions as if their time were up: when this returns, their ephemeral nodes are gone, the watches of
-        others have fired, and their connections are closed.
+        """Expire sessions: when this returns, their ephemeral nodes are deleted, the watches of other clients have
+        fired, and their connections are closed.
 
         Args:
             who: A KazooClient, a zoolet Client, a session id, or ``"all"``.
 
         Raises:
             ValueError: *who* is none of these.
-            LookupError: There is no such session, or the client has none.
+            LookupError: The session is not alive on this server, or the client has none.
         """
         self._runner.call(lambda: clients.expire(self._interceptor, who))
 
     def drop(self, who: Any) -> None:
-        """Close the connections; the sessions live on. Arguments and errors are those of :meth:`expire`."""
+        """Close the connections of sessions, which stay alive. Arguments and errors are those of :meth:`expire`."""
         self._runner.call(lambda: clients.drop(self._runner.daemon, who))
 
     def pause(self, who: Any, *, missing_ok: bool = False) -> None:
-        """Neither read from a client nor write to it until :meth:`resume`, on this connection and any it makes later:
-        what a network that loses everything looks like. Arguments and errors are those of :meth:`expire`.
+        """Stop reading from a client and writing to it until :meth:`resume`, on this connection and all later ones, as
+        if the network lost every packet. Errors are those of :meth:`expire`.
 
         Args:
-            who: Whom to pause.
+            who: As for :meth:`expire`.
             missing_ok: Accept the id of a session that is not alive: a client that asks to resume it gets no answer.
         """
         self._runner.call(lambda: clients.pause(self._interceptor, who, missing_ok=missing_ok))
 
     def resume(self, who: Any) -> None:
-        """End a pause: what was sent meanwhile is answered now; the sessions may have ended. As :meth:`expire`."""
+        """End a pause: the requests that arrived during it are answered now. The sessions may have expired.
+
+        Arguments and errors are those of :meth:`expire`.
+        """
         self._runner.call(lambda: clients.resume(self._interceptor, who))
 
     def refuse_connections(self) -> None:
-        """Refuse new connections until :meth:`accept_connections`; those that are open stay."""
-        self._runner.call(self._refuse)
+        """Refuse new connections until :meth:`accept_connections`; open connections stay open."""
+        self._runner.call(self._refuse_connections)
 
     def accept_connections(self) -> None:
         """Accept connections again."""
-        self._runner.call(self._accept)
+        self._runner.call(self._accept_connections)
 
-    def _refuse(self) -> None:
+    def _refuse_connections(self) -> None:
         self._runner.daemon.refuse_connections()
 
-    def _accept(self) -> None:
+    def _accept_connections(self) -> None:
         self._runner.daemon.accept_connections()
 
     def set_read_only(self, on: bool) -> None:
-        """Switch read-only mode on or off: all clients are disconnected, and those that accept the mode come back."""
+        """Switch read-only mode on or off: all clients are disconnected, and those that accept the mode reconnect."""
         self._runner.call(lambda: self._engine.set_read_only(on))
 
     # --- time ---
 
     def advance(self, seconds: float) -> None:
-        """Move a manual clock on: sessions, TTL nodes and containers that are due on the way end at their moments, in
-        that order.
+        """Advance a manual clock: sessions, TTL nodes and containers that are due on the way expire, each in time.
 
         Args:
-            seconds: 0 or more.
+            seconds: By how much; 0 or more.
 
         Raises:
-            ValueError: It is negative, or the clock is the real one.
+            ValueError: *seconds* is negative, or the clock is the real one.
         """
         self._runner.call(lambda: advance(self._engine, self._clock, seconds))
 
@@ -238,22 +240,23 @@ class Server:
         action: Action,
         strict: bool = False,
     ) -> Fault:
-        """Make something go wrong, from now until the ``with`` block of the result is left.
+        """Inject a fault, until the ``with`` block of the result ends.
 
-        Several faults may apply to one request: it waits for all of them, and of their effects the first counts in
-        the order drop_request, error, lose_reply, close_after.
+        Several faults may apply to one request: it waits for all of them, and of their effects the first one applies,
+        in the order drop_request, error, lose_reply, close_after.
 
         Args:
             op: An operation, such as ``"create"``, ``"getData"``, ``"get_children2"``, ``"connect"``; None for all.
-                A name that clients use for several op codes means all of them. A transaction is a ``"multi"``.
-            path: A glob, in which ``*`` matches slashes too; a transaction matches with any of its paths.
-            session: Whose requests, or for events who gets them; as *who* of :meth:`expire`, but it need not be
-                connected yet.
-            nth: Of what matches so far, only the one with this number, counted from 1; or several numbers.
-            probability: Of these, each only with this probability.
-            times: Of these, only so many.
-            action: What happens to them.
-            strict: Fail with an AssertionError at the end of the block if nothing was hit.
+                A name that clients use for several op codes stands for all of them. A transaction is a ``"multi"``.
+            path: A glob, in which ``*`` also matches slashes; a transaction matches with any of its paths.
+            session: The client that sends the requests or receives the events; as *who* of :meth:`expire`, but it need
+                not be connected yet.
+            nth: Of the requests or events that match so far only the one with this number, counted from 1; or a set of
+                numbers.
+            probability: Of these each one with this probability.
+            times: Of these only so many.
+            action: What the fault does to them.
+            strict: Raise an AssertionError at the end of the block if the fault was never applied.
 
         Raises:
             ValueError: An argument is invalid.
@@ -283,55 +286,55 @@ class Server:
     # --- state ---
 
     def populate(self, nodes: Mapping[str, Any]) -> None:
-        """Make nodes: ``{"/app": b"x", "/app/workers": {"w1": "a", "w2": "b"}}``.
+        """Create nodes: ``{"/app": b"x", "/app/workers": {"w1": "a", "w2": "b"}}``.
 
         Args:
-            nodes: By path or name. A value is bytes, text, None, a :class:`~zoolet.server.testing.Znode`, or a dict of
-                the nodes below; parents that are missing are made with empty data.
+            nodes: The nodes by path or name. A value is bytes, text, None, a :class:`~zoolet.server.testing.Znode`, or
+                a dict of the nodes below. Missing parents are created with empty data.
 
         Raises:
-            ValueError: A path or a value is invalid; no node is made then.
+            ValueError: A path or a value is invalid; no node is created then.
         """
         self._runner.call(lambda: populate(self._engine, nodes))
 
     def snapshot(self) -> Snapshot:
-        """Return a handle to the tree as it is; costs nothing, however large it is."""
-        return self._runner.call(lambda: self._history.take())
+        """Return a snapshot of the tree, in constant time."""
+        return self._runner.call(lambda: self._history.snapshot())
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Make the tree what it was; costs as much as was changed since.
+        """Restore the tree of a snapshot, in time proportional to the changes since.
 
-        Sessions, watches, the zxid and the clock stay as they are, and no watch fires. Ephemeral nodes of sessions
-        that have ended since do not come back.
+        Sessions, watches, the zxid and the clock are not changed, and no watch fires. Ephemeral nodes of sessions that
+        have ended since are not restored.
 
         Raises:
-            ValueError: It was taken of another server.
+            ValueError: The snapshot is of another server.
         """
         if not isinstance(snapshot, Snapshot):
             raise ValueError(f"restore({snapshot!r}): this is not a snapshot; snapshot() returns one")
         self._runner.call(lambda: self._history.restore_to(snapshot))
 
     def reset(self) -> None:
-        """Begin anew: no sessions, connections, faults or pauses, an empty tree, open to all and for writes. The clock
-        goes on, as do zxids and session ids, so that a client left over from before learns that its session expired.
+        """Remove all sessions, connections, faults, pauses and nodes, accept connections, and end read-only mode. The
+        clock, zxids and session ids continue, so that a client from before is answered that its session has expired.
         """
 
-        def do() -> None:
+        def reset() -> None:
             self._interceptor.reset()
             self._engine.set_read_only(False)
             for session in list(self._engine.sessions.alive.values()):
                 self._engine.close_session(session)
             clients.drop(self._runner.daemon, "all")
-            self._accept()
+            self._accept_connections()
             self._history.restore_to(self._history.start)
             self._faults_made = 0
 
-        self._runner.call(do)
+        self._runner.call(reset)
 
     # --- views ---
 
     def tree(self, path: str = "/") -> Mapping[str, views.NodeView]:
-        """Return a node and all below it, by path; the root and ``/zookeeper`` only if asked for by name."""
+        """Return a node and all nodes below it, by path; the root and ``/zookeeper`` only if *path* names them."""
         return self._runner.call(lambda: views.tree(self._engine, path))
 
     def sessions(self) -> Mapping[int, views.SessionView]:
@@ -347,15 +350,15 @@ class Server:
         return self._runner.call(lambda: self._engine.zxid)
 
     def op_count(self) -> int:
-        """Return how many requests were read since the start or the last :meth:`reset`."""
+        """Return the number of requests that were read since the start or the last :meth:`reset`."""
         return self._runner.call(lambda: self._interceptor.count)
 
     def ops(self, last: int | None = None, *, since: int | None = None) -> tuple[views.OpView, ...]:
-        """Return the last requests, oldest first; no more than 1,000 are kept.
+        """Return the last requests, oldest first; 1,000 are kept.
 
         Args:
-            last: How many to return at the most.
-            since: Return only those that came after :meth:`op_count` had returned this.
+            last: The most requests to return.
+            since: An earlier result of :meth:`op_count`; only later requests are returned.
 
         Raises:
             ValueError: A number is negative.
@@ -367,14 +370,14 @@ class Server:
     def wait_for(self, predicate: Callable[..., Any], timeout: float = 5.0) -> Any:
         """Wait until a predicate is true, and return what it returned.
 
-        In the server's own loop the result is a coroutine to await; anywhere else the call blocks.
+        In the server's loop the result is a coroutine to await; anywhere else the call blocks.
 
         Args:
-            predicate: Called without arguments, or with this server if it takes one.
-            timeout: Seconds of real time; in the server's own loop, of that loop's time.
+            predicate: Called without arguments, or with this server if it has a parameter.
+            timeout: Seconds of real time; in the server's loop, of that loop's time.
 
         Raises:
-            TimeoutError: It was not true in time; the message has the last operations.
+            TimeoutError: The predicate was not true in time; the message has the last operations.
         """
         self._runner.check_callable()
         in_loop = self._runner.in_server_thread()

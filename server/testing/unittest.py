@@ -1,7 +1,7 @@
 """For ``unittest``: a mixin, and a drop-in replacement for kazoo's own harness.
 
-``KazooTestHarness`` and ``KazooTestCase`` take the place of those of ``kazoo.testing``: change the import and nothing
-else, and need neither Java nor a cluster on the disk.
+``KazooTestHarness`` and ``KazooTestCase`` replace those of ``kazoo.testing``: only the import changes, and neither Java
+nor a ZooKeeper installation is needed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ZooletTestCase(unittest.TestCase):
 
 @cache
 def _shared() -> Server:
-    """Return the one server of this process that kazoo's harness uses, started when it is first asked for."""
+    """Return the server that all of kazoo's harnesses in this process share, started by the first call."""
     server = Server(
         config={
             "reconfigEnabled": True,
@@ -73,11 +73,11 @@ class _Member:
     running = property(lambda self: True)
 
     def run(self) -> None:
-        """Accept connections; it runs already."""
+        """Accept connections; the server runs already."""
         self._server.accept_connections()
 
     def stop(self) -> None:
-        """Refuse connections and close those that are open, as if stopped. The tree stays, as on a disk."""
+        """Refuse connections and close the open ones, as if stopped. The tree is kept, as on a disk."""
         self._server.refuse_connections()
         self._server.drop("all")
 
@@ -91,7 +91,7 @@ class _Cluster(list[_Member]):
             member.run()
 
     def stop(self) -> None:
-        """Refuse connections and close those that are open, as if stopped."""
+        """Refuse connections and close the open ones, as if stopped."""
         for member in self:
             member.stop()
 
@@ -100,16 +100,16 @@ class _Cluster(list[_Member]):
         _shared().reset()
 
     def terminate(self) -> None:
-        """Remove all state; the server itself stops with the process."""
+        """Remove all state; the server stops with the process."""
         _shared().reset()
 
 
 class KazooTestHarness(unittest.TestCase):
-    """What ``kazoo.testing.KazooTestHarness`` is, over zoolet.
+    """A replacement for ``kazoo.testing.KazooTestHarness``.
 
     Attributes:
-        client: A started KazooClient in a chroot of its own.
-        hosts: Its connect string.
+        client: A started KazooClient with its own chroot.
+        hosts: Its connection string.
     """
 
     DEFAULT_CLIENT_TIMEOUT = 15
@@ -127,7 +127,7 @@ class KazooTestHarness(unittest.TestCase):
 
     @property
     def servers(self) -> str:
-        """The connect string of all servers, without a chroot."""
+        """The connection string of all servers, without a chroot."""
         return ",".join(member.address for member in self.cluster)
 
     secure_servers = servers
@@ -152,7 +152,7 @@ class KazooTestHarness(unittest.TestCase):
         return client
 
     def setup_zookeeper(self, **client_options: Any) -> None:
-        """Start a client in a chroot of its own; the server is started by the first call."""
+        """Start a client with its own chroot; the server is started by the first call."""
         self.cluster.start()
         chroot = f"/kazootests{uuid.uuid4().hex}"
         _shared().populate({chroot: b""})
@@ -162,7 +162,7 @@ class KazooTestHarness(unittest.TestCase):
         self.client.ensure_path("/")
 
     def teardown_zookeeper(self) -> None:
-        """Stop all clients that were made."""
+        """Stop all clients."""
         from kazoo.exceptions import KazooException
 
         while self._clients:
@@ -175,37 +175,37 @@ class KazooTestHarness(unittest.TestCase):
         self.client = None
 
     def lose_connection(self, event_factory: Callable[[], Any]) -> None:
-        """Close the client's connection, and return once it has reconnected."""
+        """Close the client's connection, and wait until it has reconnected."""
         self._break(_shared().drop, "SUSPENDED", event_factory)
 
     def expire_session(self, event_factory: Callable[[], Any]) -> None:
-        """Expire the client's session, and return once it has another."""
+        """Expire the client's session, and wait until it has another one."""
         self._break(_shared().expire, "LOST", event_factory)
 
-    def _break(self, how: Callable[[Any], None], expected: str, event_factory: Callable[[], Any]) -> None:
-        lost, safe = event_factory(), event_factory()
+    def _break(self, disturb: Callable[[Any], None], expected: str, event_factory: Callable[[], Any]) -> None:
+        lost, recovered = event_factory(), event_factory()
 
         def listen(state: str) -> bool:
             if state == expected:
                 lost.set()
             elif lost.is_set() and state == "CONNECTED":
-                safe.set()
+                recovered.set()
                 return True
             return False
 
         self.client.add_listener(listen)
-        how(self.client)
+        disturb(self.client)
         lost.wait(5)
         if not lost.is_set():
             raise AssertionError(f"the client was not {expected} within 5 s")
-        safe.wait(15)
-        if not safe.is_set():
+        recovered.wait(15)
+        if not recovered.is_set():
             raise AssertionError("the client has not reconnected within 15 s")
         self.client.retry(self.client.get_async, "/")
 
 
 class KazooTestCase(KazooTestHarness):
-    """What ``kazoo.testing.KazooTestCase`` is, over zoolet."""
+    """A replacement for ``kazoo.testing.KazooTestCase``."""
 
     def setUp(self) -> None:
         """Start a client."""

@@ -1,4 +1,4 @@
-"""What a test may see of a server: copies, which change nothing and are changed by nothing."""
+"""Views of a server's state for tests: immutable copies."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class NodeView:
     """One node.
 
     Args:
-        path: Where it is.
+        path: Its path.
         data: Its data; None for null.
-        acl: Who may do what.
+        acl: Its ACL list.
         version: How often its data was changed.
-        cversion: How often its children were changed.
+        cversion: How often a child was created or deleted.
         aversion: How often its ACL list was changed.
-        czxid: The transaction that created it.
-        mzxid: The one that last changed its data.
-        pzxid: The one that last changed its children.
+        czxid: The zxid of the transaction that created it.
+        mzxid: The zxid of the last change of its data.
+        pzxid: The zxid of the last create or delete of a child.
         ctime: When it was created, in seconds since the epoch.
-        mtime: When its data was last changed.
-        ephemeral_owner: The session it belongs to; 0 for none.
-        num_children: How many children it has.
-        container: Whether it goes away after its last child.
-        ttl: Seconds without change after which it goes away; None for never.
+        mtime: When its data was last changed, in seconds since the epoch.
+        ephemeral_owner: The id of the session that it belongs to; 0 for none.
+        num_children: The number of its children.
+        container: Whether it is a container, which is deleted after its last child.
+        ttl: Seconds without change after which it is deleted; None for never.
     """
 
     path: str
@@ -61,12 +61,12 @@ class SessionView:
     """One session that is alive.
 
     Args:
-        id: Its id, as clients know it.
-        timeout: Seconds, as negotiated.
-        client: The address of the connection that serves it; None while there is none.
-        ephemerals: Paths of its ephemeral nodes, in order of creation.
-        watches: How many watches its connection has.
-        expires_in: Seconds after which it ends if its client sends nothing.
+        id: Its id.
+        timeout: The negotiated timeout, in seconds.
+        client: The peer address of the connection that serves it; None while there is none.
+        ephemerals: The paths of its ephemeral nodes, in order of creation.
+        watches: The number of watches of its connection.
+        expires_in: Seconds after which it expires if its client sends nothing.
     """
 
     id: int
@@ -87,9 +87,9 @@ class WatchView:
     """One watch.
 
     Args:
-        path: The node that is watched; it need not exist.
-        session: The session it belongs to.
-        kind: ``data`` or ``child`` for those that fire once; ``persistent`` or ``recursive``.
+        path: The watched path; the node need not exist.
+        session: The id of the session whose connection has the watch.
+        kind: ``data`` or ``child`` for standard watches; ``persistent`` or ``recursive``.
     """
 
     path: str
@@ -102,11 +102,11 @@ class OpView:
     """One request that was read.
 
     Args:
-        op: Its operation, such as ``getData``; ``connect`` for the first of a connection.
-        path: The path in it; the first of several, None for none.
-        session: The session that sent it; 0 if there was none yet.
-        error: Its error code, 0 if it succeeded; None if nothing was answered.
-        zxid: The server's last zxid afterwards.
+        op: Its operation, such as ``getData``; ``connect`` for a connect request.
+        path: Its path, or the first of several; None for none.
+        session: The id of the client's session; 0 if there was none yet.
+        error: The error code of the reply, 0 if it succeeded; None if there was no reply.
+        zxid: The server's last zxid after it.
         fault: The actions that were applied to it; empty for none.
     """
 
@@ -132,7 +132,7 @@ class OpView:
 
 
 def tree(engine: Engine, path: str = "/") -> Mapping[str, NodeView]:
-    """Return a node and all below it by path, parents first; the root and ``/zookeeper`` only if asked for by name."""
+    """Return a node and all nodes below it by path, parents first; root and ``/zookeeper`` only if named by *path*."""
     shown: dict[str, NodeView] = {}
     try:
         nodes = list(engine.tree.walk(path))
@@ -188,11 +188,11 @@ def watches(engine: Engine) -> tuple[WatchView, ...]:
             for path, modes in client.modes[store].items():
                 kinds = ((STANDARD, once), (PERSISTENT, "persistent"), (RECURSIVE, "recursive"))
                 shown += [WatchView(path, owner, kind) for mode, kind in kinds if modes & mode]
-    return tuple(dict.fromkeys(shown))  # one persistent watch stands in both stores
+    return tuple(dict.fromkeys(shown))  # a persistent watch is in both stores
 
 
 def ops(requests: Iterable[RecordedRequest]) -> tuple[OpView, ...]:
-    """Return requests as tests see them, in the same order."""
+    """Return the views of recorded requests, in the same order."""
     return tuple(
         OpView(
             name_of(request.opcode),
@@ -209,13 +209,13 @@ def ops(requests: Iterable[RecordedRequest]) -> tuple[OpView, ...]:
 def select(
     requests: Sequence[RecordedRequest], count: int, last: int | None, since: int | None
 ) -> Sequence[RecordedRequest]:
-    """Return the newest of some requests.
+    """Return the last of the recorded requests.
 
     Args:
-        requests: Those that were kept, oldest first.
-        count: How many requests there have been in all.
-        last: How many to return at the most; None for all.
-        since: How many of all requests came too early; None for none.
+        requests: The requests that are kept, oldest first.
+        count: The total number of requests.
+        last: The most requests to return; None for all.
+        since: How many of the total to skip; None for none.
     """
     newest = len(requests)
     if since is not None:

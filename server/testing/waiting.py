@@ -1,4 +1,4 @@
-"""Waiting until a predicate is true, in blocking code and in the server's own loop, and the error if it never is."""
+"""Wait until a predicate is true, in blocking code and in the server's loop, and the error for a timeout."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any, Final
 
 FIRST_PAUSE: Final = 0.0005
-"""Seconds between the first two calls of a predicate; each pause is half as long again as the one before."""
+"""Seconds between the first two calls of a predicate; each pause is 1.5 times as long as the one before."""
 LONGEST_PAUSE: Final = 0.02
-"""Seconds between two calls at the most."""
+"""The most seconds between two calls."""
 
 
 def bind(predicate: Callable[..., Any], server: object) -> Callable[[], Any]:
-    """Return *predicate* as a function without arguments; *server* is its argument if it needs one."""
+    """Return *predicate* as a function without parameters; *server* is bound to its parameter if it has one."""
     try:
         inspect.signature(predicate).bind()
     except TypeError:
@@ -30,9 +30,9 @@ def wait(predicate: Callable[[], Any], seconds: float, too_late: Callable[[], Ti
     """Block until *predicate* is true, and return what it returned.
 
     Args:
-        predicate: Called again and again.
-        seconds: How long to wait at the most, in real time.
-        too_late: Returns the error to raise after that.
+        predicate: Called repeatedly.
+        seconds: The timeout, in real time.
+        too_late: Returns the error to raise after the timeout.
     """
     deadline, pause = time.monotonic() + seconds, FIRST_PAUSE
     while not (value := predicate()):
@@ -44,7 +44,7 @@ def wait(predicate: Callable[[], Any], seconds: float, too_late: Callable[[], Ti
 
 
 async def wait_in_loop(predicate: Callable[[], Any], seconds: float, too_late: Callable[[], TimeoutError]) -> Any:
-    """Do what :func:`wait` does without blocking, in the running loop and in its time, which may be virtual."""
+    """Wait as :func:`wait` does, without blocking, in the running loop and in its time, which may be virtual."""
     now = asyncio.get_running_loop().time
     deadline, pause = now() + seconds, FIRST_PAUSE
     while not (value := predicate()):
@@ -58,12 +58,12 @@ async def wait_in_loop(predicate: Callable[[], Any], seconds: float, too_late: C
 def timeout_error(
     predicate: Callable[..., Any], timeout: float, last_operations: Iterable[object], *, blocking: bool
 ) -> TimeoutError:
-    """Return the error that says which predicate was not true in time, and what the server did last.
+    """Return the error for a predicate that was not true in time, with the last operations of the server.
 
     Args:
-        predicate: What was waited for.
-        timeout: Seconds that it had.
-        last_operations: What the message lists.
+        predicate: The predicate.
+        timeout: The timeout, in seconds.
+        last_operations: The operations to list in the message.
         blocking: Whether the wait blocked its thread; the message has advice if it blocked an event loop.
     """
     name = getattr(predicate, "__name__", repr(predicate))

@@ -1,4 +1,4 @@
-"""The whole programs in README.md and docs/client.md run as they stand, but for the address of the server."""
+"""The whole programs in README.md and docs/client.md run as they stand, except for the address of the server."""
 
 from __future__ import annotations
 

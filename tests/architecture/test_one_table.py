@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
-from architecture import compatibility
 from support.calls import ask, connected, create, word
 from support.engine import make_engine
+from support.generators import generator
 from support.numbers import NO_NODE, OK, UNIMPLEMENTED
 from support.peer import Peer
 from support.simulation import with_client
@@ -171,7 +171,7 @@ def test_the_recorded_requests_name_the_operation_and_its_path() -> None:
 
 @pytest.mark.usefixtures("row")
 def test_the_page_on_compatibility_lists_the_operation() -> None:
-    assert f"| {CODE} | {NAME} | 4.2 |  | invented |" in compatibility.page().splitlines()
+    assert f"| {CODE} | {NAME} | 4.2 |  | invented |" in generator("compatibility").page().splitlines()
 
 
 # --- the client ---

@@ -343,13 +343,13 @@ def test_builds_and_installs_leave_one_folder_in_a_clone(clone: Path, sdist: Pat
 @pytest.mark.parametrize("name", ["zoolet", "a-clone"])
 def test_pytest_runs_in_a_root_that_is_a_package(clone: Path, editable: Path, tmp_path: Path, name: str) -> None:
     root = shutil.copytree(clone, tmp_path / name, ignore=shutil.ignore_patterns("test_*.py"))
-    (root / "tests" / "net" / "test_small.py").write_text(
+    (root / "tests" / "server" / "net" / "test_small.py").write_text(
         "from support.peer import Peer\n\n\ndef test_small(zoolet):\n    assert zoolet.port and Peer\n"
     )
 
-    said = run(root, editable, "-m", "pytest", "--verbose", "-p", "no:cacheprovider")
+    output = run(root, editable, "-m", "pytest", "--verbose", "-p", "no:cacheprovider")
 
-    assert "tests/net/test_small.py::test_small PASSED" in said
+    assert "tests/server/net/test_small.py::test_small PASSED" in output
 
 
 @pytest.mark.slow
@@ -357,9 +357,9 @@ def test_pytest_does_not_mind_that_zoolet_was_imported_before_it(from_wheel: Pat
     (tmp_path / "test_small.py").write_text("def test_small(zoolet):\n    assert zoolet.port\n")
     strict = "['-W', 'error::pytest.PytestAssertRewriteWarning', '-p', 'no:asyncio']"
 
-    said = run(tmp_path, from_wheel, "-c", f"import zoolet.testing, pytest, sys; sys.exit(pytest.main({strict}))")
+    output = run(tmp_path, from_wheel, "-c", f"import zoolet.testing, pytest, sys; sys.exit(pytest.main({strict}))")
 
-    assert "1 passed" in said
+    assert "1 passed" in output
 
 
 # --- make ---

@@ -17,7 +17,7 @@ ROOT: Final = Path(__file__).parents[2]
 DOCUMENTS: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHELL: Final = ("", "sh", "bash", "shell", "console", "text", "shell-session")
 """Languages of code blocks whose lines may be commands."""
-SAID: Final = re.compile(r"zoolet (ready on|[\d.]+$)|zoolet:")
+OUTPUT: Final = re.compile(r"zoolet (ready on|[\d.]+$)|zoolet:")
 """What zoolet prints, not what one types."""
 
 
@@ -40,7 +40,7 @@ def commands(text: str) -> Iterator[list[str]]:
     """Split what is to be typed into words, one list a command; variables before it and comments are left out."""
     for line in code(text):
         for piece in re.split(r"&&|\|\||[;|&]", re.sub(r"(^|\s)#.*", "", line)):
-            if SAID.match(piece.strip()):
+            if OUTPUT.match(piece.strip()):
                 continue
             words = words_of(piece)
             while words and (words[0] in ("$", "exec", "sudo", "time") or re.fullmatch(r"\w+=.*", words[0])):

@@ -78,7 +78,7 @@ async def zk(hosts: str, connect: Connect) -> Client:
 
 @pytest.fixture
 async def embedded(server: Server, connect: Connect) -> Client:
-    """A client of the embedded server, for what no server is to hear of."""
+    """A client of the embedded server, for what no server is to receive."""
     return await connect(server.hosts)
 
 

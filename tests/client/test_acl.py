@@ -20,7 +20,7 @@ async def test_an_acl_is_set_and_read(zk: Client) -> None:
     assert await zk.get_acl("/a") == (acl, stat)
 
 
-async def test_a_new_node_is_open_to_everybody_unless_said_otherwise(zk: Client) -> None:
+async def test_a_new_node_is_open_to_everybody_unless_set_otherwise(zk: Client) -> None:
     await zk.create("/open")
     await zk.create("/closed", acl=READ_ACL_UNSAFE)
 

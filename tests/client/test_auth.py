@@ -1,4 +1,4 @@
-"""Authentication: credentials and SASL logins come before anything that waited, on every connection anew."""
+"""Authentication: credentials and SASL logins come before anything that waited, on every connection again."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ async def test_a_credential_whose_reply_was_lost_is_proved_on_the_next_connectio
     assert "bob" in [one.user for one in await zk.who_am_i()]
 
 
-async def test_a_credential_waits_for_a_connection_no_longer_than_its_patience(
+async def test_a_credential_waits_for_a_connection_no_longer_than_its_operation_timeout(
     server: Server, connect: Connect
 ) -> None:
     zk = await connect(server.hosts)

@@ -55,7 +55,7 @@ def test_delays_grow_by_the_factor_up_to_the_longest() -> None:
     assert [next(delays) for _ in range(5)] == [1.0, 3.0, 9.0, 10.0, 10.0]
 
 
-def test_chance_shortens_and_lengthens_a_delay_by_its_part() -> None:
+def test_jitter_shortens_and_lengthens_a_delay_by_its_part() -> None:
     rng = Random(1)
     found = [next(Backoff(first=1.0, jitter=0.4).delays(rng)) for _ in range(1000)]
 

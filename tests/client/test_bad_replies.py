@@ -21,7 +21,11 @@ from zoolet.server import Server
 
 BROKEN: dict[str, tuple[Answer, str, str]] = {
     "garbage": (lambda payload: b"\xff" * 40, "go on", "the server sent a malformed message: a frame of -1 bytes"),
-    "a huge frame": (lambda payload: pack_int((64 << 20) + 1), "go on", "the server sent a malformed message: a frame of 67108865 bytes"),
+    "a huge frame": (
+        lambda payload: pack_int((64 << 20) + 1),
+        "go on",
+        "the server sent a malformed message: a frame of 67108865 bytes",
+    ),
     "HTTP": (
         lambda payload: b"HTTP/1.1 400 Bad Request\r\n\r\n",
         "go on",

@@ -71,7 +71,7 @@ async def test_the_longest_request_is_sent_and_one_byte_more_is_refused_with_bot
     assert (await zk.set("/a", bytes(room))).dataLength == room
 
 
-async def test_a_lower_limit_for_requests_can_be_said(hosts: str, connect: Connect) -> None:
+async def test_a_lower_limit_for_requests_can_be_set(hosts: str, connect: Connect) -> None:
     zk = await connect(hosts, max_request=500)
 
     with pytest.raises(ValueError, match="500 is the limit"):

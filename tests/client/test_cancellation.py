@@ -255,6 +255,24 @@ def test_a_protected_node_of_somebody_who_gave_up_is_removed_though_the_reply_wa
     sim.run(run())
 
 
+def test_a_protected_create_that_is_cancelled_before_it_is_awaited_leaves_no_node() -> None:
+    sim = simulation()
+
+    async def run() -> None:
+        async with sim.server() as server, Client(server.hosts, rng=Random(1)) as zk:
+            call = zk.create("/lock-", protected=True)
+            zk.flush()
+
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await settle(zk)
+
+            assert not server.tree()
+
+    sim.run(run())
+
+
 def test_a_protected_create_whose_reply_was_lost_gives_the_node_it_made() -> None:
     from zoolet.server.testing import lose_reply
 

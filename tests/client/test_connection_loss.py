@@ -18,7 +18,9 @@ from zoolet.server.testing import Simulation, drop_request, lose_reply
 DEADLINE_S: Final = 10.0  # only ever reached on failure
 
 
-async def test_a_call_without_patience_fails_at_once_and_has_not_happened(server: Server, connect: Connect) -> None:
+async def test_a_call_without_operation_timeout_fails_at_once_and_has_not_happened(
+    server: Server, connect: Connect
+) -> None:
     zk = await connect(server.hosts)
     server.refuse_connections()
     server.drop(zk)
@@ -34,7 +36,7 @@ async def test_a_call_without_patience_fails_at_once_and_has_not_happened(server
         assert not lost.value.maybe_applied
 
 
-def test_a_call_waits_for_a_connection_for_exactly_its_patience() -> None:
+def test_a_call_waits_for_a_connection_for_exactly_its_operation_timeout() -> None:
     async def main(sim: Simulation, server: Server) -> None:
         async with client_of(server, operation_timeout=3.0) as zk:
             server.refuse_connections()
@@ -155,7 +157,7 @@ async def test_calls_of_a_session_that_ended_say_so(server: Server, connect: Con
     assert await zk.exists("/a") is None
 
 
-async def test_a_client_with_another_patience_is_the_same_client(server: Server, connect: Connect) -> None:
+async def test_a_client_with_another_operation_timeout_is_the_same_client(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     other = zk.with_operation_timeout(1.0)
 
@@ -168,7 +170,7 @@ async def test_a_client_with_another_patience_is_the_same_client(server: Server,
         other.get("/here")
 
 
-async def test_a_client_with_another_patience_may_be_made_before_the_start(server: Server) -> None:
+async def test_a_client_with_another_operation_timeout_may_be_made_before_the_start(server: Server) -> None:
     zk = Client(server.hosts)
     other = zk.with_operation_timeout(1.0)
 

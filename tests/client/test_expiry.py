@@ -60,7 +60,7 @@ def test_a_server_that_falls_silent_is_left_after_two_thirds_of_the_timeout() ->
     simulate(main)
 
 
-def test_what_is_told_of_the_session_s_life_is_never_too_long() -> None:
+def test_what_is_reported_of_the_session_s_life_is_never_too_long() -> None:
     async def main(sim: Simulation, server: Server) -> None:
         async with client_of(server, 6.0) as zk:
             assert 5.9 < zk.valid_for() <= 6.0

@@ -67,7 +67,7 @@ class World:
         await self.server.__aexit__(None, None, None)
 
     async def trouble(self) -> None:
-        """Let something go wrong every now and then, for ever."""
+        """Break something every now and then, until cancelled."""
         while True:
             await asyncio.sleep(self.sim.rng.expovariate(1))
             await self.sim.rng.choice(self.troubles)()
@@ -368,7 +368,7 @@ def test_seeds_that_once_lost_an_event_of_3_8_lose_none(seed: int) -> None:
     [("3.9", False), ("3.9", True), ("3.8", False)],
     ids=["two clients", "one client", "3.8"],
 )
-def test_whoever_follows_by_events_ends_up_with_what_there_is(release: str, together: bool) -> None:
+def test_anyone_follows_by_events_ends_up_with_what_there_is(release: str, together: bool) -> None:
     for seed in range(60):
         try:
             follow(seed, release, together=together)

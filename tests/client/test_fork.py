@@ -12,7 +12,7 @@ from support.simulation import Connect
 from zoolet.server import Server
 
 
-async def test_a_forked_child_is_told_that_the_client_is_not_its_own_and_leaves_the_parent_s_alone(
+async def test_a_forked_child_is_informed_that_the_client_is_not_its_own_and_leaves_the_parent_s_alone(
     server: Server, connect: Connect
 ) -> None:
     zk = await connect(server.hosts)
@@ -25,18 +25,18 @@ async def test_a_forked_child_is_told_that_the_client_is_not_its_own_and_leaves_
         child = os.fork()
     if child == 0:
         signal.alarm(10)
-        said = []
+        reported = []
         for attempt in (lambda: zk.get("/"), lambda: copy.get("/"), lambda: zk.add_auth("digest", b"a:b")):
             try:
                 attempt()
-                said.append("nothing was raised")
+                reported.append("nothing was raised")
             except BaseException as caught:
-                said.append(f"{type(caught).__name__}: {caught}")
+                reported.append(f"{type(caught).__name__}: {caught}")
         try:
             zk.aclose().send(None)
         except StopIteration:
-            said.append("closed")
-        os.write(tell, json.dumps(said).encode())
+            reported.append("closed")
+        os.write(tell, json.dumps(reported).encode())
         os._exit(0)
     os.close(tell)
     with os.fdopen(hear) as lines:

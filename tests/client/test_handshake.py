@@ -28,7 +28,11 @@ from zoolet.server.testing import delay
 
 BROKEN_HANDSHAKES: dict[str, tuple[Answer, str, str]] = {
     "garbage": (lambda payload: b"\xff" * 40, "go on", "the server sent a malformed message: a frame of -1 bytes"),
-    "a huge frame": (lambda payload: pack_int(0x7FFFFFFF), "go on", "the server sent a malformed message: a frame of 2147483647 bytes"),
+    "a huge frame": (
+        lambda payload: pack_int(0x7FFFFFFF),
+        "go on",
+        "the server sent a malformed message: a frame of 2147483647 bytes",
+    ),
     "HTTP": (lambda payload: b"HTTP/1.1 400 Bad Request\r\n\r\n", "go on", "the server sent a malformed message"),
     "TLS": (lambda payload: b"\x15\x03\x03\x00\x02\x02\x50", "go on", "the server sent a malformed message"),
     "an empty frame": (lambda payload: frame(b""), "go on", "the server sent a malformed message"),
@@ -60,7 +64,9 @@ async def test_a_server_that_cannot_shake_hands_is_asked_again(
 async def test_a_start_at_a_silent_server_says_what_was_missing(relay: Relay) -> None:
     relay.number, relay.breaks, relay.then = HANDSHAKE, lambda payload: b"", "stall"
 
-    with pytest.raises(ConnectionLossError, match=r"no server was reached within 0.1 s; the last: .*no answer to the handshake"):
+    with pytest.raises(
+        ConnectionLossError, match=r"no server was reached within 0.1 s; the last: .*no answer to the handshake"
+    ):
         await Client(relay.hosts, timeout=0.1).start()
 
 

@@ -125,7 +125,9 @@ async def test_a_client_that_reaches_nobody_says_whom_and_why_within_its_timeout
     port = free_port()
     zk = Client(f"127.0.0.1:{port}", timeout=0.05, backoff=Backoff(first=0.01))
 
-    with pytest.raises(ConnectionLossError, match=rf"no server was reached within 0.05 s; the last: 127.0.0.1:{port}: .*{port}"):
+    with pytest.raises(
+        ConnectionLossError, match=rf"no server was reached within 0.05 s; the last: 127.0.0.1:{port}: .*{port}"
+    ):
         await zk.start()
 
     assert zk.state is State.CLOSED

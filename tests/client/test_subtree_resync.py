@@ -76,7 +76,7 @@ def test_a_listing_does_not_deliver_again_what_live_events_delivered() -> None:
     assert events(one) == [(CREATED, "/a/b")]
 
 
-def test_a_node_created_by_an_event_without_zxid_is_not_said_to_have_been_deleted() -> None:
+def test_a_node_created_by_an_event_without_zxid_is_not_reported_to_have_been_deleted() -> None:
     tree = Tree(a=(1, 1))
     one, resync = watched("/a", tree.ask)
     tree.nodes = Tree(a=(1, 1), a_b=(11, 11)).nodes

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from support.simulation import Connect
-from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, at_once, rest, take, told, waits
+from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, at_once, delivered, next_events, rest, waits
 
 from zoolet.client import Client, State, serializers
 from zoolet.client.serializers import UndecodableError
@@ -86,11 +86,11 @@ async def test_a_second_watch_of_one_path_keeps_the_server_s_watch_until_it_ends
     async with zk.watch("/a") as longer:
         async with zk.watch("/a") as shorter:
             await zk.create("/a")
-            assert await take(shorter, 1) == [(CREATED, "/a")]
+            assert await next_events(shorter, 1) == [(CREATED, "/a")]
         assert await zk.check_watches("/a")
         await zk.set("/a", b"")
 
-        assert await take(longer, 2) == [(CREATED, "/a"), (CHANGED, "/a")]
+        assert await next_events(longer, 2) == [(CREATED, "/a"), (CHANGED, "/a")]
     assert not await zk.check_watches("/a")
 
 
@@ -108,8 +108,8 @@ async def test_watches_of_different_kinds_on_one_path_each_tell(server: Server, 
 
         assert await rest(zk, staying) == [(CHANGED, "/a"), (CHILDREN, "/a")]
         assert await rest(zk, deep) == [(CHANGED, "/a"), (CREATED, "/a/x")]
-        assert told(at_once(data.next())) == (CHANGED, "/a")
-        assert told(at_once(children.next())) == (CHILDREN, "/a")
+        assert delivered(at_once(data.next())) == (CHANGED, "/a")
+        assert delivered(at_once(children.next())) == (CHILDREN, "/a")
     assert not server.watches()
 
 

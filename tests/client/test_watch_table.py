@@ -53,7 +53,7 @@ def test_a_recursive_watch_hears_of_its_node_and_all_below(path: str, reached: b
     assert bool(one.events) is reached
 
 
-def test_the_server_is_told_to_remove_only_what_nobody_needs_any_more() -> None:
+def test_the_server_is_asked_to_remove_only_what_nobody_needs_any_more() -> None:
     first, second = watch(Kind.PERSISTENT), watch(Kind.PERSISTENT)
     made = table(first, second)
 
@@ -70,7 +70,7 @@ def test_a_watch_that_has_fired_is_not_removed_at_the_server() -> None:
     assert made.remove(one) is None
 
 
-def test_one_event_too_many_drops_all_and_is_told_once() -> None:
+def test_one_event_too_many_drops_all_and_is_delivered_once() -> None:
     one = watch(Kind.PERSISTENT, limit=2)
     for _ in range(3):
         one.deliver(Event(CHANGED, "/a"))
@@ -80,7 +80,7 @@ def test_one_event_too_many_drops_all_and_is_told_once() -> None:
     assert one.pop() is None
 
 
-def test_ten_thousand_watches_are_told_in_requests_below_128_kib() -> None:
+def test_ten_thousand_watches_are_delivered_in_requests_below_128_kib() -> None:
     paths = [f"/some/rather/long/path/of/an/application/{number:05d}" for number in range(10_000)]
     kinds = [Kind.DATA, Kind.EXIST, Kind.CHILD, Kind.PERSISTENT, Kind.RECURSIVE]
     made = table(*[watch(kinds[number % 5], path) for number, path in enumerate(paths)])
@@ -88,23 +88,25 @@ def test_ten_thousand_watches_are_told_in_requests_below_128_kib() -> None:
     requests = made.batches(77)
 
     assert all(len(body) + 8 < 128 << 10 for _, body in requests)
-    told: dict[Kind, list[str]] = {kind: [] for kind in kinds}
+    delivered: dict[Kind, list[str]] = {kind: [] for kind in kinds}
     for op, body in requests:
         if op == OpCode.SET_WATCHES2:
-            said: Any = r.SetWatches2.decode(body)
-            told[Kind.PERSISTENT] += said.persistentWatches
-            told[Kind.RECURSIVE] += said.persistentRecursiveWatches
+            reported: Any = r.SetWatches2.decode(body)
+            delivered[Kind.PERSISTENT] += reported.persistentWatches
+            delivered[Kind.RECURSIVE] += reported.persistentRecursiveWatches
         else:
-            said = r.SetWatches.decode(body)
-        assert said.relativeZxid == 77
-        told[Kind.DATA] += said.dataWatches
-        told[Kind.EXIST] += said.existWatches
-        told[Kind.CHILD] += said.childWatches
-    assert told[Kind.RECURSIVE] == paths[4::5]
-    assert told[Kind.PERSISTENT] == paths[3::5]
-    assert set(told[Kind.DATA]) == set(paths[0::5]) | set(paths[3::5])  # those that stay catch up as those that fire
-    assert set(told[Kind.CHILD]) == set(paths[2::5]) | set(paths[3::5])
-    assert told[Kind.EXIST] == paths[1::5]
+            reported = r.SetWatches.decode(body)
+        assert reported.relativeZxid == 77
+        delivered[Kind.DATA] += reported.dataWatches
+        delivered[Kind.EXIST] += reported.existWatches
+        delivered[Kind.CHILD] += reported.childWatches
+    assert delivered[Kind.RECURSIVE] == paths[4::5]
+    assert delivered[Kind.PERSISTENT] == paths[3::5]
+    assert set(delivered[Kind.DATA]) == set(paths[0::5]) | set(
+        paths[3::5]
+    )  # those that stay catch up as those that fire
+    assert set(delivered[Kind.CHILD]) == set(paths[2::5]) | set(paths[3::5])
+    assert delivered[Kind.EXIST] == paths[1::5]
 
 
 @pytest.mark.parametrize("name", ["é", "語", "\N{SNOWMAN}"])
@@ -114,7 +116,7 @@ def test_names_beyond_ascii_do_not_make_a_request_too_long(name: str) -> None:
     assert all(len(body) + 8 < 128 << 10 for _, body in made.batches(0))
 
 
-def test_a_path_that_is_watched_twice_is_told_once() -> None:
+def test_a_path_that_is_watched_twice_is_delivered_once() -> None:
     ((op, body),) = table(watch(Kind.DATA), watch(Kind.DATA)).batches(5)
 
     assert op == OpCode.SET_WATCHES
@@ -130,7 +132,7 @@ def test_a_watch_whose_node_was_missing_catches_up_by_waiting_for_it_to_come() -
     one.exists = False
 
     ((_, body),) = table(one).batches(5)
-    said = r.SetWatches2.decode(body)
+    reported = r.SetWatches2.decode(body)
 
-    assert (said.existWatches, said.dataWatches, said.childWatches) == (["/a"], [], [])
-    assert said.persistentWatches == ["/a"]
+    assert (reported.existWatches, reported.dataWatches, reported.childWatches) == (["/a"], [], [])
+    assert reported.persistentWatches == ["/a"]

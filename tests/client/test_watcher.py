@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from support.simulation import Connect
-from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, DELETED, at_once, rest, take, told
+from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, DELETED, at_once, delivered, next_events, rest
 
 from zoolet.client import Client, NoNodeError
 from zoolet.server import Server
@@ -23,7 +23,7 @@ async def test_a_watch_tells_of_all_that_happens_to_its_node(zk: Client) -> None
         await zk.delete("/a")
         await zk.create("/a")
 
-        assert await take(events, 6) == [
+        assert await next_events(events, 6) == [
             (CREATED, "/a"),
             (CHANGED, "/a"),
             (CHILDREN, "/a"),
@@ -69,7 +69,7 @@ async def test_a_recursive_watch_of_the_root_tells_of_everything(zk: Client) -> 
         await zk.create("/a/b", parents=True)
         await zk.set("/", b"")
 
-        assert await take(events, 3) == [(CREATED, "/a"), (CREATED, "/a/b"), (CHANGED, "/")]
+        assert await next_events(events, 3) == [(CREATED, "/a"), (CREATED, "/a/b"), (CHANGED, "/")]
 
 
 async def test_a_data_watch_gives_what_it_read_and_tells_once(zk: Client) -> None:
@@ -79,7 +79,7 @@ async def test_a_data_watch_gives_what_it_read_and_tells_once(zk: Client) -> Non
         await zk.set("/a", b"2", version=stat.version)
         await zk.set("/a", b"3")
 
-        events = [told(event) async for event in watch]
+        events = [delivered(event) async for event in watch]
 
     assert value == b"1"
     assert events == [(CHANGED, "/a")]
@@ -90,7 +90,7 @@ async def test_a_data_watch_tells_of_a_deletion(zk: Client) -> None:
     async with zk.watch_data("/a") as watch:
         await zk.delete("/a")
 
-        assert told(await watch.next()) == (DELETED, "/a")
+        assert delivered(await watch.next()) == (DELETED, "/a")
 
 
 async def test_an_exists_watch_waits_for_a_node_to_come(zk: Client) -> None:
@@ -98,7 +98,7 @@ async def test_an_exists_watch_waits_for_a_node_to_come(zk: Client) -> None:
         assert watch.initial is None
         await zk.create("/a")
 
-        assert told(await watch.next()) == (CREATED, "/a")
+        assert delivered(await watch.next()) == (CREATED, "/a")
 
 
 async def test_an_exists_watch_of_a_node_that_is_there_waits_for_a_change(zk: Client) -> None:
@@ -107,7 +107,7 @@ async def test_an_exists_watch_of_a_node_that_is_there_waits_for_a_change(zk: Cl
         assert watch.initial == await zk.exists("/a")
         await zk.set("/a", b"1")
 
-        assert told(await watch.next()) == (CHANGED, "/a")
+        assert delivered(await watch.next()) == (CHANGED, "/a")
 
 
 async def test_a_children_watch_tells_that_one_came_or_went(zk: Client) -> None:
@@ -117,7 +117,7 @@ async def test_a_children_watch_tells_that_one_came_or_went(zk: Client) -> None:
         await zk.set("/a", b"1")
         await zk.delete("/a/x")
 
-        assert told(await watch.next()) == (CHILDREN, "/a")
+        assert delivered(await watch.next()) == (CHILDREN, "/a")
 
 
 async def test_a_children_watch_tells_that_its_node_went(zk: Client) -> None:
@@ -125,7 +125,7 @@ async def test_a_children_watch_tells_that_its_node_went(zk: Client) -> None:
     async with zk.watch_children("/a") as watch:
         await zk.delete("/a")
 
-        assert told(await watch.next()) == (DELETED, "/a")
+        assert delivered(await watch.next()) == (DELETED, "/a")
 
 
 async def test_a_watch_that_fired_says_so_when_asked_for_more(zk: Client) -> None:
@@ -145,12 +145,12 @@ async def test_a_data_watch_of_a_missing_node_is_not_set(zk: Client) -> None:
     assert not await zk.check_watches("/a")
 
 
-async def test_others_changes_are_told_too(hosts: str, zk: Client, connect: Connect) -> None:
+async def test_others_changes_are_delivered_too(hosts: str, zk: Client, connect: Connect) -> None:
     other = await connect(hosts)
     async with zk.watch("/", recursive=True) as events:
         await other.create("/a")
 
-        assert await take(events, 1) == [(CREATED, "/a")]
+        assert await next_events(events, 1) == [(CREATED, "/a")]
 
 
 async def test_events_carry_the_zxid_of_their_change_where_the_server_says_it(server: Server, connect: Connect) -> None:
@@ -170,7 +170,7 @@ async def test_an_event_is_there_before_the_reply_of_the_write_that_caused_it(zk
         for _ in range(20):
             await zk.set("/a", b"")
 
-            assert told(at_once(events.next())) == (CHANGED, "/a")
+            assert delivered(at_once(events.next())) == (CHANGED, "/a")
 
 
 async def test_an_event_is_there_before_the_reply_that_shows_the_change(
@@ -184,7 +184,7 @@ async def test_an_event_is_there_before_the_reply_that_shows_the_change(
             while (await zk.get("/a"))[0] == b"%d" % number:
                 continue
 
-            assert told(at_once(events.next())) == (CHANGED, "/a")
+            assert delivered(at_once(events.next())) == (CHANGED, "/a")
             await writing
 
 

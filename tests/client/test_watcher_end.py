@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.simulation import Connect, with_client
-from support.watch_events import CREATED, DEADLINE_S, DELETED, rest, take, told
+from support.watch_events import CREATED, DEADLINE_S, DELETED, delivered, next_events, rest
 
 from zoolet.client import Client, ClosedError, Event, State, WatchOverflowError
 from zoolet.client.watcher import Watcher
@@ -17,7 +17,7 @@ from zoolet.server import Server
 from zoolet.server.testing import drop_request, error
 
 
-async def test_more_events_than_may_wait_are_dropped_and_said_once(zk: Client) -> None:
+async def test_more_events_than_may_wait_are_dropped_and_reported_once(zk: Client) -> None:
     async with zk.watch("/a", limit=3) as events:
         await zk.create("/a")
         for _ in range(3):
@@ -26,9 +26,9 @@ async def test_more_events_than_may_wait_are_dropped_and_said_once(zk: Client) -
 
         with pytest.raises(WatchOverflowError) as caught:
             await events.next()
-        assert await take(events, 1) == [(DELETED, "/a")]
+        assert await next_events(events, 1) == [(DELETED, "/a")]
         await zk.create("/a")
-        assert await take(events, 1) == [(CREATED, "/a")]
+        assert await next_events(events, 1) == [(CREATED, "/a")]
     assert caught.value.limit == 3
 
 
@@ -51,7 +51,7 @@ async def test_an_overflow_names_the_path_as_the_caller_named_it(zk: Client) -> 
     assert caught.value.path == "/a"
 
 
-async def test_closing_the_client_wakes_whoever_waits_for_an_event(server: Server, connect: Connect) -> None:
+async def test_closing_the_client_wakes_a_waiter_for_an_event(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     async with zk.watch("/a") as events, zk.watch_exists("/b") as once:
         waiting = [asyncio.create_task(watch.next()) for watch in (events, once)]
@@ -71,7 +71,7 @@ async def test_events_that_wait_are_still_had_after_the_client_was_closed(server
         await zk.create("/a")
         await zk.aclose()
 
-        assert told(await events.next()) == (CREATED, "/a")
+        assert delivered(await events.next()) == (CREATED, "/a")
         with pytest.raises(ClosedError):
             await events.next()
 
@@ -83,7 +83,7 @@ async def test_an_iteration_that_is_cancelled_can_go_on(zk: Client) -> None:
                 await events.next()
         await zk.create("/a")
 
-        assert await take(events, 1) == [(CREATED, "/a")]
+        assert await next_events(events, 1) == [(CREATED, "/a")]
 
 
 async def test_after_its_block_a_watch_has_no_more_events(zk: Client) -> None:
@@ -139,7 +139,9 @@ async def test_closing_the_client_ends_the_entering_of_a_recursive_watch(server:
     assert isinstance(entering.exception(), ClosedError)
 
 
-async def test_entering_a_recursive_watch_waits_no_longer_than_its_patience(server: Server, connect: Connect) -> None:
+async def test_entering_a_recursive_watch_waits_no_longer_than_its_operation_timeout(
+    server: Server, connect: Connect
+) -> None:
     zk = await connect(server.hosts, operation_timeout=0.05)
     with server.fault("getChildren", action=drop_request()) as fault:
         server.refuse_connections()

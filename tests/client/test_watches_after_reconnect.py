@@ -8,7 +8,19 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from support.relay import Relay
 from support.simulation import Connect, simulate_clients
-from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, DELETED, at_once, away, do, rest, told, waits
+from support.watch_events import (
+    CHANGED,
+    CHILDREN,
+    CREATED,
+    DEADLINE_S,
+    DELETED,
+    at_once,
+    away,
+    delivered,
+    do,
+    rest,
+    waits,
+)
 
 from zoolet.client import Client, EventType, State
 from zoolet.client.watcher import Watcher
@@ -128,7 +140,7 @@ async def test_a_watch_that_fires_once_tells_what_happened_meanwhile(
     async with make(zk, "/a") as watch:
         await away(zk, server, lambda: [do(server, *one) for one in meanwhile], expire=expire)
 
-        assert told(at_once(watch.next())) == tells
+        assert delivered(at_once(watch.next())) == tells
 
 
 @HOW
@@ -151,9 +163,9 @@ async def test_watches_go_on_after_an_absence_in_which_nothing_happened(
 
         assert await rest(zk, staying) == [(CHANGED, "/a"), (CHILDREN, "/a")]
         assert await rest(zk, deep) == [(CHANGED, "/a"), (CREATED, "/a/x"), (CREATED, "/b")]
-        assert told(at_once(data.next())) == (CHANGED, "/a")
-        assert told(at_once(children.next())) == (CHILDREN, "/a")
-        assert told(at_once(missing.next())) == (CREATED, "/b")
+        assert delivered(at_once(data.next())) == (CHANGED, "/a")
+        assert delivered(at_once(children.next())) == (CHILDREN, "/a")
+        assert delivered(at_once(missing.next())) == (CREATED, "/b")
     assert not server.watches()
 
 
@@ -275,13 +287,13 @@ async def test_apache_s_server_too_tells_what_happened_during_an_absence(
             (CREATED, f"{top}/new"),
             (DELETED, f"{top}/parent/x"),
         }
-        assert told(at_once(once.next())) == (CHILDREN, top)
+        assert delivered(at_once(once.next())) == (CHILDREN, top)
     for path in (top, f"{top}/data", f"{top}/new", f"{top}/parent"):
         assert not await zk.check_watches(path, WatcherType.ANY)
 
 
 @pytest.mark.slow
-async def test_a_tree_of_1600_levels_that_vanishes_is_told_of_whole_and_children_first(
+async def test_a_tree_of_1600_levels_that_vanishes_is_delivered_whole_and_children_first(
     server: Server, connect: Connect
 ) -> None:
     zk = await connect(server.hosts)
@@ -296,7 +308,9 @@ async def test_a_tree_of_1600_levels_that_vanishes_is_told_of_whole_and_children
 
 
 @pytest.mark.slow
-async def test_a_deep_tree_that_vanishes_beside_others_is_all_that_is_told_of(server: Server, connect: Connect) -> None:
+async def test_a_deep_tree_that_vanishes_beside_others_is_all_that_is_delivered(
+    server: Server, connect: Connect
+) -> None:
     zk = await connect(server.hosts)
     levels = ["/top" + "/a" * depth for depth in range(1, 1_602)]
     server.populate(dict.fromkeys(["/top/stays", *levels], b""))

@@ -33,7 +33,7 @@ async def test_create_and_stat_gives_both(zk: Client) -> None:
     assert stat == await zk.exists("/a")
 
 
-async def test_sequential_nodes_are_numbered_and_their_paths_told(zk: Client) -> None:
+async def test_sequential_nodes_are_numbered_and_their_paths_returned(zk: Client) -> None:
     first = await zk.create("/job-", sequential=True)
     second = await zk.create("/job-", sequential=True)
 

@@ -49,7 +49,7 @@ def base(kazoo: Callable[..., KazooClient]) -> str:
 
 @pytest.fixture
 def background() -> Callable[..., Future[Any]]:
-    """A function that runs another in a thread; what blocks for ever is freed when its client stops."""
+    """A function that runs another in a thread; what blocks forever is freed when its client stops."""
 
     def run(function: Callable[..., Any], *args: Any) -> Future[Any]:
         future: Future[Any] = Future()

@@ -44,7 +44,7 @@ def test_the_java_command_line_does_all_that_it_offers() -> None:
             input=COMMANDS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
         )  # fmt: skip
 
-    said = done.stdout
+    output = done.stdout
     expected = [
         "Created /app",
         "Created /app/live",
@@ -62,5 +62,5 @@ def test_the_java_command_line_does_all_that_it_offers() -> None:
         "type:NodeChildrenChanged path:/app",
         "Sync is OK",
     ]
-    assert [line for line in expected if line not in said] == [], said
-    assert "Exception" not in said
+    assert [line for line in expected if line not in output] == [], output
+    assert "Exception" not in output

@@ -1,4 +1,4 @@
-"""Scripts of steps on a :class:`~differential.pair.Pair` that starts anew after a difference."""
+"""Scripts of steps on a :class:`~differential.pair.Pair` that starts again after a difference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONNECTIONS = 3
 
 
 class Lockstep:
-    """A pair that is made anew after a difference, for the two sides are out of step then.
+    """A pair that is replaced after a difference, because the two sides are out of step then.
 
     Args:
         release: Which real server is compared with.

@@ -39,7 +39,7 @@ PASSWORD: Final = slice(20, 36)
 
 @dataclass(frozen=True)
 class Connect:
-    """Open connection *who* anew; resume the session of *of*, with its password or a wrong one, or open a new one."""
+    """Open connection *who* again; resume the session of *of*, with its password or a wrong one, or open a new one."""
 
     who: int
     of: int | None = None
@@ -234,7 +234,7 @@ class Pair:
             if other != who and link is not None and peer is not None:
                 link.send(PING)
                 real.append(self._real(other, link, OpCode.PING, unordered))
-                ours.append(self._ours(other, peer, OpCode.PING, peer.take() + peer.feed(frame(PING)), unordered))
+                ours.append(self._ours(other, peer, OpCode.PING, peer.pop_output() + peer.feed(frame(PING)), unordered))
         return real, ours
 
     def _real(self, who: int, link: Link, op: int, unordered: bool) -> object:

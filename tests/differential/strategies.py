@@ -2,7 +2,7 @@
 malformed.
 
 A script has one of three topics: anything, watches of all kinds on a few paths, or quotas. Null paths are everywhere,
-but for those that the real 3.8.0 cannot stand: a watch on one that stays, and one in a multi.
+except for those that stop the real 3.8.0: a watch on one that stays, and one in a multi.
 
 Left out is what stops the real server or what it leaves open (spec 05, appendices B and D); the pitfall tests cover
 those. A stats node of a quota, for one, is only ever written with a text that parses, and no quota is ephemeral: the

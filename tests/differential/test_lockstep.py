@@ -47,7 +47,7 @@ def enforcing(request: pytest.FixtureRequest) -> Iterator[Lockstep]:
 def run(lockstep: Lockstep, scripts: SearchStrategy[list[Step]], seed: int, enough: int) -> None:
     lockstep.stop()
     before = lockstep.done
-    said = before
+    reported = before
 
     @settings(
         max_examples=enough // SHORTEST + 1,  # so many are enough even if all are short
@@ -57,13 +57,13 @@ def run(lockstep: Lockstep, scripts: SearchStrategy[list[Step]], seed: int, enou
     @with_seed(seed)
     @given(scripts)
     def examples(script: list[Step]) -> None:
-        nonlocal said
+        nonlocal reported
         if lockstep.done - before >= enough:
             return
         lockstep.compare(script)
-        if lockstep.done - said >= PROGRESS_EVERY:
-            said = lockstep.done
-            print(f"release {lockstep.release}, seed {seed}: {said - before:,} of {enough:,} steps", flush=True)
+        if lockstep.done - reported >= PROGRESS_EVERY:
+            reported = lockstep.done
+            print(f"release {lockstep.release}, seed {seed}: {reported - before:,} of {enough:,} steps", flush=True)
 
     examples()
     lockstep.stop()

@@ -82,17 +82,17 @@ def response(
         change: What is done to the bytes in the end.
         directive: Other text of a directive, ``-`` written as ``_``.
     """
-    told = {name.replace("_", "-"): text for name, text in directive.items()}
+    given_directives = {name.replace("_", "-"): text for name, text in directive.items()}
 
     def make(challenge: bytes) -> bytes:
         usual = {
             "charset": "utf-8", "username": user, "realm": REALM, "nonce": directives(challenge).get("nonce", "none"),
             "nc": "00000001", "cnonce": "abc", "digest-uri": URI, "maxbuf": "65536", "qop": "auth",
         }  # fmt: skip
-        said = {name: text for name, text in {**usual, **told}.items() if name not in without}
-        said.setdefault("response", proof(usual if unproved else said, user, password, "AUTHENTICATE:"))
+        fields = {name: text for name, text in {**usual, **given_directives}.items() if name not in without}
+        fields.setdefault("response", proof(usual if unproved else fields, user, password, "AUTHENTICATE:"))
         bare = ("charset", "nc", "maxbuf", "qop", "response")
-        parts = [f"{name}={text if name in bare else quoted(text)}" for name, text in said.items()]
+        parts = [f"{name}={text if name in bare else quoted(text)}" for name, text in fields.items()]
         return change(",".join(parts).encode())
 
     return make

@@ -34,7 +34,7 @@ from zoolet.protocol.handshake import ConnectResponse
 from zoolet.protocol.operations import OPERATIONS, OpCode
 
 MANUAL_CLOCK_START: Final = 5_000
-"""Frames from a server after which everything begins anew."""
+"""Frames from a server after which everything starts again."""
 DEEP: Final = 1_500
 """Levels of the deepest path that a server makes up; Python allows about a thousand calls in each other."""
 GUESS: Final = 15_000
@@ -149,7 +149,7 @@ class Shell:
     # --- one turn ---
 
     def turn(self) -> None:
-        """Let some calls be made, the server answer, and the client read what has become of its answers.
+        """Make some calls, answer them, and let the client read the mutated answers.
 
         Raises:
             Exception: Anything but ConnectionBroken came out of the session.

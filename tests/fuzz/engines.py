@@ -113,7 +113,7 @@ def _check_tree(engine: Engine, nodes: dict[str, Node]) -> None:
     same("data_size", tree.data_size, size)
     same("ephemerals", {owner: set(paths) for owner, paths in tree.ephemerals.items()}, ephemerals)
     fail_unless(ephemerals.keys() <= engine.sessions.alive.keys(), "an ephemeral node of a session that is over")
-    fail_unless(tree.expiring == expiring, "fleeting", list(tree.expiring), list(expiring))
+    fail_unless(tree.expiring == expiring, "expiring", list(tree.expiring), list(expiring))
     for path, node in tree.path_cache.items():
         fail_unless(nodes.get(path or "/") is node, "known leads to a node that is not there", path)
     fail_unless(tree._undo is None and not tree._begun, "a transaction is still open")
@@ -206,6 +206,6 @@ def _check_sessions(engine: Engine) -> None:
 
 
 def check_gone(engine: Engine, client: ClientConnection) -> None:
-    """Make sure that a server has let go of a connection that was lost."""
+    """Check that a server keeps nothing of a connection that was lost."""
     fail_unless(client not in engine.connections and client not in engine.pending_output, "a lost connection is kept")
     fail_unless(not any(client.modes) and client.session is None, "a lost connection has watches or a session")

@@ -34,7 +34,7 @@ from zoolet.protocol.errors import ErrorCode
 from zoolet.server.core.sessions import first_session_id
 
 MANUAL_CLOCK_START: Final = 20_000
-"""Frames after which everything begins anew."""
+"""Frames after which everything starts again."""
 CHECKED: Final = 2_000
 """Frames between two looks at all indexes."""
 POOL: Final = 20_000
@@ -55,7 +55,7 @@ GUESS: Final = 40_000
 
 
 class Finding(NamedTuple):
-    """Something that must not be.
+    """A violation: an exception or a broken invariant.
 
     Args:
         what: The exception, with its traceback.
@@ -193,8 +193,8 @@ def play(world: World, actions: Iterator[Action], count: int, every: int = CHECK
             raise AssertionError(f"an action took {world.slowest[0]:.1f} s of CPU", world.slowest[1])
     except Exception as error:  # any at all is what is looked for
         last = traceback.extract_tb(error.__traceback__)[-1]
-        said = str(error.args[0])[:40] if isinstance(error, AssertionError) and error.args else ""
-        return Finding(traceback.format_exc(), f"{type(error).__name__} {last.name} {said}", world.actions - 1)
+        message = str(error.args[0])[:40] if isinstance(error, AssertionError) and error.args else ""
+        return Finding(traceback.format_exc(), f"{type(error).__name__} {last.name} {message}", world.actions - 1)
     return None
 
 

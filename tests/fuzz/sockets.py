@@ -3,7 +3,7 @@
 Several attackers do what :func:`fuzz.inprocess.script` says, on sockets. Beside them a neighbour sets and gets its own
 node, and every answer has to be right and there within a second. A janitor, who may do everything, deletes what the
 attackers have made from time to time, so that the daemon's memory can be compared with what it was. At the end the
-daemon must be alive, must have logged no error, must have as much memory as before, and must stop when it is told to::
+daemon must be alive, must have logged no error, must have as much memory as before, and must stop on SIGTERM::
 
     python -m fuzz.sockets [--minutes 5] [--seed 1]
 """
@@ -36,7 +36,7 @@ from zoolet.protocol.operations import OpCode
 
 ATTACKERS: Final = 4
 SOCKETS: Final = 5
-PATIENCE_S: Final = 1.0
+REPLY_TIMEOUT_S: Final = 1.0
 """Seconds in which the neighbour has to have its answer."""
 SWEEP_S: Final = 2.0
 """Seconds between two turns of the janitor."""
@@ -156,12 +156,12 @@ class Attacker(threading.Thread):
                 self._drop(slot)
             open_ = self.sockets[slot]
             if open_ is None:
-                open_ = self.sockets[slot] = socket.create_connection(siege.address, PATIENCE_S)
+                open_ = self.sockets[slot] = socket.create_connection(siege.address, REPLY_TIMEOUT_S)
                 siege.connections += 1
                 if not fresh:
                     open_.sendall(frames.HELLO)
                     self._greeted(open_.recv(1 << 16))
-            open_.settimeout(PATIENCE_S)
+            open_.settimeout(REPLY_TIMEOUT_S)
             open_.sendall(data)
             siege.sent += len(data)
             if self.rng.random() < 0.9:  # now and then it does not read for a while
@@ -213,8 +213,8 @@ def neighbour(siege: Siege, client: Plain) -> None:
                 return
             siege.finding(f"pair {number} of the neighbour, after {time.monotonic() - began:.1f} s: {error!r}")
             client.close()
-            client = Plain(siege.address, 20 * PATIENCE_S)
-            client.socket.settimeout(PATIENCE_S)
+            client = Plain(siege.address, 20 * REPLY_TIMEOUT_S)
+            client.socket.settimeout(REPLY_TIMEOUT_S)
         siege.pairs += 1
         siege.slowest = max(siege.slowest, time.monotonic() - began)
         time.sleep(0.005)
@@ -277,10 +277,10 @@ def options(folder: Path) -> list[str]:
 def besiege(daemon: DaemonProcess, seed: int, seconds: float) -> Siege:
     """Attack a daemon for so long; return what was seen."""
     siege = Siege((daemon.host, daemon.port), seed)
-    client = Plain(siege.address, PATIENCE_S)
+    client = Plain(siege.address, REPLY_TIMEOUT_S)
     client.call(OpCode.CREATE, r.CreateRequest(OURS, b"", OPEN_ACL_UNSAFE, 0))
     for _ in range(20):  # attackers resume the newest sessions, and the neighbour's is not to be among them
-        other = Plain(siege.address, PATIENCE_S)
+        other = Plain(siege.address, REPLY_TIMEOUT_S)
         siege.session = other.session
         other.close()
     threads = [

@@ -173,8 +173,8 @@ class World:
     Attributes:
         actions: Actions that were begun.
         frames: Frames that the server has looked at: those behind the end of a connection do not count.
-        digest: A checksum of all that the server has sent; answers to four-letter words, which tell of the machine, are
-            left out.
+        digest: A checksum of all that the server has sent; answers to four-letter commands, which depend on the
+            machine, are left out.
         codes: How often each error code was answered.
         slowest: The longest that one call took, in seconds of CPU, and of which action.
     """
@@ -206,7 +206,7 @@ class World:
             self.slowest = took, action
 
     def check(self) -> None:
-        """Let every connection answer what it has, and compare all that the server keeps with what there is."""
+        """Answer the requests of every connection, and compare the server's indexes with its tree."""
         for link in self.links:
             if link is not None:
                 self._resume(link)
@@ -240,11 +240,11 @@ class World:
         outbox = link.client.outbox
         link.expect(frames.header(1, OpCode.SASL, put_bytes(b"")))
         engines.receive(link.connection, frames.header(1, OpCode.SASL, put_bytes(b"")))
-        said = b"".join(outbox)
+        output = b"".join(outbox)
         self._read(link)
-        if len(said) < 24 or link.client.closing:
+        if len(output) < 24 or link.client.closing:
             return
-        challenge = r.SetSASLResponse.decode(said, 20).token
+        challenge = r.SetSASLResponse.decode(output, 20).token
         if challenge:
             user, _, secret = password.decode().partition(":")
             token = sasl.answer(challenge, user, secret, "cnonce")[0]
@@ -316,9 +316,9 @@ class World:
     def _deliver(self) -> None:
         dirty = self.engine.pending_output
         while dirty:
-            callers = list(dirty)
+            clients = list(dirty)
             dirty.clear()
-            for client in callers:
+            for client in clients:
                 link = self._by_caller.get(client)
                 if link is None:
                     raise AssertionError("something to send to a connection that is gone")

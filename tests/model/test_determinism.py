@@ -91,7 +91,7 @@ def transcript(seed: int) -> bytes:
         silence = 7000 if rng.random() < 0.02 else rng.randrange(300)  # now and then all sessions end at once
         engine.set_time(engine.now + rng.randrange(100), engine.monotonic_ms + silence)
         engine.tick()
-        seen += [peer.take() for peer in peers]
+        seen += [peer.pop_output() for peer in peers]
     return b"".join(seen)
 
 

@@ -1,7 +1,7 @@
 """Sessions and time: nobody expires before the timeout, everybody within a tick after it, and what was theirs goes too.
 
-Time is moved by hand. The model keeps for each session when it was last heard of and how long it may be silent; between
-timeout and timeout plus a tick it has no opinion and takes what it sees.
+Time is moved by hand. The model keeps for each session when its client last sent something and how long it may be
+silent; between timeout and timeout plus a tick it accepts both outcomes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ durations = st.one_of(st.integers(0, 6000), st.sampled_from([1, 1999, 2000, 2001
 
 
 class Living(RuleBasedStateMachine):
-    """Clients come, speak, fall silent, are cut off and come back, while time goes by."""
+    """Clients connect, send, fall silent, are disconnected and reconnect, while time passes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class Living(RuleBasedStateMachine):
 
         if before is not None:
             assert before.closed  # even for a forged password
-            assert before.take() == b""
+            assert before.pop_output() == b""
             one.peer = None
         if forged == 0 or not one.alive:
             assert (welcome, peer.closed) == (REFUSED, True)
@@ -144,7 +144,7 @@ class Living(RuleBasedStateMachine):
     @rule(at=which, scheme=st.sampled_from(["digest", "ip"]))
     def prove_who_one_is(self, at: int, scheme: str) -> None:
         if (one := self.served(at)) is not None and one.peer is not None:
-            assert one.peer.auth(scheme, b"u:p").err == 0  # and nothing is heard of the session by that
+            assert one.peer.auth(scheme, b"u:p").err == 0  # which does not extend the session
 
     @rule(at=which)
     def fail_to_prove_who_one_is(self, at: int) -> None:
@@ -174,7 +174,7 @@ class Living(RuleBasedStateMachine):
 
     @rule(milliseconds=durations, wall=st.sampled_from([0, 1, -86_400_000, 10**9]))
     def let_time_pass(self, milliseconds: int, wall: int) -> None:
-        """Only the steady clock ends sessions; the wall clock may be set as one likes."""
+        """Sessions expire only by the monotonic clock; the wall clock may be set arbitrarily."""
         self.witness.send(OpCode.PING)
         self.monotonic_ms += milliseconds
         self.now += milliseconds + wall
@@ -191,7 +191,7 @@ class Living(RuleBasedStateMachine):
                 self.expired(one)
 
     def expired(self, one: Session) -> None:
-        """A connection is closed without a word when its session is over."""
+        """A connection is closed silently when its session has expired."""
         one.alive = False
         if one.peer is not None:
             assert one.peer.closed
@@ -231,7 +231,7 @@ def test_sessions_live_as_long_as_the_model_says() -> None:
 
 
 def ended_at(engine: Engine, peer: Peer, start: int, step: int) -> int:
-    """Let time go by in steps until the server hangs up; give the uptime then."""
+    """Advance the time in steps until the server closes the connection; return the monotonic time of that."""
     monotonic_ms = start
     while not peer.closed:
         monotonic_ms += step
@@ -334,7 +334,7 @@ def test_a_connection_that_never_says_who_it_is_is_closed_after_ten_to_twenty_se
     lived = ended_at(engine, peer, start, 100) - start
 
     assert 10_000 < lived <= 20_100
-    assert peer.take() == b""
+    assert peer.pop_output() == b""
 
 
 def test_sessions_that_end_at_once_end_one_zxid_after_the_other() -> None:

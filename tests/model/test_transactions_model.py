@@ -261,7 +261,7 @@ def test_all_of_a_transaction_has_one_zxid(before: list[Operation], wanted: list
     start = it.engine.zxid
 
     it.together(wanted)
-    it.watcher._sort(it.watcher.take())
+    it.watcher._sort(it.watcher.pop_output())
     nodes = {path: r.Stat.decode(node.stat()) for path, node in it.engine.tree.walk()}
 
     assert it.engine.zxid == start + 1

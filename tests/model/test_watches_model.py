@@ -65,7 +65,7 @@ class Model:
         self.nodes = self.nodes - {path} if kind == "delete" else self.nodes | {path}
 
     def events(self, at: int, kind: str, path: str) -> list[Event]:
-        """What one connection hears of a change, which uses up its one-shot watches."""
+        """The events that a change sends to one connection; they use up its standard watches."""
         if kind == "create":
             return self._fire(at, DATA, path, CREATED) + self._fire(at, CHILD, above(path), CHILDREN)
         if kind == "set":
@@ -121,9 +121,9 @@ class Watching(RuleBasedStateMachine):
         return replies[-1].err
 
     def heard(self, at: int) -> list[Event]:
-        """What one connection was told since it was last looked at, all of it with the zxid of the last change."""
+        """The events that one connection has received since the last call, all with the zxid of the last change."""
         peer = self.peers[at]
-        peer._sort(peer.take())
+        peer._sort(peer.pop_output())
         assert all(reply.zxid == self.engine.zxid for reply in peer.inbox)
         return peer.receive()
 

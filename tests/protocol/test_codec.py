@@ -39,7 +39,7 @@ SAMPLES: dict[object, object] = {"i": -2, "q": 2**40, "?": True, str: "/é", byt
 
 
 def sample(hint: Any) -> Any:
-    """Something that a field of this declaration may hold, and that is not empty."""
+    """A value for a field of this declaration that is not empty."""
     arguments = [one for one in get_args(hint) if one is not NoneType]
     if hint == Acls:
         return CREATOR_ALL_ACL + OPEN_ACL_UNSAFE

@@ -81,7 +81,7 @@ def test_updates_by_many_lose_nothing() -> None:
     with_client(main)
 
 
-def test_changes_are_told_with_the_default_for_no_node() -> None:
+def test_changes_are_delivered_with_the_default_for_no_node() -> None:
     async def main(server: Server, zk: Client) -> None:
         seen: list[Any] = []
         async with Config(zk, "/c", default="d") as config:

@@ -42,7 +42,7 @@ def test_additions_add_up() -> None:
         ("long", -(2**63), b"\x80\0\0\0\0\0\0\0"),
     ],
 )
-def test_each_layout_is_what_it_says_to_the_byte(encoding: str, number: int, data: bytes) -> None:
+def test_each_naming_is_what_it_says_to_the_byte(encoding: str, number: int, data: bytes) -> None:
     async def main(server: Server, zk: Client) -> None:
         assert await Counter(zk, "/n", encoding=encoding).add(number) == number
         assert server.tree()["/n"].data == data
@@ -91,7 +91,7 @@ def test_an_illegal_path_is_refused_at_once(kind: Any, path: str) -> None:
         kind(Client("127.0.0.1:1"), path)
 
 
-def test_an_unknown_layout_is_refused_at_once() -> None:
+def test_an_unknown_naming_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="one of text, int, long"):
         Counter(Client("127.0.0.1:1"), "/n", encoding="short")
 

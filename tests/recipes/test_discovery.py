@@ -114,7 +114,7 @@ def test_an_instance_without_a_legal_name_is_refused(instance: Instance) -> None
     with_client(main)
 
 
-def test_registering_again_changes_what_is_said() -> None:
+def test_registering_again_changes_what_is_published() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Discovery(zk, "/s") as discovery:
             await discovery.register(WEB[0])

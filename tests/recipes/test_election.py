@@ -59,7 +59,7 @@ def test_nobody_leads_where_nobody_stood(kind: Any) -> None:
 
 
 @BOTH
-def test_whoever_resigns_is_followed(kind: Any) -> None:
+def test_anyone_resigns_is_followed(kind: Any) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         first = await kind(one, "/leader", b"one").lead()
@@ -94,7 +94,7 @@ def test_a_leader_whose_session_ends_leads_no_more(kind: Any) -> None:
 
 
 @BOTH
-def test_whoever_looks_on_sees_each_leader_across_a_lost_session(kind: Any) -> None:
+def test_anyone_looks_on_sees_each_leader_across_a_lost_session(kind: Any) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two, watcher = await connect(), await connect(), await connect()
         seen: list[bytes | None] = []

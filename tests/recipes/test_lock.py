@@ -133,7 +133,7 @@ def test_a_lock_that_is_free_is_had_in_one_round_trip() -> None:
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator"])
-def test_a_node_is_named_as_the_layout_says_and_holds_the_data(naming: str) -> None:
+def test_a_node_is_named_as_the_naming_says_and_holds_the_data(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with zk.lock("/lock", naming=naming, data=b"host-1") as held:
@@ -147,7 +147,7 @@ def test_a_node_is_named_as_the_layout_says_and_holds_the_data(naming: str) -> N
     simulate_clients(main)
 
 
-def test_layout_both_holds_one_node_of_each_kind_and_keeps_each_kind_out() -> None:
+def test_naming_both_holds_one_node_of_each_kind_and_keeps_each_kind_out() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, other = await connect(), await connect()
         async with one.lock("/lock", naming="both"):
@@ -307,7 +307,7 @@ def test_a_holder_that_is_not_revocable_hears_of_no_wish() -> None:
     simulate_clients(main)
 
 
-def test_contenders_are_told_in_order() -> None:
+def test_contenders_are_delivered_in_order() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         assert await one.lock("/lock").contenders() == []

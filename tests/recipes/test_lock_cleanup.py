@@ -169,7 +169,7 @@ def test_a_client_that_gives_up_while_it_lists_the_others_leaves_no_node() -> No
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "both"])
-def test_a_session_that_ends_while_waiting_is_said(naming: str) -> None:
+def test_a_session_that_ends_while_waiting_is_reported(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with one.lock("/lock", naming=naming):
@@ -226,11 +226,11 @@ def test_a_client_that_closes_right_after_a_release_warns_of_nothing() -> None:
             pass
         gc.collect()
 
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as reported:
         warnings.simplefilter("always")
         simulate_clients(main)
         gc.collect()
-    assert [str(one.message) for one in said] == []
+    assert [str(one.message) for one in reported] == []
 
 
 @pytest.mark.parametrize("op", ["getChildren", "exists", "sync"])

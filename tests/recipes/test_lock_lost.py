@@ -55,7 +55,7 @@ WAYS: Final = [expire, delete, stall, refuse, close]
 
 @pytest.mark.parametrize("lose", WAYS)
 @pytest.mark.parametrize("naming", ["kazoo", "both"])
-def test_whoever_loses_it_is_cancelled_and_the_block_says_so(lose: Lose, naming: str) -> None:
+def test_anyone_loses_it_is_cancelled_and_the_block_says_so(lose: Lose, naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         cancelled = False
@@ -81,7 +81,7 @@ def test_whoever_loses_it_is_cancelled_and_the_block_says_so(lose: Lose, naming:
 
 
 @pytest.mark.parametrize("lose", WAYS)
-def test_whoever_only_wants_a_flag_is_not_cancelled(lose: Lose) -> None:
+def test_anyone_only_wants_a_flag_is_not_cancelled(lose: Lose) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with zk.lock("/lock", on_lost="flag") as held:
@@ -102,7 +102,7 @@ def test_whoever_only_wants_a_flag_is_not_cancelled(lose: Lose) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("how", ["stall", "refuse", "pause"])
-def test_a_loss_is_told_before_the_server_may_give_it_to_another(how: str, seed: int) -> None:
+def test_a_loss_is_delivered_before_the_server_may_give_it_to_another(how: str, seed: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one = await connect()
         two = await connect(timeout=1000.0)
@@ -283,7 +283,7 @@ def test_a_deletion_while_the_holder_is_cut_off_is_noticed_when_it_is_back() -> 
     simulate_clients(main)
 
 
-def test_with_layout_both_the_deletion_of_either_node_is_a_loss() -> None:
+def test_with_naming_both_the_deletion_of_either_node_is_a_loss() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         held = await one.lock("/lock", naming="both").acquire()

@@ -61,8 +61,8 @@ async def clients(any_hosts: str) -> AsyncIterator[list[Client]]:
 async def end_session(client: Client, hosts: str) -> None:
     """End a client's session behind its back: take it over on another connection, and close it there."""
     host, port = hosts.split(":")
-    session, ended = client._session, client.session_id
-    hello = frame(ConnectRequest(0, 10_000, ended, session.password or NO_PASSWORD).encode())
+    password, ended = client.session_password, client.session_id
+    hello = frame(ConnectRequest(0, 10_000, ended, password or NO_PASSWORD).encode())
     goodbye = frame(r.RequestHeader(1, OpCode.CLOSE_SESSION).encode())
 
     def take_over() -> None:

@@ -90,7 +90,7 @@ def test_a_transaction_is_refused_when_any_part_is_gone(which: int) -> None:
 
 
 @pytest.mark.parametrize("step", range(0, 60, 3))
-def test_whoever_is_cancelled_at_any_moment_leaves_nothing(step: int) -> None:
+def test_anyone_is_cancelled_at_any_moment_leaves_nothing(step: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         task = asyncio.create_task(MultiLock(zk, PATHS).acquire())

@@ -31,7 +31,7 @@ def test_a_node_s_value_is_followed_from_nothing_to_nothing() -> None:
     with_client(main)
 
 
-def test_a_node_s_changes_are_told_in_order() -> None:
+def test_a_node_s_changes_are_delivered_in_order() -> None:
     async def main(server: Server, zk: Client) -> None:
         seen: list[Any] = []
         await zk.create("/a", b"0")

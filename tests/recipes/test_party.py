@@ -50,7 +50,7 @@ def test_an_illegal_path_is_refused_at_once(path: str) -> None:
         Party(Client("127.0.0.1:1"), path)
 
 
-def test_an_unknown_layout_is_refused_at_once() -> None:
+def test_an_unknown_naming_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="one of kazoo, curator"):
         Party(Client("127.0.0.1:1"), "/p", naming="zk")
 
@@ -65,7 +65,7 @@ def test_an_unknown_layout_is_refused_at_once() -> None:
         b"\0",
     ],
 )
-def test_a_name_that_is_no_node_s_is_refused_at_once_by_curator_s_layout(name: bytes) -> None:
+def test_a_name_that_is_no_node_s_is_refused_at_once_by_curator_s_naming(name: bytes) -> None:
     with pytest.raises(ValueError):
         Party(Client("127.0.0.1:1"), "/p", name, naming="curator")
 
@@ -99,7 +99,7 @@ def test_a_member_is_one_again_in_the_next_session(naming: str) -> None:
     with_client(main)
 
 
-def test_changes_are_told() -> None:
+def test_changes_are_delivered() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with client_of(server, seed=6) as other:
             seen: list[list[bytes]] = []

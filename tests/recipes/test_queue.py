@@ -158,7 +158,7 @@ async def test_kazoo_s_queue_and_this_one_are_the_same() -> None:
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_whoever_waits_gets_what_comes(kind: type[Queue]) -> None:
+def test_anyone_waits_gets_what_comes(kind: type[Queue]) -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = kind(zk, "/q")
         takers = [asyncio.ensure_future(queue.get()) for _ in range(3)]

@@ -330,7 +330,7 @@ def test_members_come_back(seed: int) -> None:
 
 
 @seeds
-def test_whoever_leaves_in_trouble_leaves_no_node(seed: int) -> None:
+def test_anyone_leaves_in_trouble_leaves_no_node(seed: int) -> None:
     async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
         async def visit(zk: Client, who: int) -> None:
             for number in range(8):

@@ -180,7 +180,7 @@ def test_a_waiter_that_is_cancelled_at_any_moment_leaves_nothing(side: str, step
 
 
 @pytest.mark.parametrize("options", [{"naming": "both"}, {"naming": "x"}])
-def test_layouts_that_do_not_exist_are_refused(options: dict[str, Any]) -> None:
+def test_namings_that_do_not_exist_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         ReadWriteLock(object(), "/rw", **options)  # type: ignore[arg-type]
 

@@ -98,7 +98,7 @@ def test_a_timeout_leaves_nothing() -> None:
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
-def test_whoever_is_cancelled_at_any_moment_leaves_no_lease(naming: str) -> None:
+def test_anyone_is_cancelled_at_any_moment_leaves_no_lease(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         await Semaphore(zk, "/pool", 1, naming=naming).acquire()
@@ -142,7 +142,7 @@ def test_what_is_lost_on_the_way_leaves_no_second_lease(naming: str, action: typ
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
-def test_whoever_loses_its_place_in_line_makes_no_lease(naming: str) -> None:
+def test_anyone_loses_its_place_in_line_makes_no_lease(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         await (await Semaphore(one, "/pool", 1, naming=naming).acquire()).release()

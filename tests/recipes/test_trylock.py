@@ -46,7 +46,7 @@ def test_a_lost_create_is_one_s_own(action: type) -> None:
 
 
 @pytest.mark.parametrize("step", range(0, 40, 2))
-def test_whoever_is_cancelled_at_any_moment_leaves_no_node(step: int) -> None:
+def test_anyone_is_cancelled_at_any_moment_leaves_no_node(step: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         task = asyncio.create_task(TryLock(zk, "/a/job").acquire())
@@ -76,7 +76,7 @@ def test_an_attempt_that_gave_up_leaves_no_node() -> None:
     simulate_clients(main)
 
 
-def test_whoever_waits_has_it_when_it_is_free() -> None:
+def test_anyone_waits_has_it_when_it_is_free() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         inside = 0
 

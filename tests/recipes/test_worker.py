@@ -19,7 +19,7 @@ from zoolet.server.testing import Simulation
 # --- tasks ---
 
 
-def test_a_worker_is_given_no_more_tasks_at_a_time_than_said() -> None:
+def test_a_worker_is_given_no_more_tasks_at_a_time_than_set() -> None:
     async def main(crew: Crew) -> None:
         server = crew.server
         most: dict[str, int] = {}
@@ -103,8 +103,8 @@ def test_progress_is_followed_to_the_end() -> None:
         worker, _ = await crew.worker("w", steps)
         name = await master.submit("x")
         async with asyncio.timeout(60):
-            told = [progress async for progress in master.progress(name)]
-        assert told == [{"done": 0}, {"done": 1}, {"done": 2}]
+            delivered = [progress async for progress in master.progress(name)]
+        assert delivered == [{"done": 0}, {"done": 1}, {"done": 2}]
         async with asyncio.timeout(5):
             assert [progress async for progress in master.progress(name)] == []
 

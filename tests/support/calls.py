@@ -192,7 +192,7 @@ def at(engine: Engine, monotonic_ms: int) -> None:
 
 
 def pass_time(engine: Engine, start: int, stop: int, step: int, meanwhile: Callable[[], object]) -> None:
-    """Let time go by in steps; after each the server does what is due, then *meanwhile* happens."""
+    """Advance the time in steps; after each the server does what is due, and *meanwhile* is called."""
     for monotonic_ms in range(start + step, stop + 1, step):
         at(engine, monotonic_ms)
         meanwhile()

@@ -48,7 +48,7 @@ class Asked:
         self.set_exception(error)
 
 
-class Told:
+class SessionDriver:
     """A session, what it sent, and its states."""
 
     def __init__(self, **options: Any) -> None:

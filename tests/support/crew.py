@@ -56,7 +56,7 @@ class Crew:
 
 
 def crewed(main: Callable[[Crew], Awaitable[None]]) -> None:
-    """Run with a server in virtual time; whoever was entered is left at the end, and has left nothing."""
+    """Run with a server in virtual time; the clients that were entered are closed at the end, and leave nothing."""
 
     async def run(sim: Simulation, server: Server) -> None:
         async with AsyncExitStack() as stack:

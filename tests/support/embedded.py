@@ -85,7 +85,7 @@ def session(port: int) -> Iterator[socket.socket]:
 
 
 def visit(hosts: str) -> str:
-    """Make a node with kazoo."""
+    """Create a node with kazoo."""
     client = KazooClient(hosts, timeout=30)
     client.start(DEADLINE_S)
     try:

@@ -88,7 +88,7 @@ def extract(archive: Path, folder: Path) -> int:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Fetch and extract the jars if they are not there yet, and say so."""
+    """Fetch and extract the jars unless they are there, and print what is done."""
     parser = argparse.ArgumentParser(description=f"Fetch Apache ZooKeeper {RELEASE} into the cache folder.")
     parser.add_argument("--archive", type=Path, help="the archive, if it is already here: nothing is downloaded")
     chosen = parser.parse_args(arguments)

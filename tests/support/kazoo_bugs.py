@@ -33,7 +33,7 @@ def lose_session(server: Server, client: Any) -> Any:
 
 
 def count_from(server: Server, path: str, number: int) -> None:
-    """Make a node whose next sequential child gets this number."""
+    """Create a node whose next sequential child gets this number."""
     server.populate({path: Znode(children_created=number)})
 
 

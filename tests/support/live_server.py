@@ -1,4 +1,4 @@
-"""A server in the running loop with a real port, and the clients that connect to it."""
+"""A server in the running event loop with a real port, and the clients that connect to it."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ from zoolet.server.testing.clock import ManualClock
 
 
 class LiveServer:
-    """A server, and clients that end with it.
+    """A server, and clients that are closed with it.
 
     Args:
-        listener: The server.
-        host: The address on which it is to listen.
+        daemon: The server.
+        host: The address to listen on.
 
     Attributes:
         clients: All clients that have connected, in order.
     """
 
-    def __init__(self, listener: Daemon, host: str = "127.0.0.1") -> None:
-        self.listener = listener
+    def __init__(self, daemon: Daemon, host: str = "127.0.0.1") -> None:
+        self.daemon = daemon
         self.host = host
         self.clients: list[RawClient] = []
         self._stopped = False
 
     @property
     def engine(self) -> Engine:
-        """What answers."""
-        return self.listener.engine
+        """The server's engine."""
+        return self.daemon.engine
 
     @property
     def port(self) -> int:
         """The plain port."""
-        return self.listener.port
+        return self.daemon.port
 
     # --- clients ---
 
     async def dial(self, local: str | None = None, *, room: int = 0) -> RawClient:
-        """Connect, and say nothing yet.
+        """Connect, and send nothing yet.
 
         Args:
-            local: The client's own address; None for whatever the machine chooses.
-            room: How many bytes the client's kernel keeps for it while it does not read; 0 for the usual.
+            local: The client's address; None to let the system choose.
+            room: The size of the socket's receive buffer, in bytes; 0 for the default.
         """
         link = socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET)
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -77,24 +77,24 @@ class LiveServer:
         return client
 
     async def dial_without_reading(self, requests: bytes) -> RawClient:
-        """Open a session with a socket that holds little, ask, and read no more."""
+        """Open a session on a socket with a small buffer, send requests, and stop reading."""
         client = await self.dial(room=4096)
         await client.shake_hands()
-        before = len(self.listener.connections.unread.by_connection)
+        before = len(self.daemon.connections.unread.by_connection)
         client.send(requests)
-        await until(lambda: len(self.listener.connections.unread.by_connection) > before)
+        await until(lambda: len(self.daemon.connections.unread.by_connection) > before)
         return client
 
     async def dial_secure(self, local: str | None = None, *, context: ssl.SSLContext | None = None) -> RawClient:
-        """Connect to the port for TLS; without a context, say nothing."""
+        """Connect to the port for TLS; without a context, send nothing."""
         where = (local, 0) if local is not None else None
         async with asyncio.timeout(DEADLINE_S):
             return self._keep(
-                await asyncio.open_connection(self.host, self.listener.secure_port, ssl=context, local_addr=where)
+                await asyncio.open_connection(self.host, self.daemon.secure_port, ssl=context, local_addr=where)
             )
 
     async def ask(self, *pieces: bytes) -> str:
-        """Send a four-letter command, each piece once the server has the one before; return what comes back."""
+        """Send a four-letter command, each piece once the server has received the one before; return the answer."""
         client = await self.dial()
         missing = 4
         for piece in pieces[:-1]:
@@ -103,13 +103,14 @@ class LiveServer:
             await self._until_missing(missing)
         client.send(pieces[-1])
         answer = await client.rest()
-        await client.close()  # or the server waits a second for it
+        await client.close()  # otherwise the server waits a second for it
         return answer.decode()
 
     async def _until_missing(self, count: int) -> None:
         await until(
             lambda: any(
-                one.connection and one.connection.missing == count for one in self.listener.connections.open.values()
+                accepted.connection and accepted.connection.missing == count
+                for accepted in self.daemon.connections.open.values()
             )
         )
 
@@ -121,25 +122,25 @@ class LiveServer:
     # --- the server ---
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass, and do what is due; only with a manual clock."""
-        clock = self.listener.connections.clock
+        """Advance the server's manual clock, and do what is due."""
+        clock = self.daemon.connections.clock
         assert isinstance(clock, ManualClock)
         clock.move_to(clock.monotonic_ms + milliseconds)
-        self.listener.tick()
+        self.daemon.tick()
 
     def make_node(self, path: str, size: int) -> None:
-        """Make a node of so many bytes behind the back of all clients."""
+        """Create a node of *size* bytes directly in the tree, without events."""
         self.engine.tree.create(path, bytes(size), 0, 0, 1, 0)
 
     async def settle(self) -> None:
-        """Wait until the server has seen that all connections are gone."""
-        await until(lambda: not self.listener.connections.open)
+        """Wait until the server has seen that all connections are closed."""
+        await until(lambda: not self.daemon.connections.open)
 
     async def stop(self, *, gracefully: bool = True) -> None:
         """Stop the server, once."""
         if not self._stopped:
             self._stopped = True
-            await self.listener.stop(gracefully=gracefully)
+            await self.daemon.stop(gracefully=gracefully)
 
     async def close(self) -> None:
         """Abort the clients and stop the server."""
@@ -153,7 +154,7 @@ class LiveServer:
 Serve = Callable[..., Awaitable[LiveServer]]
 """A function that starts a server; takes fields of its Config."""
 Dial = Callable[..., Awaitable[RawClient]]
-"""A function that connects to a server and, unless told otherwise, opens a session."""
+"""A function that connects to a server and, unless a test asks for less, opens a session."""
 
 
 @pytest.fixture
@@ -162,9 +163,9 @@ async def serve() -> AsyncIterator[Serve]:
     servers: list[LiveServer] = []
 
     async def start(**config: Any) -> LiveServer:
-        settled = Config(**{"max_client_cnxns": 0, **config})
-        server = LiveServer(assemble_daemon(settled), settled.host or "127.0.0.1")
-        await server.listener.start(server.host, 0)
+        complete = Config(**{"max_client_cnxns": 0, **config})
+        server = LiveServer(assemble_daemon(complete), complete.host or "127.0.0.1")
+        await server.daemon.start(server.host, 0)
         servers.append(server)
         return server
 

@@ -33,9 +33,9 @@ class Peer:
     """One connection to an engine.
 
     Args:
-        engine: Whom to talk to.
-        host: Where the connection seems to come from.
-        words: The four-letter words that are answered.
+        engine: The engine to connect to.
+        host: The address of the peer.
+        four_letter_commands: The four-letter commands that are answered.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class Peer:
     # --- bytes ---
 
     def feed(self, data: bytes) -> bytes:
-        """Send bytes and return all that came back."""
+        """Send bytes and return all output."""
         while self.connection.receive_data(data):
             data = b""
-        return self.take()
+        return self.pop_output()
 
-    def take(self) -> bytes:
-        """Return the bytes that came unasked."""
+    def pop_output(self) -> bytes:
+        """Return the output since the last call, and clear it."""
         out = b"".join(self.client.outbox)
         self.client.outbox.clear()
         return out
@@ -81,14 +81,14 @@ class Peer:
         zxid: int = 0,
         read_only: bool | None = False,
     ) -> ConnectResponse | None:
-        """Shake hands; the result is None when the server closes without a word."""
+        """Send a connect request and return the response; None if the server closes the connection instead."""
         answer = self.feed(frame(ConnectRequest(zxid, timeout, session, password, read_only).encode()))
         payloads = self._frames.feed(answer) if answer else []
         self.welcome = ConnectResponse.decode(payloads[0]) if payloads else None
         return self.welcome
 
     def send(self, op: int, body: bytes = b"", xid: int | None = None) -> list[Reply]:
-        """Send one request; return all that came back, and keep the notifications in ``inbox`` too."""
+        """Send one request; return all replies and events, and keep the events in ``inbox``, too."""
         if xid is None:
             self.xid += 1
             xid = self.xid
@@ -103,8 +103,8 @@ class Peer:
         return replies
 
     def receive(self) -> list[tuple[int, str]]:
-        """Take the notifications that have come so far: their types and paths, in order."""
-        self._sort(self.take())
+        """Return the types and paths of the events so far, in order, and clear them."""
+        self._sort(self.pop_output())
         events = [r.WatcherEvent.decode(reply.body) for reply in self.inbox]
         self.inbox.clear()
         return [(event.type, event.path) for event in events]
@@ -126,11 +126,11 @@ class Peer:
         return response.decode(replies[0].body)
 
     def create(self, path: str, data: bytes | None = b"", flags: int = 0, acl: AclList | None = OPEN_ACL_UNSAFE) -> str:
-        """Make a node; return its final path."""
+        """Create a node; return its final path."""
         return self.call(OpCode.CREATE, r.CreateRequest(path, data, acl, flags)).path
 
     def delete(self, path: str, version: int = -1) -> None:
-        """Remove a node."""
+        """Delete a node."""
         self.call(OpCode.DELETE, r.DeleteRequest(path, version))
 
     def set(self, path: str, data: bytes | None, version: int = -1) -> r.Stat:
@@ -165,5 +165,5 @@ class Peer:
         return wire.decode_results(replies[0].body)
 
     def close(self) -> list[Reply]:
-        """End the session."""
+        """Close the session."""
         return self.send(OpCode.CLOSE_SESSION)

@@ -125,7 +125,7 @@ class RawClient:
             pass
 
     async def create(self, path: str, mode: CreateMode = CreateMode.PERSISTENT) -> None:
-        """Make a node."""
+        """Create a node."""
         await self.call(OpCode.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, mode))
 
     async def watch(self, path: str) -> None:

@@ -121,6 +121,6 @@ def event(kind: int, path: bytes) -> bytes:
     return reply(-1, -1, 0, pack_int(kind) + pack_int(3) + path)
 
 
-def text(said: bytes) -> bytes:
+def text(content: bytes) -> bytes:
     """Return a string as it is on the wire."""
-    return pack_int(len(said)) + said
+    return pack_int(len(content)) + content

@@ -80,10 +80,10 @@ class Story:
         sim: Where it happens.
         server: The server.
         clients: The clients, all started.
-        random: The scenario's own source of chance.
+        random: The scenario's own source of randomness.
         over: Set when nothing goes wrong any more.
         turns: How many turns each client has ended well.
-        told: What went wrong, and when.
+        history: What went wrong, and when.
     """
 
     def __init__(self, sim: Simulation, server: Server, clients: list[Client]) -> None:
@@ -93,14 +93,14 @@ class Story:
         self.rng = Random(f"story {sim.seed}")
         self.over = asyncio.Event()
         self.turns = [0] * len(clients)
-        self.told: list[str] = []
+        self.history: list[str] = []
         self._cancellable: list[asyncio.Task[None]] = []
         self._broken: list[str] = []
 
     # --- what scenarios say ---
 
     async def everybody(self, turn: Turn) -> None:
-        """Let every client take turns until the trouble is over, and then one more, which must end well in time."""
+        """Run turns of every client until the trouble is over, and then one more, which must succeed in time."""
         try:
             async with asyncio.TaskGroup() as group:
                 for number, client in enumerate(self.clients):
@@ -174,7 +174,7 @@ class Story:
     _victims: set[asyncio.Task[None]]
 
     async def trouble(self, seconds: float) -> None:
-        """Let things go wrong for so long."""
+        """Cause trouble for so long."""
         rng = Random(f"trouble {self.sim.seed}")
         self._victims = set()
         kinds = (
@@ -202,7 +202,7 @@ class Story:
         self.over.set()
 
     def _tell(self, what: str) -> None:
-        self.told.append(f"{self.sim.time():9.3f} s  {what}")
+        self.history.append(f"{self.sim.time():9.3f} s  {what}")
 
     def _someone(self, rng: Random) -> Client:
         return rng.choice(self.clients)
@@ -318,19 +318,19 @@ async def _run(sim: Simulation, scenario: Scenario, clients: int, seconds: float
                 for client in made:
                     await client.aclose()
             assert not [client for client in made if client.session_id in server.sessions()], "sessions are left"
-            await asyncio.sleep(2 * SESSION)  # those whose birth no client has heard of end by themselves
+            await asyncio.sleep(2 * SESSION)  # sessions whose connect response was lost expire by themselves
             assert not asyncio.all_tasks() - before, "tasks are left"
             assert sim.network.connections == connections, "connections are left"
             assert not server.sessions(), "sessions are left"
             assert not server.watches(), "watches are left"
         except BaseException as error:
             repeat = f"ZOOLET_SCHEDULE={sim.seed} pytest ... repeats it"
-            error.add_note("\n".join([f"seed {sim.seed}; {repeat}; what went wrong:", *story.told[-40:]]))
+            error.add_note("\n".join([f"seed {sim.seed}; {repeat}; what went wrong:", *story.history[-40:]]))
             raise
 
 
 def play(scenario: Scenario, seed: int, *, clients: int = 3, seconds: float = 25.0, **options: Any) -> None:
-    """Let a scenario happen, while things go wrong.
+    """Run a scenario while things go wrong.
 
     Args:
         scenario: What happens.

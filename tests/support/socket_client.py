@@ -19,7 +19,7 @@ class SocketClient:
     """One connection, of which nothing is read that no test waits for.
 
     Args:
-        link: The connected socket; it is closed by whoever made it.
+        link: The connected socket; its creator closes it.
     """
 
     def __init__(self, link: socket.socket) -> None:

@@ -13,7 +13,7 @@ class Served:
     """A TLS port in this loop that answers every connection with a session.
 
     Args:
-        settings: What it is told of TLS.
+        settings: Its TLS settings.
     """
 
     def __init__(self, settings: TlsSettings) -> None:

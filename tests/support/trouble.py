@@ -56,7 +56,7 @@ async def _pause(server: Server, client: Client, seconds: float) -> None:
 
 
 async def happen(sim: Simulation, server: Server, clients: Sequence[Client], kind: str) -> None:
-    """Let one kind of trouble happen."""
+    """Cause one kind of trouble."""
     rng = sim.rng
     short, long = rng.uniform(0.1, 0.5) * SESSION_S, rng.uniform(1.2, 1.6) * SESSION_S
     if kind in ("lost", "dropped", "closed", "late"):
@@ -80,7 +80,7 @@ async def happen(sim: Simulation, server: Server, clients: Sequence[Client], kin
 async def trouble(
     sim: Simulation, server: Server, clients: Sequence[Client], kinds: Sequence[str] = KINDS
 ) -> AsyncIterator[None]:
-    """Let something go wrong again and again until the block ends; everything is well again then."""
+    """Cause trouble repeatedly until the block ends; then everything works again."""
 
     async def go_on() -> None:
         while True:
@@ -101,7 +101,7 @@ async def trouble(
 
 @asynccontextmanager
 async def clients_in(server: Server, number: int, **options: Any) -> AsyncIterator[list[Client]]:
-    """Return clients with different chance; afterwards they have left no session, ephemeral node, watch, task or
+    """Return clients with different randomness; afterwards they have left no session, ephemeral node, watch, task or
     link.
     """
     clients = [client_of(server, SESSION_S, seed, **{"operation_timeout": 60.0, **options}) for seed in range(number)]

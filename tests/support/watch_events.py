@@ -34,10 +34,10 @@ def waits(events: Watcher) -> bool:
     return not events.pending
 
 
-async def take(events: Watcher, count: int) -> list[tuple[EventType, str]]:
+async def next_events(events: Watcher, count: int) -> list[tuple[EventType, str]]:
     """Wait for so many events."""
     async with asyncio.timeout(DEADLINE_S):
-        return [told(await events.next()) for _ in range(count)]
+        return [delivered(await events.next()) for _ in range(count)]
 
 
 async def rest(zk: Client, events: Watcher) -> list[tuple[EventType, str]]:
@@ -48,17 +48,17 @@ async def rest(zk: Client, events: Watcher) -> list[tuple[EventType, str]]:
             await zk.sync("/")
     found = []
     while not waits(events):
-        found.append(told(at_once(events.next())))
+        found.append(delivered(at_once(events.next())))
     return found
 
 
-def told(event: Event) -> tuple[EventType, str]:
+def delivered(event: Event) -> tuple[EventType, str]:
     """Return what an event is about."""
     return event.type, event.path
 
 
 async def away(zk: Client, server: Server, meanwhile: Callable[[], Any], *, expire: bool = False) -> None:
-    """Let something happen while a client is disconnected, or is between two sessions, and wait until it is back."""
+    """Run something while a client is disconnected, or is between two sessions, and wait until it is back."""
     server.refuse_connections()
     states = zk.states()
     (server.expire if expire else server.drop)(zk)

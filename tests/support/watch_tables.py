@@ -12,7 +12,7 @@ NOTHING: Final = (0, 0, 0, False, 0)
 
 def kept(engine: Engine) -> int:
     """Return how many watches the tables hold, those that are to be removed included."""
-    return sum(len(callers) for store in engine.watches._stores for callers in store.values())
+    return sum(len(clients) for store in engine.watches._stores for clients in store.values())
 
 
 def left(engine: Engine) -> tuple[int, int, int, bool, int]:

@@ -47,7 +47,7 @@ def wire(server: Server, wires: ExitStack) -> Wire:
 
 @pytest.fixture
 def kazoo() -> Iterator[Callable[..., KazooClient]]:
-    """A function that makes KazooClients of a server, connected unless told otherwise."""
+    """A function that makes KazooClients of a server, connected unless a test asks for others."""
     clients: list[KazooClient] = []
 
     def make(server: Server, start: bool = True, **options: Any) -> KazooClient:

@@ -1,4 +1,4 @@
-"""Whom a test means: clients and session ids as arguments, and the errors for those that are unknown."""
+"""The arguments that name clients: clients and session ids, and the errors for those that are unknown."""
 
 from __future__ import annotations
 

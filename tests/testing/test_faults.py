@@ -150,7 +150,7 @@ def test_nth_counts_only_what_op_path_and_session_match(server: Server, wire: Wi
         assert [wire.exists(), wire.exists(), wire.exists()] == [0, -1, 0]
 
 
-def hits_by_chance(seed: int, *, company: bool = False) -> str:
+def hits_by_probability(seed: int, *, company: bool = False) -> str:
     """Return which of 64 requests a rule of even chances hits; in company another rule takes its chances, too."""
     with Server(seed=seed) as server, Wire(server).welcomed() as wire, ExitStack() as faults:
         faults.enter_context(server.fault(op="exists", probability=0.5, action=error(ErrorCode.SYSTEM_ERROR)))
@@ -160,15 +160,15 @@ def hits_by_chance(seed: int, *, company: bool = False) -> str:
 
 
 def test_one_seed_gives_the_same_hits_each_time() -> None:
-    assert hits_by_chance(5) == hits_by_chance(5)
+    assert hits_by_probability(5) == hits_by_probability(5)
 
 
 def test_other_rules_do_not_change_the_hits() -> None:
-    assert hits_by_chance(5) == hits_by_chance(5, company=True)
+    assert hits_by_probability(5) == hits_by_probability(5, company=True)
 
 
 def test_other_seeds_give_other_hits() -> None:
-    stories = {hits_by_chance(seed) for seed in range(5)}
+    stories = {hits_by_probability(seed) for seed in range(5)}
 
     assert len(stories) == 5
     assert all(16 < story.count("x") < 48 for story in stories)

@@ -20,7 +20,7 @@ from zoolet.protocol.framing import frame
 from zoolet.server import Server
 
 DEADLINE_S: Final = 10.0  # only ever reached on failure
-AT_ONCE_S: Final = 1.0  # far less than any patience in the code, far more than a call takes
+AT_ONCE_S: Final = 1.0  # far less than any timeout in the code, far more than a call takes
 
 
 def fork() -> int:
@@ -34,16 +34,16 @@ def fork() -> int:
 
 
 class Child:
-    """The child's side of a fork, as JSON that comes over a pipe; the child lives until :meth:`let_go`."""
+    """The child's side of a fork, as JSON that comes over a pipe; the child lives until :meth:`end_child`."""
 
     def __init__(self) -> None:
-        self.said, self.tell = os.pipe()
+        self.reports, self.report_end = os.pipe()
         self.waits, self.free = os.pipe()
         self.pid = -1
 
     def report(self, facts: dict[str, Any]) -> None:
-        """Tell the parent."""
-        os.write(self.tell, json.dumps(facts).encode() + b"\n")
+        """Notify the parent."""
+        os.write(self.report_end, json.dumps(facts).encode() + b"\n")
 
     def live_on(self) -> None:
         """Wait for the parent's word, and end without a trace."""
@@ -53,12 +53,12 @@ class Child:
 
     def hear(self) -> dict[str, Any]:
         """In the parent: wait for the next report."""
-        os.close(self.tell)
-        with os.fdopen(self.said) as lines:
-            facts: dict[str, Any] = json.loads(lines.readline() or '{"the child": "said nothing"}')
+        os.close(self.report_end)
+        with os.fdopen(self.reports) as lines:
+            facts: dict[str, Any] = json.loads(lines.readline() or '{"the child": "reported nothing"}')
         return facts
 
-    def let_go(self) -> int:
+    def end_child(self) -> int:
         """In the parent: end the child; give its exit code."""
         os.close(self.free)
         os.close(self.waits)
@@ -76,7 +76,7 @@ def test_a_forked_child_is_a_client_like_any_other() -> None:
                 pipes.live_on()
         facts = pipes.hear()
         tree = set(server.tree())
-        assert pipes.let_go() == 0
+        assert pipes.end_child() == 0
 
     assert facts == {"answer": "imok", "made": "/made-0000000000"}
     assert tree == {"/made-0000000000"}
@@ -92,12 +92,12 @@ def test_a_forked_child_knows_the_address() -> None:
             finally:
                 pipes.live_on()
         facts = pipes.hear()
-        assert pipes.let_go() == 0
+        assert pipes.end_child() == 0
         assert facts == {"hosts": server.hosts, "port": server.port}
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in ("port", "hosts")])
-def test_a_forked_child_is_told_at_once_whose_server_it_is(name: str) -> None:
+def test_a_forked_child_learns_at_once_whose_server_it_is(name: str) -> None:
     pipes = Child()
     with Server(clock="manual") as server:
         pipes.pid = fork()
@@ -109,7 +109,7 @@ def test_a_forked_child_is_told_at_once_whose_server_it_is(name: str) -> None:
             finally:
                 pipes.live_on()
         facts = pipes.hear()
-        assert pipes.let_go() == 0
+        assert pipes.end_child() == 0
 
     assert re.match(rf"RuntimeError: .*\b{os.getpid()}\b", facts["error"])
     assert facts["took"] < AT_ONCE_S
@@ -138,12 +138,12 @@ def test_a_child_that_leaves_the_block_disturbs_nobody() -> None:
     finally:
         if os.getpid() != parent:
             os._exit(1)
-    assert pipes.let_go() == 0
+    assert pipes.end_child() == 0
 
     assert facts["took"] < AT_ONCE_S
 
 
-async def test_a_child_of_a_loop_is_told_at_once_whose_server_it_is() -> None:
+async def test_a_child_of_a_loop_learns_at_once_whose_server_it_is() -> None:
     pipes = Child()
     async with Server() as server:
         pipes.pid = fork()
@@ -154,7 +154,7 @@ async def test_a_child_of_a_loop_is_told_at_once_whose_server_it_is() -> None:
                 pipes.live_on()
         facts = pipes.hear()
         assert await ruok_from_here(server.port) == b"imok"
-        assert pipes.let_go() == 0
+        assert pipes.end_child() == 0
 
     assert re.match(rf"RuntimeError: .*\b{os.getpid()}\b", facts["error"])
 
@@ -196,7 +196,7 @@ async def test_a_child_of_a_loop_that_leaves_the_block_disturbs_nobody(clients: 
         writer.close()
         await writer.wait_closed()
 
-    assert pipes.let_go() == 0
+    assert pipes.end_child() == 0
     assert facts["took"] < AT_ONCE_S
 
 
@@ -218,7 +218,7 @@ def test_the_port_is_free_once_the_parent_stopped_though_the_child_lives() -> No
             socket.create_connection(("127.0.0.1", port), DEADLINE_S)
         with Server(port=port) as again:
             assert ruok(again.port) == b"imok"
-        assert pipes.let_go() == 0
+        assert pipes.end_child() == 0
 
 
 def test_a_forked_child_may_have_a_server_of_its_own() -> None:
@@ -234,7 +234,7 @@ def test_a_forked_child_may_have_a_server_of_its_own() -> None:
                 pipes.live_on()
         facts = pipes.hear()
         assert dict(server.tree()) == {}
-        assert pipes.let_go() == 0
+        assert pipes.end_child() == 0
 
     assert facts == {"answer": "imok", "tree": ["/own"]}
 
@@ -250,6 +250,6 @@ def test_a_server_made_and_not_started_runs_in_the_child() -> None:
         finally:
             pipes.live_on()
     facts = pipes.hear()
-    assert pipes.let_go() == 0
+    assert pipes.end_child() == 0
 
     assert facts == {"answer": "imok"}

@@ -89,7 +89,7 @@ def test_zxids_do_not_go_back(server: Server, wire: Wire) -> None:
     assert server.tree()["/a"].czxid > first
 
 
-def test_nobody_is_told_of_a_restore_and_watches_stay(server: Server, wire: Wire) -> None:
+def test_a_restore_sends_no_events_and_watches_stay(server: Server, wire: Wire) -> None:
     snapshot = server.snapshot()
     server.populate({"/a": ""})
     wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))

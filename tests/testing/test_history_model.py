@@ -50,7 +50,7 @@ class Model:
         self.nodes: dict[str, tuple[bytes, int, int, int, int]] = {"": (b"", 0, 0, 0, 0)}
 
     def makes(self, path: str, owner: int = 0) -> bool:
-        """Make a node if that can be done."""
+        """Create a node if that is possible."""
         above = path.rpartition("/")[0]
         if path in self.nodes or above not in self.nodes or self.nodes[above][4]:
             return False

@@ -38,7 +38,7 @@ def server() -> Iterator[Server]:
 
 
 def witness(server: Server, wires: ExitStack) -> Wire:
-    """Open a session that lives for a day and is told of all that happens in the tree."""
+    """Open a session that lives for a day and is notified of all changes of the tree."""
     wire = wires.enter_context(Wire(server, DAY)).welcomed()
     assert wire.ask(OpCode.ADD_WATCH, r.AddWatchRequest("/", RECURSIVE)) == 0
     return wire
@@ -116,18 +116,18 @@ def test_time_stands_still_by_itself(server: Server, wires: ExitStack) -> None:
 
 
 def test_kazoo_sessions_end_in_the_order_of_their_deadlines(server: Server, wires: ExitStack) -> None:
-    told = witness(server, wires)
+    observer = witness(server, wires)
     clients = {timeout: KazooClient(server.hosts, timeout=timeout, connection_retry=NEVER) for timeout in (40, 20, 30)}
     for timeout, client in clients.items():
         client.start(DEADLINE_S)
         client.create(f"/e{timeout}", ephemeral=True)
 
     server.advance(19.999)
-    assert deleted(told) == []
+    assert deleted(observer) == []
     server.advance(15)
-    assert deleted(told) == ["/e20", "/e30"]
+    assert deleted(observer) == ["/e20", "/e30"]
     server.advance(10)
-    assert deleted(told) == ["/e40"]
+    assert deleted(observer) == ["/e40"]
 
     for client in clients.values():
         client.stop()
@@ -135,36 +135,36 @@ def test_kazoo_sessions_end_in_the_order_of_their_deadlines(server: Server, wire
 
 
 def test_all_kinds_end_in_one_order(server: Server, wires: ExitStack) -> None:
-    told = witness(server, wires)
+    observer = witness(server, wires)
     for timeout in (7, 3, 5):
         wires.enter_context(Wire(server, timeout)).welcomed().create(f"/session{timeout}", EPHEMERAL)
     server.populate({f"/ttl{ttl}": Znode(ttl=ttl) for ttl in (6, 2, 4)} | {"/stays": "x"})
 
     server.advance(100)
 
-    assert deleted(told) == ["/ttl2", "/session3", "/ttl4", "/session5", "/ttl6", "/session7"]
+    assert deleted(observer) == ["/ttl2", "/session3", "/ttl4", "/session5", "/ttl6", "/session7"]
     assert set(server.tree()) == {"/stays"}
 
 
 def test_each_ends_at_its_own_moment(server: Server, wires: ExitStack) -> None:
-    told = witness(server, wires)
+    observer = witness(server, wires)
     server.populate({"/first": Znode(ttl=1)})
     wires.enter_context(Wire(server, 2)).welcomed().create("/second", EPHEMERAL)
     seen = []
 
     for _ in range(30):
         server.advance(0.1)
-        seen.append(deleted(told))
+        seen.append(deleted(observer))
 
     assert [(at, paths) for at, paths in enumerate(seen, 1) if paths] == [(11, ["/first"]), (20, ["/second"])]
 
 
 def test_a_ttl_counts_from_the_last_change(server: Server, wires: ExitStack) -> None:
-    told = witness(server, wires)
+    observer = witness(server, wires)
     server.populate({"/t": Znode(ttl=5)})
 
     server.advance(4)
-    assert told.ask(OpCode.SET_DATA, r.SetDataRequest("/t", b"new", -1)) == 0
+    assert observer.ask(OpCode.SET_DATA, r.SetDataRequest("/t", b"new", -1)) == 0
     server.advance(5)  # as in ZooKeeper a node goes when it is older than its TTL, not when it is as old
     assert set(server.tree()) == {"/t"}
     server.advance(0.001)
@@ -173,40 +173,40 @@ def test_a_ttl_counts_from_the_last_change(server: Server, wires: ExitStack) -> 
 
 
 def test_a_ttl_node_outlives_its_children(server: Server, wires: ExitStack) -> None:
-    told = witness(server, wires)
+    observer = witness(server, wires)
     server.populate({"/t": Znode(ttl=1, children={"c": Znode(ttl=3)})})
 
     server.advance(2.999)
     assert set(server.tree()) == {"/t", "/t/c"}
     server.advance(10)
 
-    assert deleted(told) == ["/t/c", "/t"]
+    assert deleted(observer) == ["/t/c", "/t"]
 
 
 def test_a_container_goes_after_its_last_child(server: Server, wires: ExitStack) -> None:
-    told = witness(server, wires)
+    observer = witness(server, wires)
     server.populate({"/c": Znode(container=True, children={"a": "", "b": ""}), "/unused": Znode(container=True)})
 
     server.advance(1000)
     assert set(server.tree()) == {"/c", "/c/a", "/c/b", "/unused"}
-    told.ask(OpCode.DELETE, r.DeleteRequest("/c/a", -1))
+    observer.ask(OpCode.DELETE, r.DeleteRequest("/c/a", -1))
     server.advance(1000)
     assert set(server.tree()) == {"/c", "/c/b", "/unused"}
-    told.ask(OpCode.DELETE, r.DeleteRequest("/c/b", -1))
+    observer.ask(OpCode.DELETE, r.DeleteRequest("/c/b", -1))
     server.advance(1000)
 
     assert set(server.tree()) == {"/unused"}
-    assert deleted(told) == ["/c/a", "/c/b", "/c"]
+    assert deleted(observer) == ["/c/a", "/c/b", "/c"]
 
 
 def test_a_container_follows_the_ephemeral_that_was_its_last_child(server: Server, wires: ExitStack) -> None:
-    told = witness(server, wires)
+    observer = witness(server, wires)
     server.populate({"/locks": Znode(container=True)})
     wires.enter_context(Wire(server, 10)).welcomed().create("/locks/mine", EPHEMERAL)
 
     server.advance(1000)
 
-    assert deleted(told) == ["/locks/mine", "/locks"]
+    assert deleted(observer) == ["/locks/mine", "/locks"]
 
 
 @given(
@@ -229,7 +229,7 @@ def test_exactly_what_is_due_ends_and_in_order(steps: list[tuple[str, int]]) -> 
     timeouts: dict[str, int] = {}
     sessions: dict[str, Wire] = {}
     with Server(clock="manual") as server, ExitStack() as wires:
-        told = witness(server, wires)
+        observer = witness(server, wires)
         for number, (what, value) in enumerate(steps):
             name = f"/{what}{number}"
             if what == "open":
@@ -247,7 +247,7 @@ def test_exactly_what_is_due_ends_and_in_order(steps: list[tuple[str, int]]) -> 
                 server.advance(value / 1000)
                 now += value
                 ended = [name for name, at in due.items() if at <= now]
-                gone = deleted(told)
+                gone = deleted(observer)
                 assert sorted(gone) == sorted(ended)
                 assert [due[name] for name in gone] == sorted(due[name] for name in ended)
                 for name in gone:
@@ -350,7 +350,7 @@ def test_a_delay_lasts_until_the_clock_has_moved(server: Server, wires: ExitStac
 
 
 def test_a_delay_that_ends_on_the_way_comes_before_what_is_due_later(server: Server, wires: ExitStack) -> None:
-    told = witness(server, wires)
+    observer = witness(server, wires)
     slow = wires.enter_context(Wire(server)).welcomed()
     server.populate({"/before": Znode(ttl=4), "/after": Znode(ttl=6)})
     with server.fault(op="create", session=slow.id, action=delay(5)) as fault:
@@ -358,9 +358,9 @@ def test_a_delay_that_ends_on_the_way_comes_before_what_is_due_later(server: Ser
         server.wait_for(lambda: fault.hits == 1)
         server.advance(10)
         assert slow.reply() == 0
-    told.ask(OpCode.PING)
+    observer.ask(OpCode.PING)
 
-    assert told.events[2:] == [(DELETED, "/before"), (CREATED, "/a"), (DELETED, "/after")]
+    assert observer.events[2:] == [(DELETED, "/before"), (CREATED, "/a"), (DELETED, "/after")]
 
 
 # --- the same again ---

@@ -51,7 +51,7 @@ def report_of(project: pytest.Pytester, source: str) -> str:
 
 
 def test_a_failing_test_shows_what_the_server_knows(project: pytest.Pytester) -> None:
-    said = report_of(
+    output = report_of(
         project,
         """
         def test_it(zoolet, zoolet_kazoo):
@@ -64,7 +64,7 @@ def test_a_failing_test_shows_what_the_server_knows(project: pytest.Pytester) ->
     )
 
     assert re.sub(
-        r"127.0.0.1:\d+", "ADDRESS", re.sub(r"zxid=0x\w+", "zxid=0xZ", re.sub(r"seed \d+", "seed N", said))
+        r"127.0.0.1:\d+", "ADDRESS", re.sub(r"zxid=0x\w+", "zxid=0xZ", re.sub(r"seed \d+", "seed N", output))
     ) == (
         "seed N\n"
         "tree, as it changed:\n"
@@ -84,7 +84,7 @@ def test_a_failing_test_shows_what_the_server_knows(project: pytest.Pytester) ->
 
 
 def test_it_shows_the_last_20_operations_and_which_faults_were_applied(project: pytest.Pytester) -> None:
-    said = report_of(
+    output = report_of(
         project,
         """
         import pytest
@@ -101,25 +101,25 @@ def test_it_shows_the_last_20_operations_and_which_faults_were_applied(project: 
         """,
     )
 
-    operations = said.partition("last 20 operations:\n")[2].splitlines()
+    operations = output.partition("last 20 operations:\n")[2].splitlines()
     assert [operation.split()[2] for operation in operations] == [f"/{number}" for number in range(11, 30)] + ["/"]
     assert operations[-1].endswith("[error(NO_NODE)]")
 
 
 def test_it_says_so_when_there_is_nothing(project: pytest.Pytester) -> None:
-    said = report_of(project, "def test_it(zoolet):\n    assert False")
+    output = report_of(project, "def test_it(zoolet):\n    assert False")
 
-    assert said.count("none") == 4
+    assert output.count("none") == 4
 
 
 def test_a_long_value_is_cut(project: pytest.Pytester) -> None:
-    said = report_of(project, "def test_it(zoolet):\n    zoolet.populate({'/a': b'x' * 5000})\n    assert False")
+    output = report_of(project, "def test_it(zoolet):\n    zoolet.populate({'/a': b'x' * 5000})\n    assert False")
 
-    assert f"  + /a b'{'x' * 40}'... (5000 bytes)\n" in said
+    assert f"  + /a b'{'x' * 40}'... (5000 bytes)\n" in output
 
 
 def test_a_failing_asyncio_test_shows_it_too(project: pytest.Pytester) -> None:
-    said = report_of(
+    output = report_of(
         project,
         """
         import pytest
@@ -131,7 +131,7 @@ def test_a_failing_asyncio_test_shows_it_too(project: pytest.Pytester) -> None:
         """,
     )
 
-    assert "  + /a b'1'\n" in said
+    assert "  + /a b'1'\n" in output
 
 
 def test_a_test_that_passes_or_has_no_server_shows_nothing(project: pytest.Pytester) -> None:

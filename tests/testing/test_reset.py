@@ -28,7 +28,7 @@ def test_a_reset_leaves_nothing(server: Server, wire: Wire) -> None:
     assert (dict(server.sessions()), server.watches(), server.ops()) == ({}, (), ())
 
 
-def test_a_reset_cuts_connections_and_clients_are_told_of_their_expiry(server: Server, wires: ExitStack) -> None:
+def test_a_reset_cuts_connections_and_clients_learn_of_their_expiry(server: Server, wires: ExitStack) -> None:
     wire = wires.enter_context(Wire(server)).welcomed()
 
     server.reset()

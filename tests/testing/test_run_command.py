@@ -138,7 +138,7 @@ def test_both_variables_name_the_server_and_nothing_else_is_printed() -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_they_replace_what_the_variables_said_before() -> None:
+def test_they_replace_what_the_variables_had_before() -> None:
     ran = run("--", "sh", "-c", 'echo "$ZOOKEEPER_HOSTS"', ZOOKEEPER_HOSTS="production:2181")
 
     assert "production" not in ran.stdout
@@ -283,6 +283,6 @@ def test_an_interrupt_typed_at_a_terminal_reaches_the_command_once() -> None:
         lines.until("interrupted")
         process.send_signal(signal.SIGCONT)
         process.terminate()
-        said = lines.until("in all")
+        line = lines.until("in all")
 
-    assert said == "in all 1"
+    assert line == "in all 1"

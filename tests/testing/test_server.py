@@ -15,7 +15,7 @@ from support.embedded import CALLS, ask, ruok, ruok_from_here, session, visit
 from zoolet.server import Server
 
 DEADLINE_S: Final = 10.0  # only ever reached on failure
-AT_ONCE_S: Final = 1.0  # far less than any patience in the code, far more than a call takes
+AT_ONCE_S: Final = 1.0  # far less than any timeout in the code, far more than a call takes
 
 
 # --- from all kinds of code ---

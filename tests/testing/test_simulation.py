@@ -63,7 +63,7 @@ def test_another_seed_is_another_run() -> None:
     assert len({tuple(trace(seed)) for seed in range(3)}) == 3
 
 
-def test_chance_of_the_test_itself_comes_from_the_seed() -> None:
+def test_randomness_of_the_test_itself_comes_from_the_seed() -> None:
     async def main(sim: Simulation) -> float:
         return sim.rng.random()
 

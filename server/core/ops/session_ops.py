@@ -79,7 +79,7 @@ def authenticate(state: ServerState, client: ClientConnection, packet: AuthPacke
 
 
 def super_login(state: ServerState, client: ClientConnection, scheme: str) -> None:
-    """Make a connection the super user's; this is logged and counted."""
+    """Add the super user's identity to a connection; this is logged and counted."""
     client.add_id("super", "")
     state.metrics.super_logins += 1
     state.warnings.warn(

@@ -1,7 +1,7 @@
-"""Servers and clients in one loop whose time is virtual and whose network is memory; all randomness is from one seed.
+"""Servers and clients in one event loop with virtual time and an in-memory network; all randomness is from one seed.
 
 A day passes in milliseconds: when nothing is ready, the time jumps to the next timer. Code under test needs no change
-as long as it gets its time from ``loop.time()`` and its connections from ``loop.create_connection``::
+if it gets its time from ``loop.time()`` and its connections from ``loop.create_connection``::
 
     def test_something():
         sim = Simulation(seed=7)
@@ -13,7 +13,7 @@ as long as it gets its time from ``loop.time()`` and its connections from ``loop
 
         sim.run(main())
 
-A run that fails can be repeated exactly: same seed, same run.
+A failing run can be repeated exactly with its seed.
 """
 
 from __future__ import annotations

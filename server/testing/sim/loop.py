@@ -1,4 +1,4 @@
-"""An event loop in virtual time: it never waits, because its time jumps to the next timer."""
+"""An event loop with virtual time: it never waits, because its time jumps to the next timer."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from zoolet.server.testing.sim.network import Network
 
 
 class StuckError(RuntimeError):
-    """Nothing will ever happen again, and tasks still wait."""
+    """A deadlock: no timer is pending, and tasks still wait."""
 
 
 class TooLongError(RuntimeError):
-    """More virtual time has passed than was allowed."""
+    """The run has exceeded its limit of virtual time."""
 
 
 def describe_pending_tasks(loop: asyncio.AbstractEventLoop) -> str:
-    """Return the tasks that are not done, a line each, with the places where they wait."""
+    """Return a line for each task that is not done, with the places where it waits."""
     lines = []
     for task in asyncio.all_tasks(loop):
         awaited: Any = task.get_coro()
@@ -32,14 +32,14 @@ def describe_pending_tasks(loop: asyncio.AbstractEventLoop) -> str:
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """An event loop in virtual time, whose connections go through a :class:`Network`.
+    """An event loop with virtual time, whose connections go through a :class:`Network`.
 
     Args:
-        rng: Where the network's randomness comes from.
+        rng: The network's source of randomness.
         limit: Virtual seconds after which a run fails.
 
     Attributes:
-        network: What connects clients and servers.
+        network: The network between clients and servers.
     """
 
     def __init__(self, rng: Random, limit: float) -> None:
@@ -51,41 +51,41 @@ class SimLoop(asyncio.BaseEventLoop):
         self.network = Network(self, rng)
 
     def __del__(self) -> None:
-        if not self.is_closed():  # it was never run, and holds nothing that could leak
+        if not self.is_closed():  # it was never run, and has nothing that could leak
             self.close()
 
     def time(self) -> float:
-        """Return the virtual seconds since the loop was made."""
+        """Return the virtual seconds since the loop was created."""
         return self._now
 
     def pass_time(self, seconds: float) -> None:
-        """Move the time on at once; no timer is called before the loop runs again.
+        """Advance the time at once; timers are called when the loop runs again.
 
         Raises:
-            TooLongError: The time would pass the limit.
+            TooLongError: The time exceeds the limit.
         """
         self._now += seconds
         if self._now > self._limit:
-            limit, self._limit = self._limit, float("inf")  # what is cancelled now may take some time
+            limit, self._limit = self._limit, float("inf")  # the clean-up of cancelled tasks may take time
             raise TooLongError(
                 f"the run has taken more than {limit} virtual seconds; these tasks wait:{describe_pending_tasks(self)}"
             )
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """Do nothing: there are no descriptors, so there are no events."""
+        """Do nothing: there are no file descriptors, so there are no events."""
 
     def _write_to_self(self) -> None:
-        """Do nothing: the loop never sleeps, so that it need not be woken."""
+        """Do nothing: the loop never sleeps, so it need not be woken."""
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        """Listen in the simulated network; only ``host`` and ``port`` count."""
+        """Listen in the simulated network; options are ignored."""
         return self.network.listen(protocol_factory, host, port)
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
         """Connect in the simulated network.
 
         Raises:
-            ConnectionRefusedError: Nothing listens there.
+            ConnectionRefusedError: Nothing listens on that port.
         """
         return await self.network.connect(protocol_factory, host, port)
 
@@ -95,13 +95,13 @@ class SimLoop(asyncio.BaseEventLoop):
 
 
 class _Selector:
-    """What the loop calls when nothing is ready: it moves the time on instead of waiting for descriptors."""
+    """The loop's selector: instead of waiting for file descriptors it advances the time."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Move the time on by *timeout* seconds."""
+        """Advance the time by *timeout* seconds."""
         if timeout is None:
             raise StuckError(
                 f"nothing will ever happen again at {self._loop.time():.3f} s; these tasks wait:"
@@ -115,15 +115,15 @@ class _Selector:
 
 
 class LoopClock:
-    """A loop's virtual time as a server's clock."""
+    """A server's clock with a loop's virtual time."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
 
     def read(self) -> tuple[int, int]:
-        """Return milliseconds since the epoch, and milliseconds since the loop was made."""
+        """Return the wall-clock time since the epoch, and the time since the loop was created, in milliseconds."""
         monotonic_ms = int(self._loop.time() * 1000)
         return MANUAL_CLOCK_START + monotonic_ms, monotonic_ms
 
     def forgive(self, milliseconds: int) -> None:
-        """Change nothing: a loop in virtual time is never late."""
+        """Do nothing: a loop with virtual time is never late."""

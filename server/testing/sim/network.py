@@ -1,4 +1,4 @@
-"""A network in memory, as asyncio's transports see one: latency, pieces, back-pressure and resets, but no sockets."""
+"""An in-memory network with asyncio transports: latency, fragmentation, back-pressure and resets, without sockets."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _HIGH_WATER: Final = 1 << 16
 
 
 class Network:
-    """All connections between clients and servers of a simulation.
+    """All connections between the clients and servers of a simulation.
 
-    What is sent arrives complete and in order, some milliseconds later, in pieces of any size; or not at all, once its
+    Sent bytes arrive complete and in order, some milliseconds later, in fragments of any size; or not at all, if their
     connection is dropped.
 
     Args:
-        loop: The loop it belongs to.
-        rng: Where randomness comes from.
+        loop: The simulation's loop.
+        rng: The source of randomness.
 
     Attributes:
-        latency: The least and the most seconds that a piece travels.
+        latency: The shortest and the longest latency of a fragment, in seconds.
         duplicates: The probability that a new connection reaches the server twice, the second time as an echo that
             repeats the client's first bytes and whose answers are lost.
     """
@@ -39,12 +39,12 @@ class Network:
         self._ends: dict[_End, None] = {}
         self._refused: set[int] = set()
         self._paused = False
-        self._delayed: list[Callable[[], None]] = []  # what would have arrived during the pause
+        self._delayed: list[Callable[[], None]] = []  # the arrivals during a pause
 
-    # --- what goes wrong, as a test says ---
+    # --- fault injection ---
 
     def drop(self, port: int | None = None) -> int:
-        """Reset all connections, or those to one server; return how many."""
+        """Reset all connections, or those to one server, and return their number."""
         ends = [end for end in self._ends if end.serves and port in (None, end.port)]
         for end in ends:
             self._loop.call_soon(end.reset)
@@ -64,7 +64,7 @@ class Network:
         self._paused = True
 
     def resume(self) -> None:
-        """End a pause: what was sent meanwhile arrives now."""
+        """End a pause: what was sent during it arrives now."""
         self._paused = False
         delayed, self._delayed = self._delayed, []
         for arrive in delayed:
@@ -72,13 +72,13 @@ class Network:
 
     @property
     def connections(self) -> int:
-        """How many connections are open; one that only one side has closed is still open."""
+        """The number of open connections; one that only one side has closed is still open."""
         return sum(not end.serves or end.peer not in self._ends for end in self._ends)
 
-    # --- what the loop asks for ---
+    # --- for the loop ---
 
-    def listen(self, factory: Callable[[], Any], host: str | None, port: int | None) -> Listener:
-        """Listen on a port, a free one if it is 0.
+    def listen(self, factory: Callable[[], Any], host: str | None, port: int | None) -> ListeningServer:
+        """Listen on a port; on a free one if it is 0.
 
         Raises:
             OSError: The port is in use.
@@ -89,17 +89,17 @@ class Network:
         if port in self._listening:
             raise OSError(98, f"port {port} is in use in this simulation")
         self._listening[port] = factory
-        return Listener(self, host or "sim", port)
+        return ListeningServer(self, host or "sim", port)
 
     def close(self, port: int) -> None:
         """Stop listening on a port."""
         self._listening.pop(port, None)
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[_End, Any]:
-        """Connect to what listens on the port by the time the request gets there.
+        """Connect to the server that listens on the port when the request arrives.
 
         Raises:
-            ConnectionRefusedError: Nothing listens there, or it refuses connections.
+            ConnectionRefusedError: Nothing listens on the port, or connections are refused.
         """
         arrived: asyncio.Future[Callable[[], Any] | None] = self._loop.create_future()
 
@@ -126,42 +126,42 @@ class Network:
         return client_end, server_end
 
     def _make_echo(self, port: int, server_factory: Callable[[], Any]) -> _End:
-        """Connect a client that reads and says nothing; return the server's end, to which an echo can be sent."""
+        """Connect a client that sends nothing and ignores what it receives; return the server's end for an echo."""
         client_end, server_end = self._make_ends(port)
         client_end.begin(asyncio.Protocol())
         self._ends[server_end] = None
         server_end.begin(server_factory())
         return server_end
 
-    # --- what the ends of connections ask for ---
+    # --- for the ends of connections ---
 
-    def call_after_latency(self, earliest: float, do: Callable[[], None]) -> float:
-        """Call *do* once a piece has travelled, but not before *earliest*; return the moment."""
-        # A moment later at the least: timers of the same moment are called in any order.
-        at = max(earliest + 1e-6, self._loop.time() + self._rng.uniform(*self.latency))
-        self._loop.call_at(at, self._arrive, do)
-        return at
+    def call_after_latency(self, earliest: float, callback: Callable[[], None]) -> float:
+        """Call *callback* after a random latency, but later than *earliest*; return the time of the call."""
+        # Strictly later, because the order of timers with equal times is not defined.
+        when = max(earliest + 1e-6, self._loop.time() + self._rng.uniform(*self.latency))
+        self._loop.call_at(when, self._arrive, callback)
+        return when
 
-    def _arrive(self, do: Callable[[], None]) -> None:
+    def _arrive(self, callback: Callable[[], None]) -> None:
         if self._paused:
-            self._delayed.append(do)
+            self._delayed.append(callback)
         else:
-            do()
+            callback()
 
-    def cut(self, data: bytes) -> list[bytes]:
-        """Return what is sent in pieces, cut at a random place, as networks do now and then."""
+    def fragment(self, data: bytes) -> list[bytes]:
+        """Return the data in one or two fragments, split at a random offset."""
         if len(data) < 2 or self._rng.random() < 0.7:
             return [data]
-        at = self._rng.randrange(1, len(data))
-        return [data[:at], data[at:]]
+        offset = self._rng.randrange(1, len(data))
+        return [data[:offset], data[offset:]]
 
     def forget(self, end: _End) -> None:
-        """Record that an end is closed."""
+        """Remove a closed end."""
         self._ends.pop(end, None)
 
 
-class Listener:
-    """What ``create_server`` returns."""
+class ListeningServer:
+    """The result of ``create_server``, in place of an ``asyncio.Server``."""
 
     def __init__(self, network: Network, host: str, port: int) -> None:
         self._network = network
@@ -173,11 +173,11 @@ class Listener:
         self._network.close(self._port)
 
     async def wait_closed(self) -> None:
-        """Return at once: it is closed already."""
+        """Return at once: closing does not take time."""
 
 
 class _BoundSocket:
-    """As much of a listening socket as a server asks for."""
+    """The part of a listening socket's interface that a server uses."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = host, port
@@ -191,13 +191,13 @@ class _End(asyncio.Transport):
 
     Args:
         loop: The simulation's loop.
-        network: What carries the pieces to the other end.
+        network: The network, which carries fragments to the other end.
         port: The server's port.
         serves: Whether this is the server's end.
 
     Attributes:
         peer: The other end.
-        echo: Another end that gets the first bytes written here too.
+        echo: Another end that also receives the first bytes written here.
     """
 
     peer: _End
@@ -210,16 +210,16 @@ class _End(asyncio.Transport):
         self.serves = serves
         self.echo: _End | None = None
         self._protocol: Any = None
-        self._last_arrival = 0.0  # nothing that is sent now may arrive before
+        self._last_arrival = 0.0  # what is sent now must arrive later
         self._closing = self._lost = self._eof_sent = False
         self._reading = True
-        self._inbox: deque[bytes | None] = deque()  # None is the end
+        self._inbox: deque[bytes | None] = deque()  # None is the end of the stream
         self._in_flight = 0  # bytes that the other end has not read
         self._high_water = _HIGH_WATER
         self._write_paused = False
 
     def begin(self, protocol: Any) -> None:
-        """Serve a protocol from now on."""
+        """Connect a protocol to this end."""
         self._protocol = protocol
         protocol.connection_made(self)
 
@@ -263,7 +263,7 @@ class _End(asyncio.Transport):
         if self.echo is not None and not self.serves:
             echo, self.echo = self.echo, None
             self._network.call_after_latency(self._last_arrival, partial(echo.receive, bytes(data)))
-        for piece in self._network.cut(bytes(data)):
+        for piece in self._network.fragment(bytes(data)):
             self._in_flight += len(piece)
             self._send(piece)
         if self._in_flight > self._high_water and not self._write_paused:
@@ -296,7 +296,7 @@ class _End(asyncio.Transport):
         self._last_arrival = self._network.call_after_latency(self._last_arrival, arrive)
 
     def receive(self, piece: bytes | None) -> None:
-        """Take in a piece that has arrived; None is the end of what the other end sends."""
+        """Receive a fragment that has arrived; None is the end of the stream."""
         if not self._lost:
             self._inbox.append(piece)
             self._read()
@@ -318,7 +318,7 @@ class _End(asyncio.Transport):
                 self._protocol.data_received(piece)
 
     def acknowledge(self, size: int) -> None:
-        """Record that the other end has read so many bytes."""
+        """Record that the other end has read *size* bytes."""
         self._in_flight -= size
         if self._write_paused and self._in_flight <= self._high_water // 4:
             self._write_paused = False

@@ -1,4 +1,4 @@
-"""One run of servers and clients in virtual time, over a simulated network."""
+"""A run of servers and clients in virtual time, over a simulated network."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ T = TypeVar("T")
 class _SimServer(Server):
     """A server in a simulation; the options are those of :class:`Server`."""
 
-    turn: ClassVar[float] = inf  # a turn that ended by the real clock would end elsewhere in the next run
+    turn: ClassVar[float] = inf  # turns that depended on the real clock would make runs differ
 
     def __init__(self, loop: SimLoop, **options: Any) -> None:
         super().__init__(**options)
         self._clock = LoopClock(loop)
         self._network = loop.network
 
-    def _refuse(self) -> None:
+    def _refuse_connections(self) -> None:
         self._network.refuse_connections(self.port)
 
-    def _accept(self) -> None:
+    def _accept_connections(self) -> None:
         self._network.accept_connections(self.port)
 
 
 class Simulation:
-    """One run.
+    """A run of servers and clients in virtual time.
 
     Args:
-        seed: Where all randomness comes from.
+        seed: The seed of all randomness.
         limit: Virtual seconds after which the run fails with a :class:`TooLongError`.
 
     Attributes:
-        seed: The seed that was given.
+        seed: The seed.
         rng: The source of randomness for the test itself.
-        network: What connects clients and servers.
+        network: The network between clients and servers.
     """
 
     def __init__(self, seed: int = 0, *, limit: float = 86_400.0) -> None:
@@ -52,7 +52,7 @@ class Simulation:
         self._servers = 0
 
     def server(self, port: int = 0, config: Any = None, *, compat: str | None = None, initial_zxid: int = 0) -> Server:
-        """Make a server of this simulation; serve with ``async with``. All its faults can be had here too.
+        """Return a server in this simulation, to be used with ``async with``; all its faults are available.
 
         Args:
             port: A port of the simulated network; 0 for a free one.
@@ -65,12 +65,12 @@ class Simulation:
         return _SimServer(self._loop, port=port, seed=seed, config=config, compat=compat, initial_zxid=initial_zxid)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end, and return what it returns; a simulation runs once.
+        """Run a coroutine until it is done, and return its result; a simulation runs once.
 
         Raises:
             RuntimeError: The simulation has run already, or a callback of the loop has failed.
-            StuckError: Nothing will ever happen again, and the coroutine has not ended.
-            TooLongError: It takes more virtual time than allowed.
+            StuckError: No timer is pending, and the coroutine is not done.
+            TooLongError: The run has exceeded its limit of virtual time.
         """
         if self._loop.is_closed():
             main.close()
@@ -79,7 +79,7 @@ class Simulation:
         self._loop.set_exception_handler(lambda loop, context: failures.append(context))
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             result = runner.run(main)
-        if failures:  # in a callback, whose error nothing awaits
+        if failures:  # errors in callbacks, which nothing awaits
             raise RuntimeError(f"seed {self.seed}: {failures[0]['message']}") from failures[0].get("exception")
         return result
 
@@ -88,9 +88,9 @@ class Simulation:
         return self._loop.time()
 
     def pass_time(self, seconds: float) -> None:
-        """Let so many virtual seconds pass at once, as if the process had stood still: nothing happens in them.
+        """Advance the time at once, as if the process was paused: nothing happens in these seconds.
 
         Raises:
-            TooLongError: The run takes more virtual time than allowed.
+            TooLongError: The run has exceeded its limit of virtual time.
         """
         self._loop.pass_time(seconds)

@@ -1,4 +1,4 @@
-"""Four-letter commands on a live port: how they are told from a handshake, and who may use them.
+"""Four-letter commands on a live port: how they differ from a handshake, and who may use them.
 
 Source: NIOServerCnxn.checkFourLetterWord, FourLetterCommands, and the replies observed of ZooKeeper 3.8.0 and 3.9.5.
 """

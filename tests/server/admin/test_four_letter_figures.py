@@ -161,7 +161,7 @@ async def test_srst_leaves_no_latency_of_requests_before_it(server: LiveServer) 
         await session.create("/a")
 
     await server.ask(b"srst")
-    await until(lambda: len(server.listener.connections.open) == 1)
+    await until(lambda: len(server.daemon.connections.open) == 1)
 
     metrics = server.engine.metrics
     assert 0 <= metrics.latency_count <= 1

@@ -91,7 +91,7 @@ def test_removing_what_is_not_there_is_an_error() -> None:
         index_of(["/a"]).remove("/b")
 
 
-def test_paths_whose_hashes_collide_are_told_apart() -> None:
+def test_paths_whose_hashes_collide_are_distinguished() -> None:
     colliding = "/x"  # -1 and -2 have the same hash; texts rarely do, so one is filed under the other's here
     index = index_of(["/a", colliding])
     (by_hash,) = [paths for paths in index._by_hash.values() if "/a" in paths]

@@ -49,7 +49,7 @@ def test_expiry_closes_the_connection_without_a_word_and_takes_one_zxid(engine, 
     at(engine, 6_000)
 
     assert silent.closed
-    assert silent.take() == b""
+    assert silent.pop_output() == b""
     assert last_zxid(peer) == before + 1
     assert peer.exists("/").pzxid == before + 1
 

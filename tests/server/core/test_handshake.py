@@ -31,7 +31,7 @@ def test_a_connect_request_with_read_only_gets_a_response_with_it(engine):
     assert raw[-1:] == unhex("00")
 
 
-def test_a_client_that_would_be_content_with_read_only_is_told_that_the_server_is_not(engine):
+def test_a_client_that_would_be_content_with_read_only_learns_that_the_server_is_not(engine):
     raw = Peer(engine).feed(
         unhex("0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(16) + b"\x01"
     )
@@ -92,7 +92,7 @@ def test_a_renewing_client_ahead_of_the_server_is_hung_up_on_too_where_zookeeper
     assert second.closed
 
 
-def test_a_renewing_client_ahead_of_a_restarted_empty_server_is_told_that_its_session_expired(engine):
+def test_a_renewing_client_ahead_of_a_restarted_empty_server_learns_that_its_session_expired(engine):
     late = Peer(engine)
 
     welcome = late.connect(10_000, session=0x1234, zxid=5)

@@ -64,7 +64,7 @@ def test_without_limits_nothing_is_counted(limited: Peer) -> None:
 
 
 def limit(peer: Peer, path: str, limits: str) -> None:
-    """Make a node with a quota."""
+    """Create a node with a quota."""
     peer.create(path)
     peer.create(f"/zookeeper/quota{path}")
     peer.create(f"/zookeeper/quota{path}/zookeeper_limits", limits.encode())

@@ -30,7 +30,7 @@ STAT_SIZE: Final = 68
 
 
 class Time:
-    """A clock that says what it is told; beyond that, that it is late.
+    """A clock that returns the given times; after those, one that is late.
 
     Args:
         moments: What it says first.

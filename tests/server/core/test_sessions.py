@@ -81,7 +81,7 @@ def test_a_take_over_with_a_wrong_password_is_refused_and_closes_the_old_connect
     assert thief.welcome == REFUSED
     assert thief.closed
     assert peer.closed
-    assert peer.take() == b""
+    assert peer.pop_output() == b""
 
 
 def test_the_session_survives_a_take_over_with_a_wrong_password(peer):
@@ -98,7 +98,7 @@ def test_a_take_over_closes_the_old_connection_without_a_word(peer):
     second = renew(peer)
 
     assert peer.closed
-    assert peer.take() == b""
+    assert peer.pop_output() == b""
     assert second.welcome == peer.welcome
     assert not second.closed
 
@@ -114,7 +114,7 @@ def test_a_take_over_drops_watches(peer, other):
     other.create("/c")
 
     assert second.receive() == []
-    assert peer.take() == b""
+    assert peer.pop_output() == b""
 
 
 def test_a_take_over_drops_identities(peer):

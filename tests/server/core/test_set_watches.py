@@ -33,7 +33,7 @@ def set_watches(
 
 
 def silence(zxid: int) -> bytes:
-    """The reply to set_watches when nothing is to be told."""
+    """The reply to set_watches when no event was missed."""
     return frame(unhex("fffffff8") + long(zxid) + unhex("00000000"))
 
 

@@ -21,7 +21,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_limit_can_be_told_to_the_server(key: str) -> None:
+def test_a_limit_can_be_configured(key: str) -> None:
     config: Config = build({key: Setting("1234", "a test")})
 
     assert getattr(config.settings, KEYS[key]) == 1234

@@ -118,20 +118,20 @@ def test_counts_go_back_and_forth_with_snapshots(
     before: list[Operation], between: list[Operation], after: list[Operation]
 ) -> None:
     peer = connected(make_engine())
-    journal = History(peer.engine)
+    history = History(peer.engine)
     for operation in before:
         do(peer, operation)
-    first = journal.take()
+    first = history.snapshot()
     below(peer, "/")
     for operation in between:
         do(peer, operation)
-    second = journal.take()
+    second = history.snapshot()
     for operation in after:
         do(peer, operation)
 
-    journal.restore_to(first)
+    history.restore_to(first)
     at_first = counted(peer.engine), walked(peer.engine)
-    journal.restore_to(second)
+    history.restore_to(second)
     at_second = counted(peer.engine), walked(peer.engine)
 
     assert at_first[0] == at_first[1]
@@ -180,7 +180,7 @@ def test_a_count_in_a_large_tree_costs_nothing_once_it_was_counted() -> None:
     took = time.process_time() - started
 
     assert set(found) == {20_000 + 3}
-    assert took < 0.5  # 5 ms; counted anew each time, it would take a second
+    assert took < 0.5  # 5 ms; counted again each time, it would take a second
 
 
 def test_populate_and_restore_of_the_test_server_keep_the_counts() -> None:
@@ -242,11 +242,11 @@ def fail_a_transaction(peer: Peer) -> None:
 
 
 def go_back(peer: Peer) -> None:
-    journal = History(peer.engine)
-    before = journal.take()
+    history = History(peer.engine)
+    before = history.snapshot()
     peer.create("/a2", flags=EPHEMERAL)
     peer.delete("/a1")
-    journal.restore_to(before)
+    history.restore_to(before)
 
 
 UNDOES = {"a transaction": fail_a_transaction, "a snapshot": go_back}

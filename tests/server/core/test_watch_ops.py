@@ -167,7 +167,7 @@ def test_removing_a_persistent_watch_leaves_the_others(peer, other):
 # --- odd paths ---
 
 
-def test_in_3_8_a_check_of_a_relative_path_stumbles_where_there_are_recursive_watches(old: Peer) -> None:
+def test_in_3_8_a_check_of_a_relative_path_is_malformed_where_there_are_recursive_watches(old: Peer) -> None:
     before = old.send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("a/b", 1).encode())
     old.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
 
@@ -176,7 +176,7 @@ def test_in_3_8_a_check_of_a_relative_path_stumbles_where_there_are_recursive_wa
     assert [reply.err for reply in before + after] == [-121, -5]
 
 
-def test_in_3_8_a_check_of_a_path_without_any_slash_always_stumbles(old: Peer) -> None:
+def test_in_3_8_a_check_of_a_path_without_any_slash_is_always_malformed(old: Peer) -> None:
     (reply,) = old.send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("rel", 3).encode())
 
     assert reply.err == -5
@@ -198,7 +198,7 @@ def test_a_watch_on_a_null_path_that_is_to_be_removed_is_looked_for(
     assert (reply.err, reply.body) == (-121, b"")
 
 
-def test_in_3_8_a_check_of_a_null_path_stumbles(old: Peer) -> None:
+def test_in_3_8_a_check_of_a_null_path_is_malformed(old: Peer) -> None:
     (reply,) = old.send(OpCode.CHECK_WATCHES, watch_request(3))
 
     assert reply.err == -5

@@ -76,7 +76,7 @@ def test_exists_and_get_data_on_one_path_are_one_watch(peer, other):
 # --- what fires it ---
 
 
-def test_a_deletion_is_told_once_per_connection(peer, other):
+def test_a_deletion_is_sent_once_per_connection(peer, other):
     peer.create("/m")
     peer.get("/m", watch=True)
     peer.children("/m", watch=True)
@@ -110,7 +110,7 @@ def test_a_child_watch_alone_tells_of_the_deletion(peer, other):
     assert peer.receive() == [(DELETED, "/m")]
 
 
-def test_each_connection_is_told(engine, peer, other):
+def test_each_connection_is_notified(engine, peer, other):
     third = connected(engine)
     peer.create("/m")
     peer.get("/m", watch=True)
@@ -154,7 +154,7 @@ def test_the_bytes_of_a_notification_are_those_of_zookeeper(peer, other):
 
     changed = set_data(other, "/h")
 
-    assert peer.take() == unhex("0000001e ffffffff") + long(changed.zxid) + unhex(
+    assert peer.pop_output() == unhex("0000001e ffffffff") + long(changed.zxid) + unhex(
         "00000000 00000003 00000003 00000002 2f68"
     )
 

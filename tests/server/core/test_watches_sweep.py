@@ -1,5 +1,5 @@
-"""Watches of connections that are gone: however many there were, they are passed over at once and removed little by
-little.
+"""Watches of connections that are gone: however many there were, they are passed over at once and removed
+incrementally.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def watching(engine: Engine, count: int, prefix: str = "/w") -> Peer:
 def lost(peer: Peer) -> Peer:
     """Lose the connection of a client."""
     peer.connection.connection_lost()
-    peer.take()
+    peer.pop_output()
     return peer
 
 
@@ -176,7 +176,7 @@ def test_one_who_is_gone_hears_of_nothing(engine: Engine, writer: Peer) -> None:
     writer.set("/w0", b"x")
     writer.delete("/w0")
 
-    assert peer.take() == b""
+    assert peer.pop_output() == b""
     assert peer.client not in engine.pending_output
 
 
@@ -188,7 +188,7 @@ def test_one_who_was_disconnected_hears_of_nothing_that_it_watched_recursively(e
 
     writer.create("/new")
 
-    assert peer.take() == b""
+    assert peer.pop_output() == b""
     assert peer.client not in engine.pending_output
 
 
@@ -231,7 +231,7 @@ def test_events_of_a_transaction_reach_nobody_who_was_lost_within_it(engine: Eng
     peer.connection.connection_lost()
     engine.commit()
 
-    assert peer.take() == b""
+    assert peer.pop_output() == b""
 
 
 # --- reports ---

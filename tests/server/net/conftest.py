@@ -28,7 +28,7 @@ async def live(request: pytest.FixtureRequest) -> AsyncIterator[LiveServer]:
     """A server with a manual clock; indirect parameters are its settings."""
     settings = Settings(**getattr(request, "param", {}))
     server = LiveServer(assemble_daemon(Config(max_client_cnxns=0, settings=settings), clock=ManualClock()))
-    await server.listener.start(server.host, 0)
+    await server.daemon.start(server.host, 0)
     yield server
     await server.close()
 

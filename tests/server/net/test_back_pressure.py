@@ -1,7 +1,7 @@
 """Clients that send more than they read, or send in crumbs: they cost the server little, and the others nothing.
 
-What a client asks for waits in its own socket until it reads its replies. What it is told unasked, events, cannot wait
-there, so a client that leaves too many unread is disconnected.
+What a client asks for waits in its own socket until it reads its replies. Events, which it has not requested, cannot
+wait there, so a client that leaves too many unread is disconnected.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ Dial = Callable[..., Awaitable[SocketClient]]
 
 
 @pytest.fixture
-async def listener(request: pytest.FixtureRequest) -> AsyncIterator[Daemon]:
+async def daemon(request: pytest.FixtureRequest) -> AsyncIterator[Daemon]:
     """A server in this loop; indirect parameters are its settings."""
     settings = Settings(**getattr(request, "param", {}))
-    listener = assemble_daemon(Config(host="127.0.0.1", settings=settings))
-    await listener.start("127.0.0.1", 0)
-    yield listener
-    await listener.stop()
+    daemon = assemble_daemon(Config(host="127.0.0.1", settings=settings))
+    await daemon.start("127.0.0.1", 0)
+    yield daemon
+    await daemon.stop()
 
 
 @pytest.fixture
-async def dial(listener: Daemon) -> AsyncIterator[Dial]:
+async def dial(daemon: Daemon) -> AsyncIterator[Dial]:
     """A function that gives a client with a session; ``room`` is what its kernel keeps for it, in bytes."""
     links: list[socket.socket] = []
     loop = asyncio.get_running_loop()
@@ -54,7 +54,7 @@ async def dial(listener: Daemon) -> AsyncIterator[Dial]:
         links.append(link)
         link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         link.setblocking(False)
-        await loop.sock_connect(link, ("127.0.0.1", listener.port))
+        await loop.sock_connect(link, ("127.0.0.1", daemon.port))
         client = SocketClient(link)
         await client.shake_hands()
         return client
@@ -63,21 +63,21 @@ async def dial(listener: Daemon) -> AsyncIterator[Dial]:
     for link in links:
         link.close()
     with suppress(TimeoutError):
-        await until(lambda: not listener.connections.open)
+        await until(lambda: not daemon.connections.open)
 
 
-def waiting(listener: Daemon) -> int:
+def waiting(daemon: Daemon) -> int:
     """Count the bytes that wait in this process to be read by clients."""
     return sum(
-        transport._transport.get_write_buffer_size()
-        for transport in listener.connections.open.values()
-        if transport._transport is not None
+        protocol._transport.get_write_buffer_size()
+        for protocol in daemon.connections.open.values()
+        if protocol._transport is not None
     )
 
 
-def choked(listener: Daemon) -> list[bool]:
-    """Say of each connection whether the server has stopped reading from it."""
-    return [transport.write_paused for transport in listener.connections.open.values()]
+def write_paused(daemon: Daemon) -> list[bool]:
+    """Return for each connection whether the server has stopped reading from it."""
+    return [protocol.write_paused for protocol in daemon.connections.open.values()]
 
 
 @contextmanager
@@ -105,21 +105,21 @@ async def read_in_order(client: SocketClient, count: int) -> list[int]:
 # --- a client that does not read its replies ---
 
 
-async def test_replies_that_nobody_reads_do_not_pile_up(listener: Daemon, dial: Dial) -> None:
+async def test_replies_that_nobody_reads_do_not_pile_up(daemon: Daemon, dial: Dial) -> None:
     greedy, other = await dial(), await dial()
     await other.call(create(1, "/big", DATA))
 
     with memory() as growth:
         await greedy.send(b"".join(get(xid, "/big") for xid in range(5000)))
-        await until(lambda: any(choked(listener)))
+        await until(lambda: any(write_paused(daemon)))
         for xid in range(200):
             await other.call(exists(xid, "/big"))
 
-        assert waiting(listener) <= 4 * MIB
+        assert waiting(daemon) <= 4 * MIB
         assert growth() <= 12 * MIB  # once more for the joined batch, and for the reply's own copies
 
 
-async def test_other_clients_get_their_turn_between_large_replies(listener: Daemon, dial: Dial) -> None:
+async def test_other_clients_get_their_turn_between_large_replies(daemon: Daemon, dial: Dial) -> None:
     greedy, other = await dial(room=4 * MIB), await dial()
     await other.call(create(1, "/big", DATA))
 
@@ -134,11 +134,11 @@ async def test_other_clients_get_their_turn_between_large_replies(listener: Daem
 
 
 @pytest.mark.slow
-async def test_a_client_that_reads_again_gets_all_its_replies_in_order(listener: Daemon, dial: Dial) -> None:
+async def test_a_client_that_reads_again_gets_all_its_replies_in_order(daemon: Daemon, dial: Dial) -> None:
     greedy, other = await dial(room=2 * MIB), await dial()
     await other.call(create(1, "/big", DATA))
     await greedy.send(b"".join(get(xid, "/big") for xid in range(2000)))
-    await until(lambda: any(choked(listener)))
+    await until(lambda: any(write_paused(daemon)))
 
     order = await read_in_order(greedy, 2000)
 
@@ -147,7 +147,7 @@ async def test_a_client_that_reads_again_gets_all_its_replies_in_order(listener:
 
 
 async def test_a_connection_that_the_server_closes_is_not_cut_before_its_reader_has_caught_up(
-    listener: Daemon, dial: Dial, monkeypatch: pytest.MonkeyPatch
+    daemon: Daemon, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zoolet.server.net.protocol.LINGER", 0.1)
     slow, other = await dial(), await dial()
@@ -165,9 +165,9 @@ async def test_a_connection_that_the_server_closes_is_not_cut_before_its_reader_
 # --- a client that does not read its events ---
 
 
-@pytest.mark.parametrize("listener", [{"max_write_buffer": 2 * MIB}], indirect=True)
+@pytest.mark.parametrize("daemon", [{"max_write_buffer": 2 * MIB}], indirect=True)
 async def test_a_client_that_leaves_too_many_events_unread_is_cut_off(
-    listener: Daemon, dial: Dial, caplog: pytest.LogCaptureFixture
+    daemon: Daemon, dial: Dial, caplog: pytest.LogCaptureFixture
 ) -> None:
     watcher, writer = await dial(), await dial()
     path = "/" + "n" * 20_000  # long, so that few events make many bytes
@@ -176,19 +176,17 @@ async def test_a_client_that_leaves_too_many_events_unread_is_cut_off(
 
     with memory() as growth:
         written = 0
-        while len(listener.connections.open) == 2 and written < 2000:
+        while len(daemon.connections.open) == 2 and written < 2000:
             assert await writer.call(set_data(1, path)) == 0
             written += 1
 
-        assert len(listener.connections.open) == 1
+        assert len(daemon.connections.open) == 1
         assert growth() <= 12 * MIB
     assert [record.levelname for record in caplog.records if "disconnecting" in record.getMessage()] == ["WARNING"]
 
 
-@pytest.mark.parametrize("listener", [{"max_write_buffer": 2 * MIB}], indirect=True)
-async def test_the_session_of_a_client_that_is_cut_off_lives_on_without_its_watches(
-    listener: Daemon, dial: Dial
-) -> None:
+@pytest.mark.parametrize("daemon", [{"max_write_buffer": 2 * MIB}], indirect=True)
+async def test_the_session_of_a_client_that_is_cut_off_lives_on_without_its_watches(daemon: Daemon, dial: Dial) -> None:
     watcher, writer = await dial(), await dial()
     path = "/" + "n" * 20_000
     await writer.call(create(1, path))
@@ -196,15 +194,15 @@ async def test_the_session_of_a_client_that_is_cut_off_lives_on_without_its_watc
 
     await writer.send(b"".join(set_data(xid, path) for xid in range(500)))
     replies = [await writer.payload() for _ in range(500)]
-    await until(lambda: len(listener.connections.open) == 1)
+    await until(lambda: len(daemon.connections.open) == 1)
 
     assert [int_at(reply) for reply in replies] == [(xid,) for xid in range(500)]
-    assert len(listener.engine.sessions.alive) == 2
-    assert listener.engine.watches.active == 0
+    assert len(daemon.engine.sessions.alive) == 2
+    assert daemon.engine.watches.active == 0
 
 
-@pytest.mark.parametrize("listener", [{"max_write_buffer": 64 * MIB}], indirect=True)
-async def test_a_client_that_reads_its_events_late_gets_them_all(listener: Daemon, dial: Dial) -> None:
+@pytest.mark.parametrize("daemon", [{"max_write_buffer": 64 * MIB}], indirect=True)
+async def test_a_client_that_reads_its_events_late_gets_them_all(daemon: Daemon, dial: Dial) -> None:
     watcher, writer = await dial(), await dial()
     path = "/" + "n" * 20_000
     await writer.call(create(1, path))

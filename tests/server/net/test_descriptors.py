@@ -70,7 +70,7 @@ async def test_one_line_says_that_descriptors_run_out(serve: Serve, caplog: pyte
     server = await serve()
 
     clients = [await server.dial() for _ in range(10)]
-    await until(lambda: len(server.listener.connections.open) == 10)
+    await until(lambda: len(server.daemon.connections.open) == 10)
 
     assert len([line for line in caplog.messages if "running out of file descriptors" in line]) == 1
     assert len(clients) == 10
@@ -80,7 +80,7 @@ async def test_one_line_says_that_descriptors_run_out(serve: Serve, caplog: pyte
 async def test_the_last_eight_descriptors_are_the_last(serve: Serve, below: int, last: bool) -> None:
     server = await serve()
 
-    found = server.listener.connections.is_last_descriptor(server.listener.connections.last_descriptor + below)
+    found = server.daemon.connections.is_last_descriptor(server.daemon.connections.last_descriptor + below)
 
     assert found is last
 

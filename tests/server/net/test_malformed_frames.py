@@ -212,7 +212,7 @@ async def test_the_session_of_a_client_that_ends_its_side_lives_on(live: LiveSer
 
     client.end()
     await client.rest()
-    await until(lambda: not live.listener.connections.open)
+    await until(lambda: not live.daemon.connections.open)
 
     assert client.welcome is not None
     assert list(live.engine.sessions.alive) == [client.welcome.session_id]
@@ -221,12 +221,12 @@ async def test_the_session_of_a_client_that_ends_its_side_lives_on(live: LiveSer
 # --- silence ---
 
 
-@pytest.mark.parametrize("said", [b"", b"ruo", HELLO[:4], HELLO[:-1]], ids=["nothing", "3 bytes", "a length", "most"])
+@pytest.mark.parametrize("part", [b"", b"ruo", HELLO[:4], HELLO[:-1]], ids=["nothing", "3 bytes", "a length", "most"])
 @pytest.mark.parametrize("live", [{"sessionless_timeout": 200}], indirect=True)
-async def test_a_client_that_never_finishes_its_handshake_is_closed(live: LiveServer, dial: Dial, said: bytes) -> None:
+async def test_a_client_that_never_finishes_its_handshake_is_closed(live: LiveServer, dial: Dial, part: bytes) -> None:
     client, other = await dial(shake=False), await dial()
-    client.send(said)
-    await until(lambda: len(live.listener.connections.open) == 2)
+    client.send(part)
+    await until(lambda: len(live.daemon.connections.open) == 2)
 
     live.advance(401)
 
@@ -238,7 +238,7 @@ async def test_a_client_that_never_finishes_its_handshake_is_closed(live: LiveSe
 @pytest.mark.parametrize("live", [{"sessionless_timeout": 200}], indirect=True)
 async def test_a_client_has_its_time_to_shake_hands(live: LiveServer, dial: Dial) -> None:
     client = await dial(shake=False)
-    await until(lambda: live.listener.connections.open)
+    await until(lambda: live.daemon.connections.open)
 
     live.advance(199)
     await client.shake_hands()

@@ -135,7 +135,7 @@ async def test_nothing_is_left_of_connections_that_are_gone(
     await _leave(await server.dial())  # connections are accepted in order: all others have been by now
     server.clients.clear()
     await server.settle()
-    await asyncio.sleep(0)  # the loop lets go of its last callback
+    await asyncio.sleep(0)  # the loop drops its last callback
 
     assert len(alive()) == before
 
@@ -144,7 +144,7 @@ async def test_nothing_is_left_of_connections_that_are_gone(
 async def test_nothing_is_left_of_connections_that_were_refused(serve: Serve) -> None:
     server = await serve(max_client_cnxns=1)
     await server.dial()
-    await until(lambda: server.listener.connections.open)
+    await until(lambda: server.daemon.connections.open)
     before = len(alive())
 
     for _ in range(CYCLES):
@@ -169,7 +169,7 @@ async def test_nothing_is_left_of_connections_whose_session_moved_on(serve: Serv
         assert await first.rest() == b""
         await first.close()
         first = second
-    await until(lambda: len(server.listener.connections.open) == 1)
+    await until(lambda: len(server.daemon.connections.open) == 1)
     await asyncio.sleep(0)
 
     assert len(alive()) == before
@@ -187,7 +187,7 @@ async def test_watches_go_with_their_connection(serve: Serve) -> None:
     assert engine.watches.active == 2
 
     await leaver.reset()
-    await until(lambda: len(server.listener.connections.open) == 1)
+    await until(lambda: len(server.daemon.connections.open) == 1)
 
     assert engine.watches.active == 1
     assert len(engine.connections) == 1
@@ -232,29 +232,29 @@ class Stub(asyncio.Transport):
 async def test_a_connection_without_a_peer_is_aborted(serve: Serve) -> None:
     live, stub = await serve(), Stub()
 
-    ServerProtocol(live.listener.connections).connection_made(stub)
+    ServerProtocol(live.daemon.connections).connection_made(stub)
 
     assert stub.aborted
 
 
 async def test_a_connection_without_a_peer_counts_nowhere(serve: Serve) -> None:
     live = await serve(max_client_cnxns=1, max_cnxns=1)
-    transport = ServerProtocol(live.listener.connections)
+    protocol = ServerProtocol(live.daemon.connections)
 
-    transport.connection_made(Stub())
+    protocol.connection_made(Stub())
 
-    assert (dict(live.listener.connections.open), dict(live.engine.connections), transport.was_made) == ({}, {}, False)
+    assert (dict(live.daemon.connections.open), dict(live.engine.connections), protocol.was_made) == ({}, {}, False)
     assert (await live.session()).session_id != 0
 
 
 async def test_no_request_of_a_connection_without_a_peer_is_done(serve: Serve) -> None:
     live = await serve()
-    transport = ServerProtocol(live.listener.connections)
-    transport.connection_made(Stub())
+    protocol = ServerProtocol(live.daemon.connections)
+    protocol.connection_made(Stub())
 
-    transport.data_received(HELLO + CREATE)
-    transport.eof_received()
-    transport.connection_lost(None)
+    protocol.data_received(HELLO + CREATE)
+    protocol.eof_received()
+    protocol.connection_lost(None)
 
     assert live.engine.sessions.alive == {}
     assert live.engine.tree.get("/in") is None
@@ -264,7 +264,7 @@ async def test_connections_that_are_reset_before_they_are_accepted_give_their_pl
     live = await serve(max_client_cnxns=20)
     resets = [reset_at_once(live.port, HELLO + CREATE) for _ in range(20)]
     await live.session("127.0.0.2")
-    await until(lambda: len(live.listener.connections.open) == 1)
+    await until(lambda: len(live.daemon.connections.open) == 1)
 
     clients = [await live.session() for _ in range(20)]
 
@@ -276,11 +276,11 @@ def test_on_the_loop_of_the_daemon_a_connection_that_is_reset_before_it_is_accep
     # asyncio's own loop keeps the name that accept() gave; uvloop asks for it later, when there is none any more
     async def reset_and_look() -> list[int]:
         server = LiveServer(assemble_daemon(Config()))
-        await server.listener.start("127.0.0.1", 0)
+        await server.daemon.start("127.0.0.1", 0)
         resets = [reset_at_once(server.port, HELLO + CREATE) for _ in range(20)]
         assert len(resets) == 20
         await server.session("127.0.0.2")
-        await until(lambda: len(server.listener.connections.open) == 1)
+        await until(lambda: len(server.daemon.connections.open) == 1)
         await server.close()
         return list(server.engine.sessions.alive)
 

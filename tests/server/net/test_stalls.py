@@ -1,4 +1,4 @@
-"""Time for which the server stood still does not count against its clients: a tick that comes late says so.
+"""Time for which the server was paused does not count against its clients: a tick that comes late says so.
 
 The tests tell it that it is late by moving what it goes by, so that nothing has to wait.
 """
@@ -36,7 +36,7 @@ class HandClock(RealClock):
 
 
 class Stage:
-    """A listener whose ticks come when the test says so.
+    """A daemon whose ticks come when the test says so.
 
     Attributes:
         log: What the operator reads.
@@ -50,7 +50,7 @@ class Stage:
             monotonic_ms=self.clock.read()[1],
             log=lambda message, *arguments: self.log.append(message % arguments),
         )
-        self.listener = make_daemon(self.engine, self.clock)
+        self.daemon = make_daemon(self.engine, self.clock)
         self.engine.set_time(*self.clock.read())
 
     def client(self) -> Peer:
@@ -60,12 +60,12 @@ class Stage:
         return peer
 
     def tick(self, late: float = 0.0) -> None:
-        """Let the tick come, so many seconds late; time has passed accordingly."""
-        listener = self.listener
-        listener.ticked(late)
+        """Run the tick *late* seconds late; time has passed accordingly."""
+        daemon = self.daemon
+        daemon.ticked(late)
 
     def ticks(self, count: int) -> None:
-        """Let so many ticks come in time, a second apart."""
+        """Run *count* ticks in time, a second apart."""
         for _ in range(count):
             self.clock.milliseconds += TICK
             self.tick()
@@ -89,7 +89,7 @@ class Stage:
 async def stage() -> AsyncIterator[Stage]:
     made = Stage()
     yield made
-    await made.listener.stop()
+    await made.daemon.stop()
 
 
 # --- a late tick ---
@@ -120,13 +120,13 @@ async def test_a_late_tick_leaves_the_wall_clock_as_it_is() -> None:
 
 
 async def test_what_came_meanwhile_has_fifty_milliseconds_to_be_read(stage: Stage) -> None:
-    started = stage.listener.connections.loop.time()
+    started = stage.daemon.connections.loop.time()
 
     stage.stand_still(9_000)
 
     assert RECOVERY == 0.05
-    assert stage.listener.recovering
-    assert stage.listener.next_tick - started == pytest.approx(RECOVERY, abs=0.02)
+    assert stage.daemon.recovering
+    assert stage.daemon.next_tick - started == pytest.approx(RECOVERY, abs=0.02)
 
 
 async def test_the_tick_after_a_late_one_ends_sessions_again(stage: Stage) -> None:
@@ -186,7 +186,7 @@ async def test_a_tick_that_is_a_little_late_is_no_stall(stage: Stage) -> None:
 
     stage.tick(late=STALL * 0.5)
 
-    assert (stage.engine.metrics.stalls, stage.listener.recovering) == (0, False)
+    assert (stage.engine.metrics.stalls, stage.daemon.recovering) == (0, False)
 
 
 async def test_ticks_in_time_end_a_dead_session_in_time(stage: Stage) -> None:
@@ -199,7 +199,7 @@ async def test_ticks_in_time_end_a_dead_session_in_time(stage: Stage) -> None:
     assert (before, len(stage.alive), stage.engine.metrics.stalls) == (1, 0, 0)
 
 
-async def test_one_who_has_not_said_who_it_is_gets_the_time_too(stage: Stage) -> None:
+async def test_a_connection_without_a_session_gets_the_time_too(stage: Stage) -> None:
     silent = Peer(stage.engine)
 
     stage.stand_still(60_000)
@@ -249,7 +249,7 @@ async def test_ticking_goes_on_after_a_tick_that_failed(stage: Stage, monkeypatc
         with pytest.raises(RuntimeError, match="a defect"):
             stage.tick()
 
-    assert stage.listener.next_tick is not None
+    assert stage.daemon.next_tick is not None
     stage.ticks(5)
     assert stage.alive == []
 

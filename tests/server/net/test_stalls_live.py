@@ -1,4 +1,4 @@
-"""Time for which a live server stood still: its loop is blocked, or its process stopped."""
+"""Time for which a live server was paused: its loop is blocked, or its process stopped."""
 
 from __future__ import annotations
 
@@ -56,31 +56,31 @@ async def serve() -> AsyncIterator[Serve]:
         clock = RealClock()
         now, monotonic_ms = clock.read()
         settings = Settings(tick_time=tick, min_session_timeout=1)
-        listener = make_daemon(make_engine(settings, now=now, monotonic_ms=monotonic_ms), clock)
-        port = await listener.start("127.0.0.1", 0)
+        daemon = make_daemon(make_engine(settings, now=now, monotonic_ms=monotonic_ms), clock)
+        port = await daemon.start("127.0.0.1", 0)
         link = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port))
         client = SocketClient(link)
-        started.append((listener, client))
+        started.append((daemon, client))
         await client.shake_hands(timeout_ms)
-        return listener, client
+        return daemon, client
 
     yield start
-    for listener, client in started:
+    for daemon, client in started:
         client.link.close()
-        await listener.stop(gracefully=False)
+        await daemon.stop(gracefully=False)
 
 
-async def next_tick(listener: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+async def next_tick(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for the next tick."""
     ticked = asyncio.Event()
-    tick = listener.tick
+    tick = daemon.tick
 
     def noticed() -> None:
         tick()
         ticked.set()
 
     with monkeypatch.context() as patched:
-        patched.setattr(listener, "tick", noticed)
+        patched.setattr(daemon, "tick", noticed)
         async with asyncio.timeout(DEADLINE_S):
             await ticked.wait()
 
@@ -89,13 +89,13 @@ async def next_tick(listener: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_blocked_loop_ends_no_session_of_a_client_that_pings(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listener, client = await serve(100, 200)
+    daemon, client = await serve(100, 200)
 
     client.ping_for(0.6)
-    await next_tick(listener, monkeypatch)
+    await next_tick(daemon, monkeypatch)
 
-    assert len(listener.engine.sessions.alive) == 1
-    assert listener.engine.metrics.stalls >= 1
+    assert len(daemon.engine.sessions.alive) == 1
+    assert daemon.engine.metrics.stalls >= 1
 
 
 async def ping_on(client: SocketClient) -> None:
@@ -109,16 +109,16 @@ async def ping_on(client: SocketClient) -> None:
 async def test_a_block_between_two_ticks_ends_no_session_of_a_client_that_pings(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listener, client = await serve(200, 100)
+    daemon, client = await serve(200, 100)
     pinging = asyncio.create_task(ping_on(client))
-    await next_tick(listener, monkeypatch)
-    await next_tick(listener, monkeypatch)
-    before = len(listener.engine.sessions.alive)
-    left = listener.next_tick - listener.connections.loop.time()
+    await next_tick(daemon, monkeypatch)
+    await next_tick(daemon, monkeypatch)
+    before = len(daemon.engine.sessions.alive)
+    left = daemon.next_tick - daemon.connections.loop.time()
 
     client.ping_for(left + 0.03)
-    await next_tick(listener, monkeypatch)
-    after = len(listener.engine.sessions.alive)
+    await next_tick(daemon, monkeypatch)
+    after = len(daemon.engine.sessions.alive)
     pinging.cancel()
 
     assert (before, after) == (1, 1)
@@ -133,13 +133,13 @@ def stop_the_loop(seconds: float) -> None:
 async def test_a_dead_client_of_a_loop_that_was_blocked_is_gone_soon(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listener, _ = await serve(50, 100)
+    daemon, _ = await serve(50, 100)
 
     stop_the_loop(0.4)
     released = time.monotonic()
     async with asyncio.timeout(DEADLINE_S):
-        while listener.engine.sessions.alive:
-            await next_tick(listener, monkeypatch)
+        while daemon.engine.sessions.alive:
+            await next_tick(daemon, monkeypatch)
 
     assert time.monotonic() - released < 1.0
 
@@ -148,20 +148,20 @@ async def test_a_dead_client_of_a_loop_that_was_blocked_is_gone_soon(
 
 
 @pytest.fixture
-def daemon() -> Iterator[DaemonProcess]:
+def process() -> Iterator[DaemonProcess]:
     with DaemonProcess("-Dzookeeper.tickTime=200", "-Dzookeeper.4lw.commands.whitelist=*") as running:
         yield running
 
 
-def dial(daemon: DaemonProcess) -> tuple[socket.socket, int]:
+def dial(process: DaemonProcess) -> tuple[socket.socket, int]:
     """Open a session of 400 ms; return its socket and id."""
-    link = socket.create_connection((daemon.host, daemon.port), DEADLINE_S)
+    link = socket.create_connection((process.host, process.port), DEADLINE_S)
     link.sendall(frame(ConnectRequest(timeout_ms=400).encode()))
     return link, ConnectResponse.decode(link.recv(4096)[4:]).session_id
 
 
-def ask(daemon: DaemonProcess, word: bytes) -> str:
-    with socket.create_connection((daemon.host, daemon.port), DEADLINE_S) as link:
+def ask(process: DaemonProcess, word: bytes) -> str:
+    with socket.create_connection((process.host, process.port), DEADLINE_S) as link:
         link.sendall(word)
         return b"".join(iter(lambda: link.recv(65536), b"")).decode()
 
@@ -174,17 +174,19 @@ def ping_for(link: socket.socket, seconds: float) -> None:
 
 
 @pytest.mark.slow
-def test_a_stopped_process_ends_no_session_of_a_client_that_pings_and_those_of_dead_ones(daemon: DaemonProcess) -> None:
-    pinging, living = dial(daemon)
-    silent, dead = dial(daemon)
+def test_a_stopped_process_ends_only_the_sessions_of_clients_that_do_not_ping(
+    process: DaemonProcess,
+) -> None:
+    pinging, living = dial(process)
+    silent, dead = dial(process)
 
-    daemon.process.send_signal(signal.SIGSTOP)
+    process.process.send_signal(signal.SIGSTOP)
     ping_for(pinging, 1.5)
-    daemon.process.send_signal(signal.SIGCONT)
+    process.process.send_signal(signal.SIGCONT)
     ping_for(pinging, 1.0)
 
-    sessions = ask(daemon, b"dump")
-    figures = dict(line.split("\t") for line in ask(daemon, b"mntr").splitlines())
+    sessions = ask(process, b"dump")
+    figures = dict(line.split("\t") for line in ask(process, b"mntr").splitlines())
     assert f"0x{living:x}" in sessions
     assert f"0x{dead:x}" not in sessions
     assert int_at(pinging.recv(4096), 0) == (16,)

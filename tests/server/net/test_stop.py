@@ -30,7 +30,7 @@ async def test_a_stop_sends_the_replies_that_are_due(serve: Serve) -> None:
     client.send(b"".join(exists(xid) for xid in range(1000)))
     await until(lambda: server.engine.metrics.packets_received >= 1001)
 
-    stopping = asyncio.create_task(server.listener.stop())
+    stopping = asyncio.create_task(server.daemon.stop())
     xids = [await client.xid() for _ in range(1000)]
     rest = await client.rest()
     await client.close()
@@ -47,7 +47,7 @@ async def test_a_stop_sends_a_large_reply_whole(serve: Serve) -> None:
     client.send(request(1, OpCode.CREATE, body) + request(2, OpCode.GET_DATA, r.GetDataRequest("/big", False).encode()))
     await until(lambda: server.engine.metrics.packets_received >= 3)
 
-    stopping = asyncio.create_task(server.listener.stop())
+    stopping = asyncio.create_task(server.daemon.stop())
     created, got = await client.payload(), await client.payload()
     await client.close()
     await stopping
@@ -64,9 +64,9 @@ async def test_a_stop_does_not_wait_for_a_client_that_keeps_its_side_open(
     await client.shake_hands()
 
     async with asyncio.timeout(DEADLINE_S):
-        await server.listener.stop()
+        await server.daemon.stop()
 
-    assert not server.listener.connections.open
+    assert not server.daemon.connections.open
 
 
 async def test_a_stop_leaves_sessions_as_they_are(serve: Serve) -> None:
@@ -74,7 +74,7 @@ async def test_a_stop_leaves_sessions_as_they_are(serve: Serve) -> None:
     client = await server.dial()
     welcome = await client.shake_hands()
 
-    stopping = asyncio.create_task(server.listener.stop())
+    stopping = asyncio.create_task(server.daemon.stop())
     await client.rest()
     await client.close()
     await stopping
@@ -85,7 +85,7 @@ async def test_a_stop_leaves_sessions_as_they_are(serve: Serve) -> None:
 async def test_a_server_that_has_stopped_accepts_nobody(serve: Serve) -> None:
     server = await serve()
 
-    await server.listener.stop()
+    await server.daemon.stop()
 
     with pytest.raises(ConnectionRefusedError):
         await server.dial()
@@ -95,9 +95,9 @@ async def test_a_stop_without_connections_ends_at_once(serve: Serve) -> None:
     server = await serve()
 
     async with asyncio.timeout(DEADLINE_S):
-        await server.listener.stop()
+        await server.daemon.stop()
 
-    assert not server.listener.connections.open
+    assert not server.daemon.connections.open
 
 
 # --- clients that do not help ---
@@ -112,10 +112,10 @@ async def test_a_stop_disconnects_those_that_do_not_read_when_its_time_is_up(
     await server.dial_without_reading(get(1, "/big"))
 
     async with asyncio.timeout(DEADLINE_S):
-        await server.listener.stop()
+        await server.daemon.stop()
 
     assert STOP_SECONDS == 5.0
-    assert not server.listener.connections.open
+    assert not server.daemon.connections.open
     assert "disconnecting 1 clients that do not read" in caplog.text
 
 
@@ -124,13 +124,13 @@ async def test_a_stop_can_be_cut_short(serve: Serve) -> None:
     server.make_node("/big", 8_000_000)
     await server.dial_without_reading(get(1, "/big"))
 
-    stopping = asyncio.create_task(server.listener.stop())
+    stopping = asyncio.create_task(server.daemon.stop())
     await asyncio.sleep(0)
-    server.listener.abort_all()
+    server.daemon.abort_all()
     async with asyncio.timeout(1):
         await stopping
 
-    assert not server.listener.connections.open
+    assert not server.daemon.connections.open
 
 
 def stubborn(daemon: DaemonProcess) -> socket.socket:

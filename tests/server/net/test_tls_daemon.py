@@ -143,7 +143,7 @@ def test_a_host_on_the_command_line_goes_for_a_secure_port_that_is_a_property(op
 
 
 @pytest.mark.slow
-def test_tls_listens_where_it_is_told(tmp_path: Path, authority: Authority) -> None:
+def test_tls_listens_where_it_is_configured(tmp_path: Path, authority: Authority) -> None:
     certificate = authority.issue("server")
     (tmp_path / "zoo.cfg").write_text(
         f"secureClientPort=0\nsecureClientPortAddress=127.0.0.5\nssl.keyStore.location={certificate}\n"
@@ -156,7 +156,7 @@ def test_tls_listens_where_it_is_told(tmp_path: Path, authority: Authority) -> N
 # --- what is refused at the start ---
 
 
-def test_a_secure_port_that_is_taken_is_said_in_one_line() -> None:
+def test_a_secure_port_that_is_taken_is_reported_in_one_line() -> None:
     with daemon(*CERTIFICATE) as port:
         command = [
             sys.executable,
@@ -177,7 +177,7 @@ def test_a_secure_port_that_is_taken_is_said_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "reason"),
     [
         ((), "--secure-port needs ssl.keyStore.location (--tls-cert)."),
         (("--tls-cert", "/nowhere.pem"), "cannot use /nowhere.pem for TLS: No such file"),
@@ -186,18 +186,18 @@ def test_a_secure_port_that_is_taken_is_said_in_one_line() -> None:
         (("--tls-cert", "/key.bcfks"), "BCFKS cannot be read"),
     ],
 )
-def test_what_tls_lacks_is_said_in_one_line(options: tuple[str, ...], said: str) -> None:
+def test_what_tls_lacks_is_reported_in_one_line(options: tuple[str, ...], reason: str) -> None:
     command = [sys.executable, "-m", "zoolet.server", "serve", "--port", "0", "--secure-port", "0", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
 
     assert done.returncode in (1, 2)
-    assert said in done.stderr
+    assert reason in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "reason"),
     [
         (CERTIFICATE, "--tls-cert needs secureClientPort (--secure-port)"),
         (AUTHORITY, "--tls-ca needs secureClientPort (--secure-port)"),
@@ -215,13 +215,15 @@ def test_what_tls_lacks_is_said_in_one_line(options: tuple[str, ...], said: str)
         (("--secure-port", "0", *CERTIFICATE, "--tls-ca", str(FILES / "server-key.pem")), "server-key.pem for TLS"),
     ],
 )
-def test_security_that_cannot_be_had_is_said_in_one_line_and_exit_code_2(options: tuple[str, ...], said: str) -> None:
-    assert said in refused("--port", "0", *options)
+def test_security_that_cannot_be_had_is_reported_in_one_line_and_exit_code_2(
+    options: tuple[str, ...], reason: str
+) -> None:
+    assert reason in refused("--port", "0", *options)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["-Dzookeeper.secureClientPort=0", "-Dzookeeper.ssl.clientAuth=need"])
-def test_zoolet_run_does_not_pass_over_what_it_is_told_of_tls(option: str) -> None:
+def test_zoolet_run_does_not_pass_over_options_for_tls(option: str) -> None:
     store = (
         f"-Dzookeeper.ssl.keyStore.location={FILES / 'server.pem'}",
         f"-Dzookeeper.ssl.keyStore.key.location={FILES / 'server-key.pem'}",

@@ -24,7 +24,7 @@ async def serve(serve: Serve) -> Serve:
 
     async def start(**config: Any) -> LiveServer:
         server = await serve(**config)
-        await server.listener.start_secure("127.0.0.1", 0, tls.context(CERTIFICATE_SETTINGS))
+        await server.daemon.start_secure("127.0.0.1", 0, tls.context(CERTIFICATE_SETTINGS))
         return server
 
     return start
@@ -154,7 +154,7 @@ async def test_no_place_is_given_back_twice(serve: Serve) -> None:
     await silent.closed()
     await lets_in_at_last(live)
     live.clients[-1].writer.transport.abort()
-    await until(lambda: not live.listener.connections.open)
+    await until(lambda: not live.daemon.connections.open)
 
     kept = await live.dial_secure()
 
@@ -164,9 +164,9 @@ async def test_no_place_is_given_back_twice(serve: Serve) -> None:
 
 async def test_tls_connections_that_are_reset_before_they_are_accepted_leave_nothing(serve: Serve) -> None:
     live = await serve(max_client_cnxns=2, max_cnxns=2)
-    resets = [reset_at_once(live.listener.secure_port) for _ in range(50)]
+    resets = [reset_at_once(live.daemon.secure_port) for _ in range(50)]
 
-    await until(lambda: not live.listener.connections.open)
+    await until(lambda: not live.daemon.connections.open)
     client = await live.dial_secure()
     client.writer.close()
 
@@ -196,13 +196,13 @@ def open_and_send_nonsense(port: int) -> ssl.SSLSocket:
 @pytest.mark.slow
 async def test_a_tls_client_that_does_not_answer_a_close_is_dropped_as_soon_as_a_plain_one(serve: Serve) -> None:
     live = await serve()
-    connection = await asyncio.to_thread(open_and_send_nonsense, live.listener.secure_port)
+    connection = await asyncio.to_thread(open_and_send_nonsense, live.daemon.secure_port)
     await until(lambda: not live.engine.connections)
 
     with connection:
-        await until(lambda: not live.listener.connections.open)
+        await until(lambda: not live.daemon.connections.open)
 
-    assert not live.listener.connections.open
+    assert not live.daemon.connections.open
 
 
 # --- a stop ---

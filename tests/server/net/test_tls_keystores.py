@@ -59,7 +59,7 @@ def test_a_key_with_another_password_than_its_store_is_refused(stores: Stores) -
 
 @needs_keytool
 @pytest.mark.slow
-def test_a_key_with_another_password_than_its_store_is_said_in_one_line(stores: Stores) -> None:
+def test_a_key_with_another_password_than_its_store_is_reported_in_one_line(stores: Stores) -> None:
     options = ("--secure-port", "0", "--tls-cert", stores["locked.jks"], "-Dzookeeper.ssl.keyStore.password=changeit")
 
     assert "locked.jks" in refused(*options)

@@ -125,7 +125,7 @@ def test_a_suite_has_a_name_in_java_and_one_in_openssl(java: str, openssl: str) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("suites", "said"),
+    ("suites", "message"),
     [
         (("TLS_MADE_UP",), "TLS_MADE_UP is unknown"),
         ((JAVA_NAME, "TLS_ECDHE_RSA_WITH_ROT13_SHA"), "TLS_ECDHE_RSA_WITH_ROT13_SHA is unknown"),
@@ -138,8 +138,8 @@ def test_a_suite_has_a_name_in_java_and_one_in_openssl(java: str, openssl: str) 
         ((f"{OPENSSL_NAME}:eNULL@SECLEVEL=0",), "eNULL"),
     ],
 )
-def test_suites_that_cannot_be_had_are_refused(authority: Authority, suites: tuple[str, ...], said: str) -> None:
-    with pytest.raises(tls.TlsError, match=re.escape(said)):
+def test_suites_that_cannot_be_had_are_refused(authority: Authority, suites: tuple[str, ...], message: str) -> None:
+    with pytest.raises(tls.TlsError, match=re.escape(message)):
         tls.context(TlsSettings(str(authority.issue("server")), cipher_suites=suites))
 
 

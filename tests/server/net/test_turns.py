@@ -43,19 +43,19 @@ def _busy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.fixture
-async def listener(_busy: None) -> AsyncIterator[Daemon]:
+async def daemon(_busy: None) -> AsyncIterator[Daemon]:
     clock = RealClock()
     now, monotonic_ms = clock.read()
-    listener = make_daemon(make_engine(now=now, monotonic_ms=monotonic_ms), clock, max_per_host=0, turn=TINY)
-    await listener.start("127.0.0.1", 0)
-    yield listener
-    await listener.stop(gracefully=False)
+    daemon = make_daemon(make_engine(now=now, monotonic_ms=monotonic_ms), clock, max_per_host=0, turn=TINY)
+    await daemon.start("127.0.0.1", 0)
+    yield daemon
+    await daemon.stop(gracefully=False)
 
 
 @pytest.fixture
-async def dial(listener: Daemon) -> AsyncIterator[Dial]:
-    """A function that connects; unless told otherwise it opens a session too."""
-    server = LiveServer(listener)
+async def dial(daemon: Daemon) -> AsyncIterator[Dial]:
+    """A function that connects; by default it opens a session, too."""
+    server = LiveServer(daemon)
 
     async def connect(*, session: bool = True, room: int = 0) -> RawClient:
         client = await server.dial(room=room)
@@ -73,7 +73,7 @@ class Pipeline:
 
     Args:
         name: The node.
-        random: Where chance comes from.
+        random: The source of randomness.
         count: How many requests, the create of the node included.
     """
 
@@ -139,26 +139,26 @@ async def test_a_handshake_and_a_pipeline_in_one_piece_are_answered(dial: Dial) 
     assert await client.xids(101) == list(range(1, 102))
 
 
-async def test_one_who_asks_for_little_does_not_wait_for_one_who_asks_for_much(listener: Daemon, dial: Dial) -> None:
+async def test_one_who_asks_for_little_does_not_wait_for_one_who_asks_for_much(daemon: Daemon, dial: Dial) -> None:
     greedy, modest = await dial(), await dial()
 
     greedy.send(b"".join(create(xid, f"/n{xid}") for xid in range(1_000)))
     modest.send(exists(1))
     await modest.xids(1)
-    made = listener.engine.tree.size - 4
+    made = daemon.engine.tree.size - 4
 
     assert made < 1_000
     assert await greedy.xids(1_000) == list(range(1_000))
 
 
-async def test_those_who_ask_for_much_are_served_by_turns(listener: Daemon, dial: Dial) -> None:
+async def test_those_who_ask_for_much_are_served_by_turns(daemon: Daemon, dial: Dial) -> None:
     clients = [await dial() for _ in range(3)]
 
     for number, client in enumerate(clients):
         client.send(b"".join(create(xid, f"/{number}-{xid}") for xid in range(200)))
     for client in clients:
         await client.xids(200)
-    order = [name[0] for name in listener.engine.tree.root.children or () if name != "zookeeper"]
+    order = [name[0] for name in daemon.engine.tree.root.children or () if name != "zookeeper"]
     first_to_end = min(len(order) - order[::-1].index(number) for number in "012")
 
     assert [order[:first_to_end].count(number) >= 100 for number in "012"] == [True] * 3
@@ -191,28 +191,28 @@ async def test_a_client_that_closes_its_side_is_sent_no_events_any_more(
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_a_client_that_closes_its_side_and_reads_late_gets_all_its_answers(listener: Daemon, dial: Dial) -> None:
+async def test_a_client_that_closes_its_side_and_reads_late_gets_all_its_answers(daemon: Daemon, dial: Dial) -> None:
     client = await dial(room=16 << 10)
     client.send(create(0, "/a", b"x" * 100_000) + b"".join(get(xid, "/a") for xid in range(1, 41)))
     client.end()
-    await until(lambda: any(transport.write_paused for transport in listener.connections.open.values()))
+    await until(lambda: any(protocol.write_paused for protocol in daemon.connections.open.values()))
 
     answer = await client.rest()
 
     assert [int_at(payload)[0] for payload in Frames(limit=None).feed(answer)] == list(range(41))
 
 
-async def test_a_client_that_does_not_read_gets_its_answers_in_order_once_it_does(listener: Daemon, dial: Dial) -> None:
+async def test_a_client_that_does_not_read_gets_its_answers_in_order_once_it_does(daemon: Daemon, dial: Dial) -> None:
     slow, other = await dial(room=16 << 10), await dial()
     slow.send(create(0, "/a", b"x" * 100_000) + b"".join(get(xid, "/a") for xid in range(1, 41)))
-    await until(lambda: any(transport.write_paused for transport in listener.connections.open.values()))
+    await until(lambda: any(protocol.write_paused for protocol in daemon.connections.open.values()))
     other.send(exists(1))
     await other.xids(1)
 
     assert await slow.xids(41) == list(range(41))
 
 
-async def test_what_is_behind_the_end_of_a_session_is_not_done(listener: Daemon, dial: Dial) -> None:
+async def test_what_is_behind_the_end_of_a_session_is_not_done(daemon: Daemon, dial: Dial) -> None:
     client = await dial()
     before = b"".join(create(xid, f"/n{xid}") for xid in range(50))
 
@@ -220,32 +220,32 @@ async def test_what_is_behind_the_end_of_a_session_is_not_done(listener: Daemon,
     answer = await client.rest()
 
     assert [int_at(payload)[0] for payload in Frames(limit=None).feed(answer)] == list(range(51))
-    assert listener.engine.tree.get("/late") is None
+    assert daemon.engine.tree.get("/late") is None
 
 
-async def test_a_client_that_crashes_while_it_waits_for_its_turn_leaves_nothing(listener: Daemon, dial: Dial) -> None:
+async def test_a_client_that_crashes_while_it_waits_for_its_turn_leaves_nothing(daemon: Daemon, dial: Dial) -> None:
     crashing, other = await dial(), await dial()
     crashing.send(b"".join(create(xid, f"/n{xid}") for xid in range(2_000)))
-    await until(lambda: listener.connections.turns.queued)
+    await until(lambda: daemon.connections.turns.queued)
 
     await crashing.reset()
     other.send(b"".join(create(xid, f"/m{xid}") for xid in range(50)))
 
     assert await other.xids(50) == list(range(50))
-    await until(lambda: len(listener.connections.open) == 1)
-    assert (list(listener.connections.turns.queued), listener.engine.partial_requests) == ([], 0)
+    await until(lambda: len(daemon.connections.open) == 1)
+    assert (list(daemon.connections.turns.queued), daemon.engine.partial_requests) == ([], 0)
 
 
-async def test_a_stop_while_connections_wait_for_their_turns_ends(listener: Daemon, dial: Dial) -> None:
+async def test_a_stop_while_connections_wait_for_their_turns_ends(daemon: Daemon, dial: Dial) -> None:
     clients = [await dial() for _ in range(3)]
     for client in clients:
         client.send(b"".join(exists(xid) for xid in range(5_000)))
-    await until(lambda: listener.connections.turns.queued)
+    await until(lambda: daemon.connections.turns.queued)
 
     async with asyncio.timeout(DEADLINE_S):
-        await listener.stop(gracefully=False)
+        await daemon.stop(gracefully=False)
 
-    assert not listener.connections.open
+    assert not daemon.connections.open
 
 
 @pytest.mark.parametrize("word", [b"ruok", b"srvr", b"mntr", b"wchp"])
@@ -282,7 +282,7 @@ async def test_events_come_before_the_reply_behind_them_also_to_those_who_queue(
 
 
 async def test_an_internal_error_in_a_turn_costs_that_connection_alone(
-    listener: Daemon, dial: Dial, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    daemon: Daemon, dial: Dial, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken, other = await dial(), await dial()
     op = int(OpCode.GET_ACL)
@@ -290,8 +290,8 @@ async def test_an_internal_error_in_a_turn_costs_that_connection_alone(
     def fail(*_: object) -> bytes:
         raise RuntimeError("a defect")
 
-    decode, _, costly = listener.engine.dispatch[op]
-    monkeypatch.setitem(listener.engine.dispatch, op, (decode, fail, costly))
+    decode, _, costly = daemon.engine.dispatch[op]
+    monkeypatch.setitem(daemon.engine.dispatch, op, (decode, fail, costly))
 
     broken.send(exists(1) + request(2, op, r.GetACLRequest("/").encode()) + exists(3))
     answer = await broken.rest()
@@ -304,14 +304,14 @@ async def test_an_internal_error_in_a_turn_costs_that_connection_alone(
 
 async def test_turns_shorter_than_a_look_at_the_clock_are_turns_all_the_same() -> None:
     clock = RealClock()
-    listener = make_daemon(make_engine(monotonic_ms=clock.read()[1]), clock, turn=1e-9)
-    client = RawClient(*await asyncio.open_connection("127.0.0.1", await listener.start("127.0.0.1", 0)))
+    daemon = make_daemon(make_engine(monotonic_ms=clock.read()[1]), clock, turn=1e-9)
+    client = RawClient(*await asyncio.open_connection("127.0.0.1", await daemon.start("127.0.0.1", 0)))
     await client.shake_hands()
 
     client.send(b"".join(create(xid, f"/n{xid}") for xid in range(100)))
     answered = await asyncio.gather(client.xids(100), return_exceptions=True)
     await client.close()
-    await listener.stop(gracefully=False)
+    await daemon.stop(gracefully=False)
 
     assert answered == [list(range(100))]
 

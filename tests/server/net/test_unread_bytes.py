@@ -21,7 +21,7 @@ async def test_one_client_alone_may_leave_a_reply_unread_however_large(serve: Se
 
     await server.dial_without_reading(get(1, "/big"))
 
-    assert len(server.listener.connections.open) == 1
+    assert len(server.daemon.connections.open) == 1
     assert server.engine.metrics.refused["unread_total"] == 0
 
 
@@ -35,7 +35,7 @@ async def test_of_those_that_do_not_read_the_one_with_most_is_disconnected(
 
     modest = asyncio.create_task(server.dial_without_reading(get(1, "/small")))
     await until(lambda: server.engine.metrics.refused["unread_total"])
-    await until(lambda: len(server.listener.connections.open) == 1)
+    await until(lambda: len(server.daemon.connections.open) == 1)
     modest.cancel()
 
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
@@ -48,13 +48,13 @@ async def test_what_was_read_after_all_is_counted_no_more(serve: Serve) -> None:
     server = await serve()
     server.make_node("/big", 8_000_000)
     client = await server.dial_without_reading(get(1, "/big"))
-    counted = server.listener.connections.unread.total
+    counted = server.daemon.connections.unread.total
 
     await client.payload()
-    await until(lambda: not server.listener.connections.unread.by_connection)
+    await until(lambda: not server.daemon.connections.unread.by_connection)
 
     assert counted > 1_000_000
-    assert server.listener.connections.unread.total == 0
+    assert server.daemon.connections.unread.total == 0
 
 
 async def test_what_a_client_that_is_gone_did_not_read_is_counted_no_more(serve: Serve) -> None:
@@ -65,7 +65,7 @@ async def test_what_a_client_that_is_gone_did_not_read_is_counted_no_more(serve:
     await client.reset()
     await server.settle()
 
-    assert (server.listener.connections.unread.total, list(server.listener.connections.unread.by_connection)) == (0, [])
+    assert (server.daemon.connections.unread.total, list(server.daemon.connections.unread.by_connection)) == (0, [])
 
 
 @pytest.mark.slow
@@ -96,7 +96,7 @@ async def test_a_client_that_leaves_too_many_events_unread_is_counted(serve: Ser
         path = f"/{xid:03}" + "n" * 5_000
         writer.send(request(xid, OpCode.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, 0).encode()))
         await writer.xid()
-    await until(lambda: len(server.listener.connections.open) == 1)
+    await until(lambda: len(server.daemon.connections.open) == 1)
 
     assert server.engine.metrics.refused["unread"] == 1
-    assert server.listener.connections.unread.total == 0
+    assert server.daemon.connections.unread.total == 0

@@ -1,4 +1,4 @@
-"""Four-letter words, to zoolet and to a real ZooKeeper in the same state: the same answers.
+"""Four-letter commands, to zoolet and to a real ZooKeeper in the same state: the same answers.
 
 What can differ without harm is evened out: versions, times, sizes of files, counts of packets and of connections (those
 that asked before may not be closed yet), and the order of lines where the real server has none.
