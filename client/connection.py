@@ -263,10 +263,12 @@ class Connection:
                 continue
             failed += 1
             if not served and self.session.overdue(now):
-                reason = "no server could be reached for as long as the session lasts"
-                self._advance(lambda now: self.session.expired(reason))
+                self._advance(self._expire)
             if failed % count == 0 and not (served and failed <= count):
                 await asyncio.sleep(next(delays, self._backoff.longest))
+
+    def _expire(self, now: float) -> None:
+        self.session.expired("no server could be reached for as long as the session lasts")
 
     async def _supervised(self, address: Address) -> bool:
         """Serve from one host; an unexpected error is logged and counts as a host that failed, with that reason."""

@@ -18,7 +18,9 @@ from zoolet.server.testing import Simulation
 DEFECT: Final = "TypeError: a defect"
 
 
-def broken(monkeypatch: pytest.MonkeyPatch, name: str, when: Callable[[Session], bool], times: int = 1) -> list[Session]:
+def broken(
+    monkeypatch: pytest.MonkeyPatch, name: str, when: Callable[[Session], bool], times: int = 1
+) -> list[Session]:
     """Let a method of sessions raise, so many times, when something is true; return the sessions for which it did."""
     method: Any = getattr(Session, name)
     failed: list[Session] = []

@@ -338,14 +338,19 @@ async def fail(error: Exception = DEFECT) -> None:
 
 def test_a_task_that_fails_cancels_its_block_which_raises_the_error() -> None:
     async def main(server: Server, zk: Client) -> None:
-        with pytest.raises(TypeError, match="a defect"):
+        others: list[asyncio.Task[Any]] = []
+
+        async def run() -> None:
             async with asyncio.timeout(5), Supervised(zk) as block:
-                other = block.spawn(asyncio.Event().wait())
+                others.append(block.spawn(asyncio.Event().wait()))
                 block.spawn(fail())
                 await asyncio.Event().wait()
+
+        with pytest.raises(TypeError, match="a defect"):
+            await run()
         await asyncio.sleep(0.1)
 
-        assert other.cancelled()
+        assert others[0].cancelled()
         task: Any = asyncio.current_task()
         assert task.cancelling() == 0
         assert zk.statistics().background_tasks == 0
@@ -355,11 +360,14 @@ def test_a_task_that_fails_cancels_its_block_which_raises_the_error() -> None:
 
 def test_only_the_first_error_of_a_block_is_raised() -> None:
     async def main(server: Server, zk: Client) -> None:
-        with pytest.raises(KeyError):
+        async def run() -> None:
             async with asyncio.timeout(5), Supervised(zk) as block:
                 block.spawn(fail(KeyError("first")))
                 block.spawn(fail(TypeError("second")))
                 await asyncio.Event().wait()
+
+        with pytest.raises(KeyError):
+            await run()
 
     with_client(main)
 
@@ -378,13 +386,16 @@ def test_the_end_of_a_block_ends_its_tasks() -> None:
 
 def test_the_error_of_a_block_itself_is_its_own() -> None:
     async def main(server: Server, zk: Client) -> None:
-        with pytest.raises(KeyError, match="mine"):
+        async def run() -> None:
             async with Supervised(zk) as block:
                 block.spawn(fail())
                 try:
                     await asyncio.Event().wait()
                 finally:
                     raise KeyError("mine")
+
+        with pytest.raises(KeyError, match="mine"):
+            await run()
 
     with_client(main)
 
@@ -408,10 +419,13 @@ def test_a_cancellation_from_outside_stays_a_cancellation(fails: bool) -> None:
 
 def test_the_time_of_a_block_that_is_up_stays_a_timeout() -> None:
     async def main(server: Server, zk: Client) -> None:
-        with pytest.raises(TimeoutError):
+        async def run() -> None:
             async with asyncio.timeout(1), Supervised(zk) as block:
                 block.spawn(asyncio.Event().wait())
                 await asyncio.Event().wait()
+
+        with pytest.raises(TimeoutError):
+            await run()
 
     with_client(main)
 
