@@ -10,9 +10,12 @@ if __name__ != "zoolet.client":
 
 from zoolet.client import serializers
 from zoolet.client.backoff import Backoff
+from zoolet.client.call import Call
 from zoolet.client.client import Client
 from zoolet.client.serializers import UndecodableError
 from zoolet.client.states import Event, State, WatchOverflowError
+from zoolet.client.transaction import Transaction
+from zoolet.client.watcher import Watcher
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import (
     AuthFailedError,
@@ -34,6 +37,7 @@ __all__ = [
     "AuthFailedError",
     "Backoff",
     "BadVersionError",
+    "Call",
     "Client",
     "ClosedError",
     "ConnectionLossError",
@@ -48,8 +52,10 @@ __all__ = [
     "SessionExpiredError",
     "Stat",
     "State",
+    "Transaction",
     "UndecodableError",
     "WatchOverflowError",
+    "Watcher",
     "ZooKeeperError",
     "serializers",
 ]

@@ -105,7 +105,7 @@ class Connections:
 
     Attributes:
         open: The accepted sockets by their connections.
-        on_accept: Called when a connection is counted.
+        on_accept: Called when a connection is counted, and when it is open.
     """
 
     def __init__(
@@ -183,6 +183,7 @@ class Connections:
     def add(self, client: ClientConnection, socket: OpenSocket) -> None:
         """Add an open connection."""
         self.open[client] = socket
+        self.on_accept()  # a TLS handshake may have outlasted the ticking that its accept started
 
     def remove(self, client: ClientConnection, socket: OpenSocket) -> None:
         """Remove a connection whose socket is closed."""

@@ -209,7 +209,6 @@ def test_the_terms_of_the_glossary_are_sorted_and_unique() -> None:
     assert terms == sorted(set(terms), key=str.lower)
 
 
-@pytest.mark.xfail(reason="the modules get these names in the redesign", strict=True)
 def test_the_modules_that_the_glossary_names_exist() -> None:
     named = re.findall(r"`((?:protocol|server|client|tests)/[\w/.-]*)`", glossary().partition("## Words to avoid")[0])
 

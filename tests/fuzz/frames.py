@@ -248,7 +248,7 @@ MAKERS: Final[dict[int, tuple[float, Maker]]] = {
     99: (0.05, lambda rng: rng.randbytes(8)),
 }
 """For each operation how often it is sent, and what makes its body."""
-assert MAKERS.keys() >= OPERATIONS.keys() - {OpCode.CREATE_SESSION}
+assert MAKERS.keys() >= OPERATIONS.keys() - {OpCode.CREATE_SESSION}  # the row of the handshake, which is not a request
 
 
 def pool(rng: Random, count: int) -> list[bytes]:

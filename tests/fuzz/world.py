@@ -173,8 +173,8 @@ class World:
     Attributes:
         actions: Actions that were begun.
         frames: Frames that the server has looked at: those behind the end of a connection do not count.
-        digest: A checksum of all that the server has sent; answers to four-letter commands, which depend on the
-            machine, are left out.
+        digest: A checksum of all that the server has sent; answers to four-letter commands depend on the machine and
+            are left out.
         codes: How often each error code was answered.
         slowest: The longest that one call took, in seconds of CPU, and of which action.
     """

@@ -35,14 +35,14 @@ NEEDED = (
 
 
 def jars_of(release: str) -> list[Path]:
-    """Return the jars that the server of a release needs; nothing is in the list that is not there."""
+    """Return the jars of a release's server, as far as they are installed."""
     if release == "3.9":
         return sorted(apache_folder().glob("*.jar"))
     return [jar for pattern in NEEDED for jar in sorted(JARS.glob(pattern))]
 
 
 def require_apache(release: str = "3.8") -> None:
-    """Skip the test, or fail it if that server was asked for, where there is no real ZooKeeper of a release."""
+    """Skip the test if there is no Apache ZooKeeper of a release, or fail it if that is required."""
     missing = [] if shutil.which("java") else ["java"]
     if release == "3.9":
         if not jars_of("3.9"):
@@ -61,14 +61,14 @@ def require_apache(release: str = "3.8") -> None:
 
 
 def free_port() -> int:
-    """Find a port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 class PortTakenError(RuntimeError):
-    """Somebody took the port between its choice and the start."""
+    """Another process took the port between its choice and the start."""
 
 
 class ApacheZooKeeper:

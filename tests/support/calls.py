@@ -26,7 +26,7 @@ from zoolet.server.core.settings import Settings
 NOW: Final = 1_700_000_000_000
 """When the engines of the tests start, in milliseconds since the epoch."""
 REFUSED: Final = ConnectResponse(0, 0, NO_PASSWORD, False)
-"""What a client is answered whose session does not exist any more, or whose password is wrong."""
+"""The connect response for a session that does not exist, or for a wrong password."""
 
 
 def engine_with(log: Callable[..., None] | None = None, **settings: object) -> Engine:
@@ -35,7 +35,7 @@ def engine_with(log: Callable[..., None] | None = None, **settings: object) -> E
 
 
 def settings_of(text: str) -> Settings:
-    """Return what a zoo.cfg tells the core."""
+    """Return the core's settings from a zoo.cfg."""
     return build(parse_properties(text, "zoo.cfg")).settings
 
 
@@ -144,7 +144,7 @@ def acl_of(peer: Peer, path: str) -> AclList:
 
 
 def who_am_i(peer: Peer) -> list[tuple[str | None, str | None]]:
-    """Return the identities that the server takes a peer for: schemes and users, sorted."""
+    """Return the identities of a peer as the server sees them: schemes and users, sorted."""
     infos = r.WhoAmIResponse.decode(ask(peer, OpCode.WHO_AM_I).body).clientInfo
     return sorted((info.scheme, info.user) for info in infos)
 
@@ -186,7 +186,7 @@ def setting(path: str, version: int = -1) -> tuple[OpCode, Record]:
 
 
 def at(engine: Engine, monotonic_ms: int) -> None:
-    """Set the time and let the server do what is due."""
+    """Set the time and run a tick."""
     engine.set_time(NOW + monotonic_ms, monotonic_ms)
     engine.tick()
 
@@ -207,5 +207,5 @@ def word(engine: Engine, name: str) -> str:
 
 
 def mntr(engine: Engine) -> dict[str, str]:
-    """Return what monitoring reads: the lines of ``mntr`` by name."""
+    """Return the metrics of ``mntr`` by name."""
     return dict(line.split("\t", 1) for line in word(engine, "mntr").splitlines())

@@ -1,4 +1,4 @@
-"""Certificates made for one test: an authority, and what it vouches for."""
+"""Certificates for one test: an authority, and the certificates that it signs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """An authority that nobody else knows.
+    """An authority that no other test trusts.
 
     Args:
         folder: Where its files are written.

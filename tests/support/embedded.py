@@ -1,4 +1,4 @@
-"""Visits to an embedded server, every call that it has, and all that its tree holds."""
+"""Clients of an embedded server, all of its methods, and the content of its tree."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def visit(hosts: str) -> str:
 
 
 def error_of(do: Callable[[], object]) -> str:
-    """Do something that fails; give the error as text."""
+    """Call something that fails; return the error as text."""
     try:
         do()
     except Exception as error:
@@ -106,10 +106,10 @@ def error_of(do: Callable[[], object]) -> str:
 
 
 def everything(server: Server) -> dict[str, NodeView]:
-    """Show all nodes, the root and those of ZooKeeper's own too."""
+    """Return all nodes, including the root and ``/zookeeper``."""
     return {**server.tree(), **server.tree("/zookeeper")}
 
 
 def data(server: Server) -> dict[str, bytes | None]:
-    """Show what the nodes hold."""
+    """Return the data of the nodes."""
     return {path: node.data for path, node in server.tree().items()}

@@ -1,4 +1,4 @@
-"""An engine for tests, whose randomness is repeatable."""
+"""Engines and daemons for tests, whose randomness is repeatable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zoolet.server.net.turns import TURN
 def make_engine(
     settings: Settings | None = None, *, now: int = 0, monotonic_ms: int = 0, rng: Random | None = None, **options: Any
 ) -> Engine:
-    """Return an engine; by default its randomness follows from *now*."""
+    """Return an engine; by default *now* is the seed of its randomness."""
     return Engine(settings, now=now, monotonic_ms=monotonic_ms, rng=rng or Random(now), **options)
 
 
@@ -35,7 +35,7 @@ def make_daemon(
     backlog: int = 128,
     gc_tuner: GcTuner | None = None,
 ) -> Daemon:
-    """Return a server of an engine in the running loop, which answers every four-letter command."""
+    """Return a daemon for an engine, in the running event loop, that answers every four-letter command."""
     commands = four_letter_commands(["*"])
     connections = Connections(
         engine,
@@ -49,5 +49,5 @@ def make_daemon(
 
 
 def assemble_daemon(config: Config, clock: Clock | None = None) -> Daemon:
-    """Return a server as the daemon makes it, whose randomness is repeatable."""
+    """Return a daemon as the command line assembles it, but with repeatable randomness."""
     return assemble(config, clock=clock or RealClock(), rng=Random(0))

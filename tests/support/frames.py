@@ -1,4 +1,4 @@
-"""Requests as bytes, frame and all, for tests that speak over sockets or cut bytes where no client would."""
+"""Framed requests as bytes, for tests that use sockets or split bytes where no client would."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def get(xid: int, path: str) -> bytes:
 
 
 def create(xid: int, path: str, data: bytes = b"") -> bytes:
-    """Encode a create of a persistent node that everybody may use."""
+    """Encode a create of a persistent node with an open ACL."""
     return request(xid, OpCode.CREATE, r.CreateRequest(path, data, OPEN_ACL_UNSAFE, 0))
 
 
 def set_data(xid: int, path: str, data: bytes = b"") -> bytes:
-    """Encode a setData whatever the version."""
+    """Encode a setData for any version."""
     return request(xid, OpCode.SET_DATA, r.SetDataRequest(path, data, -1))
 
 

@@ -1,4 +1,4 @@
-"""What tests do with kazoo's clients: record their states, cut their connections."""
+"""Helpers for kazoo's clients: record their states, drop their connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def next_states(states: queue.Queue[tuple[str, float]], count: int) -> list[str]
 
 
 def record_states(client: KazooClient) -> queue.Queue[str]:
-    """Return a queue that gets the states of the connection from now on."""
+    """Return a queue that receives the states of the connection from now on."""
     states: queue.Queue[str] = queue.Queue()
 
     def put(state: str) -> None:
@@ -33,5 +33,5 @@ def record_states(client: KazooClient) -> queue.Queue[str]:
 
 
 def drop(client: KazooClient) -> None:
-    """Cut the TCP connection, as a network does: the session knows nothing of it."""
+    """Drop the TCP connection, as a network does, without closing the session."""
     client._connection._socket.shutdown(2)

@@ -36,7 +36,7 @@ class Stores:
             self.tool("-importcert", "-noprompt", "-alias", "ca", "-file", str(FILES / "ca.pem"), *options)
 
     def pair(self, name: str, kind: str, *more: str, alias: str = "server") -> None:
-        """Make a key with a certificate for 127.0.0.1."""
+        """Create a key with a certificate for 127.0.0.1."""
         what = ("-genkeypair", "-alias", alias, "-keyalg", "EC", "-dname", f"CN={alias}", "-ext", "san=ip:127.0.0.1")
         self.tool(*what, "-keystore", name, "-storetype", kind, *more)
 

@@ -1,4 +1,4 @@
-"""A fixture for tests in which whatever clients do, it is never an error of the server.
+"""A fixture for tests in which no behaviour of clients may cause an error in the server.
 
 A folder imports it into its ``conftest.py``; a file asks for it with ``pytest.mark.usefixtures``.
 """

@@ -1,4 +1,4 @@
-"""How a peer proves with SASL who it is, and the users it may be."""
+"""SASL logins of a peer, and the users of the server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zoolet.protocol.sasl import answer
 USERS: Final = {"bob": "secret", "eve": "easy"}
 """The users of a server that knows some: names and passwords."""
 SUPER: Final = digest_id(b"super:pw")
-"""The super user's digest where ``super:pw`` are the credentials."""
+"""The super user's digest for the credentials ``super:pw``."""
 
 
 def begin_sasl(peer: Peer) -> bytes:
@@ -24,7 +24,7 @@ def begin_sasl(peer: Peer) -> bytes:
 
 
 def sasl(peer: Peer, user: str, password: str) -> Reply:
-    """Do a whole SASL exchange; return the last reply."""
+    """Run a complete SASL exchange; return the last reply."""
     token, _ = answer(begin_sasl(peer), user, password, "cnonce")
     (reply,) = peer.send(OpCode.SASL, put_bytes(token))
     return reply

@@ -1,4 +1,4 @@
-"""Nodes that belong to somebody else, for tests of what those who may not read them see of them."""
+"""Nodes with a restricted ACL, for tests of what clients without READ permission can see of them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from zoolet.server.core.engine import Engine
 OWNER: Final = b"owner:secret"
 """The credentials of the owner, for scheme digest."""
 PRIVATE: Final[AclList] = (ACL(Perm.ALL, Id("digest", digest_id(OWNER))),)
-"""Everything for the owner, nothing for anybody else."""
+"""All permissions for the owner, none for others."""
 
 
 def owner_of(engine: Engine) -> Peer:
-    """Return a peer that has proved to be the owner."""
+    """Return a peer that is authenticated as the owner."""
     owner = connected(engine)
     owner.auth("digest", OWNER)
     return owner
 
 
 def stranger(engine: Engine) -> Peer:
-    """Make ``/private`` and ``/private/child``, which belong to the owner; return a peer that is nobody."""
+    """Create ``/private`` and ``/private/child`` as the owner; return an unauthenticated peer."""
     owner = owner_of(engine)
     owner.create("/private", b"secret", acl=PRIVATE)
     owner.create("/private/child", b"secret too", acl=PRIVATE)

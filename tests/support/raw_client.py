@@ -1,4 +1,4 @@
-"""A client reduced to its streams: it sends the bytes it is given and decodes no more than a test asks for."""
+"""A client reduced to its streams: it sends the bytes that it is given and decodes only what a test asks for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RawClient:
     """One connection.
 
     Attributes:
-        welcome: What the server answered to the handshake; None before that.
+        welcome: The connect response; None before the handshake.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -38,7 +38,7 @@ class RawClient:
 
     @property
     def address(self) -> str:
-        """The client's address as ZooKeeper writes it."""
+        """The client's address in ZooKeeper's format."""
         host, port = self.writer.get_extra_info("sockname")[:2]
         return f"/{host}:{port}"
 
@@ -59,12 +59,12 @@ class RawClient:
         self.writer.write_eof()
 
     async def rest(self) -> bytes:
-        """Wait for the server to close; return all that came before."""
+        """Wait for the server to close; return the bytes that it sent before."""
         async with asyncio.timeout(DEADLINE_S):
             return await self.reader.read()
 
     async def closed(self) -> bytes:
-        """Wait for the server to close, be it with a reset; return all that came before."""
+        """Wait for the server to close, even with a reset; return the bytes that it sent before."""
         with suppress(ConnectionError):
             return await self.rest()
         return b""
@@ -129,12 +129,12 @@ class RawClient:
         await self.call(OpCode.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, mode))
 
     async def watch(self, path: str) -> None:
-        """Set a data watch; the node need not be there."""
+        """Set a data watch; the node need not exist."""
         await self.call(OpCode.EXISTS, r.ExistsRequest(path, True))
 
 
 def reset_at_once(port: int, data: bytes = b"") -> int:
-    """Connect, send and reset, all before the loop of the server can accept; return how much was sent."""
+    """Connect, send and reset, all before the server's loop can accept; return the number of bytes."""
     link = socket.create_connection(("127.0.0.1", port))
     link.sendall(data)
     link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for records, made of their own declarations: a new record is tested from its first day."""
+"""Hypothesis strategies for records, derived from their declarations, so that new records are tested, too."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ SCALARS: dict[object, st.SearchStrategy[object]] = {
     bytes: st.binary(max_size=12),
     NoneType: st.none(),
 }
-"""What the fields that hold one value may hold, by their declaration."""
+"""The values of scalar fields, by their declaration."""
 
 
 def values(hint: Any) -> st.SearchStrategy[Any]:
-    """Return what a field of this declaration may hold."""
+    """Return the values for a field of this declaration."""
     arguments = get_args(hint)
     if hint == Acls:
         entries = st.lists(instances(acl.ACL), max_size=3).map(tuple)
@@ -61,7 +61,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 
 @cache
 def instances(kind: type[Record], null: str | None = None) -> st.SearchStrategy[Any]:
-    """Return records of this class with anything in them, and null in the field that is named, declared so or not."""
+    """Return records of this class with any values, and null in the named field, even if it must not be null."""
     return st.builds(kind, **{name: st.none() if name == null else values(hint) for name, hint in HINTS[kind].items()})
 
 

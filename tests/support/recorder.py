@@ -1,4 +1,4 @@
-"""A protocol that records what comes over a connection of the simulated network, and pairs of them."""
+"""A protocol that records what it receives over a connection of the simulated network, and pairs of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Recorder(asyncio.Protocol):
-    """What comes over a connection, piece by piece, with its times."""
+    """Records the fragments that it receives, with their times."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -37,12 +37,12 @@ class Recorder(asyncio.Protocol):
 
     @property
     def data(self) -> bytes:
-        """All that came."""
+        """All received bytes."""
         return b"".join(piece for _, piece in self.pieces)
 
 
 async def pair(port: int = 700) -> tuple[Recorder, Recorder]:
-    """Connect two recorders: the one that called, and the one that listened."""
+    """Connect two recorders; return the client's and the server's."""
     loop = asyncio.get_running_loop()
     served: list[Recorder] = []
 

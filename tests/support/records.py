@@ -1,4 +1,4 @@
-"""What tests do with records that nobody else does."""
+"""Helpers for records."""
 
 from __future__ import annotations
 

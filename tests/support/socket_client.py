@@ -1,4 +1,4 @@
-"""A client reduced to its socket: it sends even while the loop is blocked, and reads no more than it is asked to."""
+"""A client reduced to its socket: it sends even while the loop is blocked, and reads only on request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 
 
 class SocketClient:
-    """One connection, of which nothing is read that no test waits for.
+    """One connection, which reads only what a test waits for.
 
     Args:
         link: The connected socket; its creator closes it.
@@ -35,13 +35,13 @@ class SocketClient:
     async def read(self, size: int) -> bytearray:
         """Wait for so many bytes."""
         buf = bytearray(size)
-        view, at = memoryview(buf), 0
+        view, offset = memoryview(buf), 0
         async with asyncio.timeout(DEADLINE_S):
-            while at < size:
-                count = await self.loop.sock_recv_into(self.link, view[at:])
+            while offset < size:
+                count = await self.loop.sock_recv_into(self.link, view[offset:])
                 if not count:
-                    raise EOFError(f"the server closed after {at} of {size} bytes")
-                at += count
+                    raise EOFError(f"the server closed after {offset} of {size} bytes")
+                offset += count
         return buf
 
     async def payload(self) -> bytearray:
@@ -55,7 +55,7 @@ class SocketClient:
         return ConnectResponse.decode(bytes(await self.payload()))
 
     async def call(self, request: bytes) -> int:
-        """Send one request, frame and all; return the error of its reply."""
+        """Send one framed request; return the error of its reply."""
         await self.send(request)
         header = r.ReplyHeader.decode(bytes(await self.payload()))
         assert (header.xid,) == int_at(request, 4)
@@ -66,7 +66,7 @@ class SocketClient:
         self.link.send(frames.ping())
 
     def ping_for(self, seconds: float) -> None:
-        """Keep the loop from running for so long, and go on pinging meanwhile."""
+        """Block the loop for *seconds*, and send pings during that time."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.ping()

@@ -13,9 +13,9 @@ from zoolet.server.net.tls_settings import TlsSettings
 
 FILES: Final = Path(__file__).parent / "tls"
 CERTIFICATE: Final = ("--tls-cert", str(FILES / "server.pem"), "--tls-key", str(FILES / "server-key.pem"))
-"""What tells a daemon to use the certificate in that folder."""
+"""The options with which a daemon uses the certificate in that folder."""
 AUTHORITY: Final = ("--tls-ca", str(FILES / "ca.pem"))
-"""What tells a daemon to demand certificates of the authority in that folder."""
+"""The options with which a daemon requires certificates of the authority in that folder."""
 CERTIFICATE_SETTINGS: Final = TlsSettings(str(FILES / "server.pem"), key=str(FILES / "server-key.pem"))
 """The same for a server in the running loop."""
 TIMEOUT_S: Final = 10.0  # only ever reached on failure
@@ -58,7 +58,7 @@ def lets_in(port: int, authority: Path, certificate: Path | None = None, version
 
 
 def common_name(port: int, authority: Path) -> str:
-    """Return whose certificate a server shows."""
+    """Return the subject of a server's certificate."""
     connection, _ = shake(port, authority)
     with connection:
         subject = connection.getpeercert() or {}

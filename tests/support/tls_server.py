@@ -1,4 +1,4 @@
-"""A server in the running loop that listens for TLS alone."""
+"""A server in the running event loop that listens only for TLS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zoolet.server.net.tls_settings import TlsSettings
 
 
 class Served:
-    """A TLS port in this loop that answers every connection with a session.
+    """A context manager for a TLS port that accepts sessions.
 
     Args:
         settings: Its TLS settings.
@@ -20,8 +20,8 @@ class Served:
         self._settings = settings
 
     async def __aenter__(self) -> int:
-        self._listener = assemble_daemon(Config())
-        return await self._listener.start_secure("127.0.0.1", 0, tls.context(self._settings))
+        self._daemon = assemble_daemon(Config())
+        return await self._daemon.start_secure("127.0.0.1", 0, tls.context(self._settings))
 
     async def __aexit__(self, *ignored: object) -> None:
-        await self._listener.stop(gracefully=False)
+        await self._daemon.stop(gracefully=False)

@@ -1,4 +1,4 @@
-"""How tests wait for what another part of the same loop does."""
+"""Waiting for a condition in the running event loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 DEADLINE_S: Final = 10.0
-"""Seconds that anything may take; only ever reached on failure."""
+"""The timeout in seconds; reached only on failure."""
 
 
 async def until(condition: Callable[[], object]) -> None:

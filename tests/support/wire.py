@@ -1,7 +1,7 @@
-"""Sessions reduced to their connection, to see each byte that an embedded server sends and when.
+"""Sessions reduced to their connection, to observe each byte that an embedded server sends.
 
-:class:`Wire` is one over a socket, for a server in a thread; :class:`StreamWire` is one over asyncio's streams, for a
-server in the simulated network.
+:class:`Wire` uses a socket, for a server in a thread; :class:`StreamWire` uses asyncio's streams, for a server in the
+simulated network.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Wire:
         session: The id and password of the session to resume.
 
     Attributes:
-        events: The types and paths of the events that came before a reply.
+        events: The types and paths of the events that arrived before a reply.
         body: The body of the last reply.
         id: The id of the session.
         password: The password of the session.
@@ -52,7 +52,7 @@ class Wire:
         self.body = b""
 
     def welcomed(self) -> Self:
-        """Wait for the server's first words."""
+        """Wait for the connect response."""
         welcome = ConnectResponse.decode(self.payload())
         self.id, self.password = welcome.session_id, welcome.password or b""
         return self
@@ -89,11 +89,11 @@ class Wire:
         self.link.sendall(frame(r.RequestHeader(self.xid, op).encode() + body))
 
     def has_something(self) -> bool:
-        """Return whether something has come that was not read yet."""
+        """Return whether there are bytes to read."""
         return bool(select.select([self.link], [], [], 0)[0])
 
     def ended(self) -> bool:
-        """Return whether the server closes the connection, or has."""
+        """Return whether the server has closed the connection, or does so soon."""
         return bool(select.select([self.link], [], [], SOON_S)[0]) and not self.stream.read(1)
 
     # --- requests; each returns its error code ---
@@ -136,16 +136,16 @@ class Wire:
         return self.ask(OpCode.EXISTS, r.ExistsRequest(path, False))
 
     def watch(self, path: str) -> int:
-        """Leave an exists watch."""
+        """Set an exists watch."""
         return self.ask(OpCode.EXISTS, r.ExistsRequest(path, True))
 
-    # --- requests; each returns what was asked for ---
+    # --- requests; each returns its result ---
 
     def sequential(self, path: str) -> str:
         """Create a sequential node; return its path."""
         assert self.create(path, SEQUENTIAL) == 0
-        made: str = r.CreateResponse.decode(self.body).path
-        return made
+        created: str = r.CreateResponse.decode(self.body).path
+        return created
 
     def children(self, path: str) -> list[str]:
         """Return the sorted names of a node's children."""
@@ -166,8 +166,8 @@ class StreamWire:
     """A session in the simulated network.
 
     Args:
-        reader: What comes.
-        transport: Where it goes.
+        reader: The stream of received bytes.
+        transport: The transport of the connection.
     """
 
     def __init__(self, reader: asyncio.StreamReader, transport: Any) -> None:

@@ -20,9 +20,11 @@ from zoolet.protocol.codec import int_at
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.server import Server
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.settings import Settings
 from zoolet.server.net.clock import RealClock
 from zoolet.server.net.daemon import Daemon
+from zoolet.server.net.protocol import ServerProtocol
 
 # --- a manual clock ---
 
@@ -195,3 +197,22 @@ def test_a_stopped_process_ends_only_the_sessions_of_clients_that_do_not_ping(
     with suppress(OSError):
         pinging.close()
         silent.close()
+
+
+# --- a handshake that outlasts a tick ---
+
+
+async def test_time_passes_for_a_connection_that_opens_after_an_idle_tick() -> None:
+    clock = RealClock()
+    now, monotonic_ms = clock.read()
+    daemon = make_daemon(make_engine(now=now, monotonic_ms=monotonic_ms), clock)
+    client = ClientConnection()
+    daemon.connections.try_accept(client.host)  # as for TLS, before the handshake
+    daemon.ticked(0.0)
+    assert daemon.next_tick is None
+
+    daemon.connections.add(client, ServerProtocol(daemon.connections, counted=True))
+
+    assert daemon.next_tick is not None
+    daemon.connections.remove(client, ServerProtocol(daemon.connections, counted=True))
+    await daemon.stop(gracefully=False)
