@@ -67,8 +67,7 @@ class BaseClient:
         return self
 
     def __repr__(self) -> str:
-        servers = ",".join(map(str, self._core.hosts.addresses))
-        return f"<zoolet Client {servers}{self._core.chroot} {self.state.value}>"
+        return repr(self._core)
 
     # --- beginning and end ---
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final
 
@@ -178,8 +178,8 @@ class Connection:
     def connected_to(self, protocol: ClientProtocol) -> None:
         """Begin the handshake with a server that was reached."""
         self._protocol = protocol
-        self.session.begin(self.loop.time())
-        self._write()
+        if self._advance(self.session.begin):
+            self._write()
 
     def received(self, protocol: ClientProtocol, data: bytes) -> None:
         """Feed bytes to the session."""
@@ -187,15 +187,29 @@ class Connection:
             return
         session = self.session
         before = session.phase
-        try:
-            session.receive(data, self.loop.time())
-        except ConnectionBroken as error:
-            protocol.abort(str(error))
+        if not self._advance(session.receive, data):
             return
         if session.out:
             self._write()
         if before is not session.phase:
             self._reschedule()
+
+    def _advance(self, step: Callable[..., None], *args: Any) -> bool:
+        """Call a step of the session with the present time; return whether the connection is still of use.
+
+        An error that is not the server's is logged, and costs the connection as the server's do: it must neither end
+        the client silently nor leave calls that nothing answers.
+        """
+        try:
+            step(*args, self.loop.time())
+        except ConnectionBroken as error:
+            self.abort(str(error))
+            return False
+        except Exception as error:
+            _log.exception("the session failed unexpectedly")
+            self.abort(f"{type(error).__name__}: {error}")
+            return False
+        return True
 
     # --- sending, and time ---
 
@@ -204,7 +218,7 @@ class Connection:
         self._flushing = False
         session = self.session
         if session.waiting:
-            session.flush(self.loop.time())
+            self._advance(session.flush)
         if session.out:
             self._write()
         if self._timer is None:
@@ -229,11 +243,7 @@ class Connection:
 
     def _tick(self) -> None:
         self._timer = None
-        try:
-            self.session.tick(self.loop.time())
-        except ConnectionBroken as error:
-            if self._protocol is not None:
-                self._protocol.abort(str(error))
+        self._advance(self.session.tick)
         self._write()
         self._schedule()
 
@@ -253,9 +263,12 @@ class Connection:
                 continue
             failed += 1
             if not served and self.session.overdue(now):
-                self.session.expired("no server could be reached for as long as the session lasts")
+                self._advance(self._expire)
             if failed % count == 0 and not (served and failed <= count):
                 await asyncio.sleep(next(delays, self._backoff.longest))
+
+    def _expire(self, now: float) -> None:
+        self.session.expired("no server could be reached for as long as the session lasts")
 
     async def _supervised(self, address: Address) -> bool:
         """Serve from one host; an unexpected error is logged and counts as a host that failed, with that reason."""
@@ -326,7 +339,7 @@ class Connection:
         self._probe = None
 
     async def _takes_writes(self, address: Address) -> bool:
-        with contextlib.suppress(OSError, TimeoutError):
+        try:
             async with asyncio.timeout(1.0):
                 reader, writer = await asyncio.open_connection(address.host, address.port, ssl=self._tls)
                 try:
@@ -334,4 +347,8 @@ class Connection:
                     return await reader.read(16) == b"rw"
                 finally:
                     writer.close()
-        return False
+        except (OSError, TimeoutError):
+            return False
+        except Exception:  # the search must not end silently: the client would stay read-only
+            _log.exception("asking %s whether it takes writes failed unexpectedly", address)
+            return False

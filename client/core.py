@@ -124,6 +124,10 @@ class ClientCore:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._forked = False
 
+    def __repr__(self) -> str:
+        servers = ",".join(map(str, self.hosts.addresses))
+        return f"<zoolet Client {servers}{self.chroot} {self.session.state.value}>"
+
     # --- beginning and end ---
 
     async def start(self) -> None:
@@ -180,7 +184,10 @@ class ClientCore:
 
     def _on_state(self, state: State, reason: str) -> None:
         for listener in list(self._listeners.values()):
-            listener.on_state(state)
+            try:
+                listener.on_state(state)
+            except Exception:  # a defect of the listener's must not end the connection that serves all others
+                _log.exception("a listener of %r failed", self)
         if state is State.CLOSED:
             for registration in list(self.session.watches):
                 registration.wake()
@@ -202,7 +209,7 @@ class ClientCore:
         async for state in self.states():
             if state in states:
                 return state
-        raise self.terminal_error or ClosedError()
+        raise (self.terminal_error or ClosedError()).with_traceback(None)
 
     def valid_for(self) -> float:
         """Return for how many seconds the session certainly lives on; 0 if nothing is certain."""
@@ -332,9 +339,9 @@ class ClientCore:
 
     def _started(self) -> tuple[Connection, asyncio.AbstractEventLoop]:
         if self.connection is None or self.loop is None:
-            raise self.terminal_error or RuntimeError(
-                "this Client was not started; use it as 'async with Client(...) as zk:'"
-            )
+            if self.terminal_error is not None:
+                raise self.terminal_error.with_traceback(None)
+            raise RuntimeError("this Client was not started; use it as 'async with Client(...) as zk:'")
         return self.connection, self.loop
 
     def add_auth(self, scheme: str, auth: bytes, operation_timeout: float) -> Call[None]:

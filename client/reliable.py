@@ -263,22 +263,27 @@ class Follower:
         self._error: Exception | None = None
         self._on_failure: Callable[[Exception], None] | None = None
         self._task: asyncio.Task[Any] | None = None
+        self._stopped = False
 
     def mark_ready(self) -> None:
         """Record that what is followed is complete."""
         self._ready.set()
 
     def mark_changed(self) -> None:
-        """Wake those that iterate the changes."""
+        """Wake those that iterate the changes: there is one."""
         self._count += 1
+        self._wake()
+
+    def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     async def changes(self) -> AsyncIterator[None]:
-        """Yield now, and after each change; changes that come fast may be one.
+        """Yield now, and after each change, until :meth:`stop`; changes that come fast may be one.
 
         Raises:
-            Exception: Whatever ended the following, if that was not :meth:`stop`.
+            ClosedError: The client was closed.
+            Exception: Whatever else ended the following.
         """
         seen = -1
         while True:
@@ -288,6 +293,8 @@ class Follower:
                 seen = self._count
                 yield
                 continue
+            if self._stopped:
+                return
             await self._changed.wait()
 
     async def start(self, on_failure: Callable[[Exception], None] | None = None) -> None:
@@ -301,8 +308,9 @@ class Follower:
             ClosedError: The client is closed.
         """
         self._ready.clear()
-        self._error, self._on_failure = None, on_failure
+        self._error, self._on_failure, self._stopped = None, on_failure, False
         self._task = task = self._client.spawn(self._run(), on_failure=self._fail)
+        task.add_done_callback(self._ended)
         ready = asyncio.ensure_future(self._ready.wait())
         try:
             await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
@@ -316,15 +324,24 @@ class Follower:
 
     async def stop(self) -> None:
         """End it."""
+        self._stopped = True
+        self._wake()
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait((self._task,))
 
     def _fail(self, error: Exception) -> None:
         self._error = error
-        self.mark_changed()
         if self._on_failure is not None and self._ready.is_set():
             self._on_failure(error)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """Wake those that iterate the changes: there will be no more."""
+        if task is not self._task:
+            return
+        if self._error is None and not self._stopped:
+            self._error = self._client.terminal_error or ClosedError(detail="the client is closed")
+        self._wake()
 
     async def _run(self) -> None:
         while True:

@@ -62,7 +62,12 @@ def answer(call: Request, payload: bytes, err: int) -> None:
                 call.set_exception(reason)
             return
     if call.then is not None:
-        call.then(result, error)
+        try:
+            call.then(result, error)
+        except Exception as defect:  # the connection is given up; the caller must not wait forever
+            if not call.done():
+                call.set_exception(defect)
+            raise
     if call.done():
         return
     if error is not None:

@@ -133,6 +133,7 @@ class SubtreeResync:
     def stop(self) -> None:
         """Ask no more, and ignore answers that are still to come."""
         self._round += 1
+        self._pending = 0
 
     def observe(self, event: Event) -> None:
         """Record a live event."""

@@ -160,7 +160,7 @@ class Session:
             ClosedError: The client is closed.
         """
         if self.terminal_error is not None:
-            raise self.terminal_error
+            raise self.terminal_error.with_traceback(None)  # it is raised again and again
         self.waiting.append(call)
 
     def flush(self, now: float) -> None:
@@ -185,7 +185,7 @@ class Session:
     def add_credential(self, scheme: str, auth: bytes, call: Request | None) -> None:
         """Authenticate with a credential at this server and at every later one; the call is completed by the first."""
         if self.terminal_error is not None:
-            raise self.terminal_error
+            raise self.terminal_error.with_traceback(None)  # it is raised again and again
         self.credentials.append(Credential(scheme, auth, call))
         if self.phase is Phase.READY:
             self._send_credential(self.credentials[-1])

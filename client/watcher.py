@@ -228,7 +228,7 @@ class Watcher:
         timer = loop.call_at(deadline, self._wake)
         while not listed:
             if core.terminal_error is not None:
-                raise core.terminal_error
+                raise core.terminal_error.with_traceback(None)
             if loop.time() >= deadline and core.session.state not in (State.CONNECTED, State.READ_ONLY):
                 raise ConnectionLossError(self._path, "there was no connection in time to list what is below it")
             await self._pause()
@@ -245,12 +245,16 @@ class Watcher:
                 answered(None)  # a node that may not be read is not there for this watch
             elif not isinstance(error, ConnectionLossError | SessionExpiredError | ClosedError):
                 assert core.loop is not None
-                core.loop.call_later(ASK_AGAIN, self._ask, path, answered)  # it was throttled, or such
+                core.loop.call_later(ASK_AGAIN, self._ask_again, path, answered)  # it was throttled, or such
             # After a lost connection all is listed again on the next one.
 
         body = put_str(path) + NO_WATCH
         call = core.call(OpCode.GET_CHILDREN2, body, operations.decode_children2, path, RESYNC_TIMEOUT, then)
         call.add_done_callback(ignore_result)
+
+    def _ask_again(self, path: str, answered: Callable[[r.GetChildren2Response | None], None]) -> None:
+        if self._phase is not Phase.ENDED and self._core.terminal_error is None:
+            self._ask(path, answered)
 
     # --- events ---
 
@@ -273,9 +277,9 @@ class Watcher:
         event: Event | None = None
         while self._phase is not Phase.ENDED and (event := self._pop()) is None:
             if self._error is not None:
-                raise self._error
+                raise self._error.with_traceback(None)
             if self._core.terminal_error is not None:
-                raise self._core.terminal_error
+                raise self._core.terminal_error.with_traceback(None)
             if self._phase is Phase.FIRED:
                 raise StopAsyncIteration
             await self._pause()

@@ -60,6 +60,18 @@ async def test_closing_twice_or_before_the_start_is_nothing(server: Server, conn
         never.get("/")
 
 
+async def test_calls_after_the_end_do_not_pile_up_frames_in_the_error_that_they_raise(embedded: Client) -> None:
+    await embedded.aclose()
+    depths = set()
+
+    for _ in range(5):
+        with pytest.raises(ClosedError) as caught:
+            embedded.get("/")
+        depths.add(len(caught.traceback))
+
+    assert len(depths) == 1
+
+
 def test_closing_takes_two_seconds_at_the_most_whatever_the_network_does() -> None:
     async def main(sim: Simulation, server: Server) -> None:
         took = {}

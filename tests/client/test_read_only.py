@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from random import Random
+from typing import Any
 
 import pytest
 from support.daemon import DaemonProcess
@@ -41,6 +43,34 @@ def test_a_client_of_a_read_only_server_reads_there_and_looks_for_one_that_takes
                 await zk.aclose()
 
     simulate(main)
+
+
+def test_an_unexpected_error_while_another_server_is_asked_is_logged_and_it_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    open_connection = asyncio.open_connection
+    asked: list[Any] = []
+
+    async def defective(*args: Any, **options: Any) -> Any:
+        asked.append(args)
+        if len(asked) == 1:
+            raise UnicodeError("label empty or too long")
+        return await open_connection(*args, **options)
+
+    monkeypatch.setattr(asyncio, "open_connection", defective)
+
+    async def main(sim: Simulation, reader: Server) -> None:
+        reader.set_read_only(True)
+        async with Client(f"{reader.hosts},sim:50000", read_only=True, rng=Random(5)) as zk:
+            async with sim.server(50_000) as writer:
+                await zk.wait_for(State.CONNECTED)
+
+                assert list(writer.sessions()) == [zk.session_id]
+                await zk.aclose()
+
+    simulate(main)
+
+    assert "label empty or too long" in caplog.text
 
 
 def test_a_client_that_wants_to_write_does_not_stay_with_a_read_only_server() -> None:

@@ -115,3 +115,18 @@ def test_an_answer_of_an_earlier_connection_is_ignored() -> None:
 
     assert events(one) == []
     assert resync.children == {"/a": {}}
+
+
+def test_a_listing_runs_until_its_last_answer_or_until_it_is_stopped() -> None:
+    late: list[Callable[[r.GetChildren2Response | None], None]] = []
+    tree = Tree(a=(1, 1))
+    _, resync = watched("/a", lambda path, answered: late.append(answered))
+    before = resync.running
+    tree.ask("/a", late[0])
+    answered = resync.running
+    resync.start(1)
+    again = resync.running
+
+    resync.stop()
+
+    assert (before, answered, again, resync.running) == (True, False, True, False)

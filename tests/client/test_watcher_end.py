@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
-from support.simulation import Connect
+from support.simulation import Connect, with_client
 from support.watch_events import CREATED, DEADLINE_S, DELETED, delivered, next_events, rest
 
 from zoolet.client import Client, ClosedError, Event, State, WatchOverflowError
 from zoolet.client.watcher import Watcher
+from zoolet.protocol.errors import ErrorCode
 from zoolet.server import Server
-from zoolet.server.testing import drop_request
+from zoolet.server.testing import drop_request, error
 
 
 async def test_more_events_than_may_wait_are_dropped_and_reported_once(zk: Client) -> None:
@@ -150,3 +153,23 @@ async def test_entering_a_recursive_watch_waits_no_longer_than_its_operation_tim
         await asyncio.wait([entering])
 
     assert ended
+
+
+@pytest.mark.parametrize("end", [Client.aclose, Client.sync], ids=["with the client", "by itself"])
+def test_a_listing_that_is_throttled_ends_with_its_watch(end: Callable[[Client], Awaitable[None]]) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        complaints: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+        with server.fault("getChildren", action=error(ErrorCode.THROTTLED_OP)) as fault:
+            entering = asyncio.create_task(zk.watch("/", recursive=True).__aenter__())
+            await asyncio.sleep(0.05)
+            await end(zk)
+            entering.cancel()
+            await asyncio.wait([entering])
+            hits = fault.hits
+            await asyncio.sleep(1)
+
+            assert (hits, fault.hits) == (1, 1)
+        assert complaints == []
+
+    with_client(main)

@@ -1,4 +1,4 @@
-"""A relay between a client and an embedded server that modifies frames of the first connection for a test."""
+"""A relay between a client and a server that modifies frames of the first connection for a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import pack_int
 from zoolet.protocol.framing import frame
-from zoolet.server import Server
 
 Answer = Callable[[bytes], bytes]
 """Maps a payload from the server to the bytes that the client receives in its place."""
@@ -21,7 +20,7 @@ class Relay:
     """Forwards bytes between a client and a server.
 
     Args:
-        server: The honest one.
+        server: Where the server listens, as ``host:port``.
 
     Attributes:
         number: Which of the frames of the first connection to break.
@@ -30,13 +29,14 @@ class Relay:
         chop: Send every byte by itself.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: str) -> None:
         self.number = -1
         self.breaks: Answer = frame
         self.then = "go on"
         self.chop = False
         self.connections = 0
-        self._server = server
+        self._host, _, self._port = server.partition(":")
+        self._open: set[asyncio.StreamWriter] = set()
         self._listening: asyncio.Server
         self._running: set[asyncio.Task[None]] = set()
         self.hosts = ""
@@ -53,15 +53,22 @@ class Relay:
         if self._running:
             await asyncio.wait(self._running)
 
+    def drop(self) -> None:
+        """Break all connections at once; nothing that was sent and not read is delivered any more."""
+        for end in self._open:
+            end.transport.abort()
+
     async def _serve(self, mine: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         task: Any = asyncio.current_task()
         self._running.add(task)
         self.connections += 1
         first = self.connections == 1
-        ends = [to_client]
+        ends = {to_client}
+        self._open |= ends
         try:
-            its, to_server = await asyncio.open_connection("127.0.0.1", self._server.port)
-            ends.append(to_server)
+            its, to_server = await asyncio.open_connection(self._host, int(self._port))
+            ends.add(to_server)
+            self._open |= ends
             async with asyncio.TaskGroup() as group:
                 asking = group.create_task(self._ask(mine, to_server))
                 try:
@@ -72,6 +79,7 @@ class Relay:
         except asyncio.CancelledError:
             pass  # this task ends here in any case
         finally:
+            self._open -= ends
             for end in ends:
                 end.close()
             self._running.discard(task)

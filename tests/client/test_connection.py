@@ -1,0 +1,154 @@
+"""The connection: an unexpected error costs one connection, is logged, and the client goes on with the next attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from support.simulation import client_of, simulate, with_client
+
+from zoolet.client import Client, ConnectionLossError, State
+from zoolet.client.session import Phase, Session
+from zoolet.server import Server
+from zoolet.server.testing import Simulation
+
+DEFECT: Final = "TypeError: a defect"
+
+
+def broken(
+    monkeypatch: pytest.MonkeyPatch, name: str, when: Callable[[Session], bool], times: int = 1
+) -> list[Session]:
+    """Make a method of sessions raise, so many times, when something is true; return the sessions for which it did."""
+    method: Any = getattr(Session, name)
+    failed: list[Session] = []
+
+    def defective(session: Session, *args: Any) -> Any:
+        if len(failed) < times and when(session):
+            failed.append(session)
+            raise TypeError("a defect")
+        return method(session, *args)
+
+    monkeypatch.setattr(Session, name, defective)
+    return failed
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """Return logger and error of each record of an error."""
+    return [
+        (record.name, str(record.exc_info[1])) for record in caplog.records if record.exc_info and record.exc_info[1]
+    ]
+
+
+ONCE: Final = [("zoolet.client", "a defect")]
+
+
+@pytest.mark.parametrize("name", ["begin", "receive"])
+def test_an_unexpected_error_in_the_handshake_is_logged_and_counts_as_a_failed_host(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    failed = broken(monkeypatch, name, lambda session: session.phase in (Phase.OFF, Phase.HANDSHAKE))
+
+    async def main(sim: Simulation, server: Server) -> None:
+        began = sim.time()
+        async with client_of(server) as zk:
+            assert zk.statistics().keeps_connecting
+            assert await zk.create("/a") == "/a"
+            assert sim.time() - began < 1.0  # it has not waited for the end of an attempt
+
+    caplog.set_level(logging.DEBUG, "zoolet.client")
+    simulate(main)
+
+    assert len(failed) == 1
+    assert logged(caplog) == ONCE
+    assert f"ended: {DEFECT}" in caplog.text
+
+
+def test_a_start_that_fails_unexpectedly_at_every_host_says_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken(monkeypatch, "receive", lambda session: True, times=1000)
+
+    async def main(sim: Simulation, server: Server) -> None:
+        zk = client_of(server, 1.0)
+        with pytest.raises(ConnectionLossError, match=f"no server was reached within 1.0 s; .*{DEFECT}"):
+            await zk.start()
+        assert zk.state is State.CLOSED
+
+    simulate(main)
+
+
+def test_an_unexpected_error_while_connected_loses_what_is_under_way_with_a_reason_and_the_client_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = broken(monkeypatch, "receive", lambda session: session.phase is Phase.READY)
+
+    async def main(server: Server, zk: Client) -> None:
+        states = zk.states()
+        session_id = zk.session_id
+        with pytest.raises(ConnectionLossError, match=DEFECT) as caught:
+            await zk.create("/a")
+
+        assert caught.value.maybe_applied
+        assert await zk.exists("/a") is not None
+        assert [await anext(states) for _ in range(3)] == [State.CONNECTED, State.SUSPENDED, State.CONNECTED]
+        assert zk.session_id == session_id
+
+    with_client(main)
+
+    assert len(failed) == 1
+    assert logged(caplog) == ONCE
+
+
+def test_an_unexpected_error_while_requests_are_sent_loses_them_and_the_client_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        failed = broken(monkeypatch, "flush", lambda session: session.phase is Phase.READY)
+        reading = zk.exists("/")
+        async with asyncio.timeout(5):
+            assert await reading is not None
+
+        assert len(failed) == 1
+
+    with_client(main)
+
+    assert logged(caplog) == ONCE
+
+
+def test_an_unexpected_error_of_the_timer_costs_the_connection_and_the_session_lives_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = broken(monkeypatch, "tick", lambda session: session.phase is Phase.READY)
+
+    async def main(server: Server, zk: Client) -> None:
+        session_id = zk.session_id
+        await asyncio.sleep(60)  # six session timeouts, through which only pings keep it
+
+        assert (zk.session_id, zk.state) == (session_id, State.CONNECTED)
+        assert session_id in server.sessions()
+
+    with_client(main)
+
+    assert len(failed) == 1
+    assert logged(caplog) == ONCE
+
+
+def test_an_unexpected_error_of_what_takes_a_reply_is_the_error_of_its_call(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        def then(result: Any, error: Exception | None) -> None:
+            raise TypeError("a defect")
+
+        call = zk.exists("/")
+        call.then = then  # type: ignore[attr-defined]
+        with pytest.raises(TypeError, match="a defect"):
+            async with asyncio.timeout(5):
+                await call
+
+        assert await zk.exists("/") is not None
+
+    with_client(main)
+
+    assert logged(caplog) == ONCE

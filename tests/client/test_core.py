@@ -1,0 +1,305 @@
+"""The core of a client: views that share it and copy nothing, its background tasks, its listeners, its statistics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from support.simulation import Connect, client_of, simulate, with_client
+
+from zoolet.client import AuthFailedError, Client, ClosedError, SessionExpiredError, State, serializers
+from zoolet.protocol.errors import NoWatcherError
+from zoolet.server import Server
+from zoolet.server.testing import Simulation
+
+# --- views ---
+
+
+async def test_views_are_one_client_and_differ_in_serializer_and_operation_timeout(
+    server: Server, connect: Connect
+) -> None:
+    zk = await connect(server.hosts)
+    typed = zk.with_serializer(serializers.json)
+    hasty = typed.with_operation_timeout(0.0)
+
+    await typed.create("/a", {"x": 1}, ephemeral=True)
+
+    assert (await zk.get("/a"))[0] == b'{"x":1}'
+    assert (await hasty.get("/a"))[0] == {"x": 1}
+    assert {view.session_id for view in (zk, typed, hasty)} == set(server.sessions())
+    assert zk.statistics() == typed.statistics() == hasty.statistics()
+    assert zk.rng is typed.rng is hasty.rng
+    assert (zk.serializer, typed.serializer, hasty.serializer) == (
+        serializers.raw,
+        serializers.json,
+        serializers.json,
+    )
+
+
+def test_a_view_that_was_made_before_the_start_is_started_with_its_client() -> None:
+    async def main(sim: Simulation, server: Server) -> None:
+        client = client_of(server)
+        view = client.with_serializer(serializers.json)
+        async with client:
+            assert view.state is State.CONNECTED
+            assert await view.create("/a", [1]) == "/a"
+            with pytest.raises(RuntimeError, match="started before"):
+                await view.start()
+
+    simulate(main)
+
+
+def test_a_view_has_no_attributes_beside_its_core_and_what_views_differ_in() -> None:
+    view = Client("127.0.0.1:1").with_operation_timeout(1.0)
+    slots = [slot for kind in type(view).__mro__ for slot in getattr(kind, "__slots__", ())]
+
+    assert len(slots) == 3
+    assert not hasattr(view, "__dict__")
+
+
+async def test_a_watch_made_through_one_view_is_removed_through_another(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    view = zk.with_operation_timeout(1.0)
+    async with view.watch("/a"):
+        await zk.remove_watches("/a")
+
+        assert not server.watches()
+        assert not await view.check_watches("/a")
+        with pytest.raises(NoWatcherError):
+            await view.remove_watches("/a")
+
+
+async def test_a_watch_of_one_view_stays_at_the_server_for_as_long_as_another_view_s_needs_it(
+    server: Server, connect: Connect
+) -> None:
+    zk = await connect(server.hosts)
+    view = zk.with_serializer(serializers.json)
+    first, second = zk.watch("/a"), view.watch("/a")
+    await first.__aenter__()
+    await second.__aenter__()
+
+    await first.__aexit__(None, None, None)
+    left = len(server.watches())
+    await second.__aexit__(None, None, None)
+
+    assert (left, len(server.watches())) == (1, 0)
+
+
+async def test_closing_one_view_closes_all(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    typed, hasty = zk.with_serializer(serializers.json), zk.with_operation_timeout(0.0)
+    states = zk.states()
+    task = zk.spawn(asyncio.Event().wait())
+
+    await hasty.aclose()
+
+    assert not server.sessions()
+    assert [state async for state in states] == [State.CONNECTED, State.CLOSED]
+    assert task.cancelled()
+    for view in (zk, typed, hasty):
+        assert isinstance(view.terminal_error, ClosedError)
+        with pytest.raises(ClosedError):
+            view.get("/")
+
+
+async def test_a_credential_that_is_added_through_one_view_is_every_view_s_after_a_reconnect_too(
+    server: Server, connect: Connect
+) -> None:
+    zk = await connect(server.hosts)
+    view = zk.with_operation_timeout(5.0)
+    states = zk.states()
+    await view.add_auth("digest", b"bob:secret")
+
+    server.drop(zk)
+    while await anext(states) is not State.SUSPENDED:
+        pass
+
+    assert ("digest", "bob") in [(info.scheme, info.user) for info in await zk.who_am_i()]
+
+
+class Listener:
+    """Collects states; the number of those that it fails for."""
+
+    def __init__(self, fails_for: tuple[State, ...] = ()) -> None:
+        self.states: list[State] = []
+        self.fails_for = fails_for
+
+    def on_state(self, state: State) -> None:
+        """Receive a state."""
+        self.states.append(state)
+        if state in self.fails_for:
+            raise TypeError("a defect in a listener")
+
+
+async def test_a_listener_of_any_view_is_notified_once_of_each_state(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    listener = Listener()
+    zk.with_operation_timeout(1.0).add_listener(listener)
+    states = zk.states()
+
+    server.drop(zk)
+    while await anext(states) is not State.SUSPENDED:
+        pass
+    await zk.wait_for(State.CONNECTED)
+    await zk.aclose()
+
+    assert listener.states == [State.SUSPENDED, State.CONNECTED, State.CLOSED]
+
+
+def test_a_listener_that_fails_is_logged_and_neither_the_client_nor_other_listeners_notice(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        failing, other = Listener((State.SUSPENDED, State.LOST, State.CONNECTED)), Listener()
+        zk.add_listener(failing)
+        zk.add_listener(other)
+        server.refuse_connections()
+        server.drop(zk)
+        await zk.wait_for(State.LOST)
+        server.accept_connections()
+        await zk.wait_for(State.CONNECTED)
+        await zk.create("/a")
+
+        assert failing.states == other.states == [State.SUSPENDED, State.LOST, State.CONNECTED]
+        assert zk.statistics().keeps_connecting
+
+    with_client(main)
+
+    assert [record.name for record in caplog.records if record.exc_info is not None] == ["zoolet.client"] * 3
+    assert "a defect in a listener" in caplog.text
+
+
+# --- background tasks ---
+
+
+async def failing() -> None:
+    """Fail as no request does."""
+    await asyncio.sleep(0)
+    raise TypeError("a defect")
+
+
+async def test_a_background_task_that_fails_is_logged_with_its_traceback_and_its_owner_is_called(
+    embedded: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures: list[Exception] = []
+
+    task = embedded.spawn(failing(), on_failure=failures.append)
+    await asyncio.wait([task])
+    await asyncio.sleep(0)
+
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.name == "zoolet.client"
+    assert "Traceback" in caplog.text
+    assert "in failing" in caplog.text
+    assert f"a background task of {embedded!r} failed" in caplog.text
+    assert [str(error) for error in failures] == ["a defect"]
+    assert embedded.statistics().background_tasks == 0
+    assert await embedded.exists("/") is not None
+
+
+@pytest.mark.parametrize("error", [ClosedError(), SessionExpiredError()], ids=["closed", "expired"])
+async def test_a_background_task_that_ends_with_the_session_ends_silently(
+    embedded: Client, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    failures: list[Exception] = []
+
+    async def end() -> None:
+        raise error
+
+    task = embedded.spawn(end(), on_failure=failures.append)
+    await asyncio.wait([task])
+    await asyncio.sleep(0)
+
+    assert (task.result(), failures, caplog.records) == (None, [], [])
+
+
+async def test_another_error_of_the_server_s_fails_the_owner_of_a_background_task(embedded: Client) -> None:
+    failures: list[Exception] = []
+
+    async def refused() -> None:
+        raise AuthFailedError
+
+    task = embedded.spawn(refused(), on_failure=failures.append)
+    await asyncio.wait([task])
+    await asyncio.sleep(0)
+
+    assert isinstance(failures[0], AuthFailedError)
+
+
+async def test_a_background_task_that_is_cancelled_is_neither_logged_nor_a_failure(
+    embedded: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures: list[Exception] = []
+
+    task = embedded.spawn(asyncio.Event().wait(), on_failure=failures.append)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    await asyncio.sleep(0)
+
+    assert (failures, caplog.records) == ([], [])
+    assert embedded.statistics().background_tasks == 0
+
+
+async def test_a_background_task_that_never_began_is_closed_with_the_client(embedded: Client) -> None:
+    task = embedded.spawn(failing())  # a coroutine that is neither awaited nor closed would be a warning
+
+    await embedded.aclose()
+    await asyncio.wait([task])
+
+    assert task.cancelled()
+
+
+async def test_a_background_task_gives_what_its_coroutine_returns(embedded: Client) -> None:
+    assert await embedded.spawn(asyncio.sleep(0, "done")) == "done"
+
+
+# --- statistics ---
+
+
+def test_statistics_say_what_is_under_way() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        begun = zk.statistics()
+        calls = [zk.create("/a"), zk.get("/a")]
+        waiting = zk.statistics()
+        zk.flush()
+        sent = zk.statistics()
+        await asyncio.gather(*calls)
+        answered = zk.statistics()
+
+        assert begun.idle
+        assert begun.connected
+        assert begun.keeps_connecting
+        assert (waiting.waiting, waiting.in_flight, waiting.idle) == (2, 0, False)
+        assert (sent.waiting, sent.in_flight, sent.requests_sent) == (0, 2, begun.requests_sent + 2)
+        assert answered.idle
+
+    with_client(main)
+
+
+def test_statistics_count_watches_and_background_tasks_and_know_a_lost_connection() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        task = zk.spawn(asyncio.Event().wait())
+        async with zk.watch("/a"), zk.watch_exists("/b"):
+            inside = zk.statistics()
+        server.refuse_connections()
+        server.drop(zk)
+        await zk.wait_for(State.SUSPENDED)
+        lost = zk.statistics()
+        await zk.aclose()
+        await asyncio.wait([task])
+        closed = zk.statistics()
+
+        assert (inside.registrations, inside.background_tasks, inside.connected) == (2, 1, True)
+        assert (lost.registrations, lost.connected, lost.keeps_connecting) == (0, False, True)
+        assert (closed.background_tasks, closed.keeps_connecting) == (0, False)
+
+    with_client(main)
+
+
+def test_a_client_that_was_not_started_has_statistics_too() -> None:
+    statistics: Any = Client("127.0.0.1:1").statistics()
+
+    assert (statistics.idle, statistics.connected, statistics.keeps_connecting) == (True, False, False)

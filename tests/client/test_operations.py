@@ -1,0 +1,264 @@
+"""The client's operations: bodies that are written by hand are those of their records, and each has its op code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.record_strategies import ints, longs
+from support.simulation import simulate
+
+from zoolet.client import Client
+from zoolet.client import operations as ops
+from zoolet.client.session import Session
+from zoolet.client.watcher import Watcher
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.codec import Record
+from zoolet.protocol.enums import AddWatchMode, CreateMode, WatcherType
+from zoolet.protocol.operations import OPERATIONS, OpCode
+from zoolet.protocol.paths import is_valid_name
+from zoolet.server import Server
+from zoolet.server.testing import Simulation
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(is_valid_name)
+node_paths = st.lists(names.filter(lambda name: "/" not in name), max_size=4).map(lambda parts: "/" + "/".join(parts))
+"""Valid paths of any nodes, the root too."""
+versions = ints
+watcher_types = st.sampled_from(WatcherType)
+
+some = settings(max_examples=50, deadline=None)
+chroots = pytest.mark.parametrize("chroot", ["", "/app/å"])
+
+Expected = Callable[[str, bytes, int, WatcherType], Record]
+CALLS: Final[dict[str, tuple[Callable[[Client, str, bytes, int, WatcherType], Any], OpCode, Expected]]] = {
+    "get": (lambda zk, p, d, v, t: zk.get(p), OpCode.GET_DATA, lambda p, d, v, t: r.GetDataRequest(p, False)),
+    "exists": (lambda zk, p, d, v, t: zk.exists(p), OpCode.EXISTS, lambda p, d, v, t: r.ExistsRequest(p, False)),
+    "children": (
+        lambda zk, p, d, v, t: zk.children(p),
+        OpCode.GET_CHILDREN,
+        lambda p, d, v, t: r.GetChildrenRequest(p, False),
+    ),
+    "children_and_stat": (
+        lambda zk, p, d, v, t: zk.children_and_stat(p),
+        OpCode.GET_CHILDREN2,
+        lambda p, d, v, t: r.GetChildrenRequest(p, False),
+    ),
+    "count_below": (
+        lambda zk, p, d, v, t: zk.count_below(p),
+        OpCode.GET_ALL_CHILDREN_NUMBER,
+        lambda p, d, v, t: r.GetAllChildrenNumberRequest(p),
+    ),
+    "ephemerals": (
+        lambda zk, p, d, v, t: zk.ephemerals(p),
+        OpCode.GET_EPHEMERALS,
+        lambda p, d, v, t: r.GetEphemeralsRequest(p),
+    ),
+    "get_acl": (lambda zk, p, d, v, t: zk.get_acl(p), OpCode.GET_ACL, lambda p, d, v, t: r.GetACLRequest(p)),
+    "sync": (lambda zk, p, d, v, t: zk.sync(p), OpCode.SYNC, lambda p, d, v, t: r.SyncRequest(p)),
+    "who_am_i": (lambda zk, p, d, v, t: zk.who_am_i(), OpCode.WHO_AM_I, lambda p, d, v, t: r.EmptyRequest()),
+    "set": (lambda zk, p, d, v, t: zk.set(p, d, v), OpCode.SET_DATA, lambda p, d, v, t: r.SetDataRequest(p, d, v)),
+    "delete": (lambda zk, p, d, v, t: zk.delete(p, v), OpCode.DELETE, lambda p, d, v, t: r.DeleteRequest(p, v)),
+    "set_acl": (
+        lambda zk, p, d, v, t: zk.set_acl(p, OPEN_ACL_UNSAFE, v),
+        OpCode.SET_ACL,
+        lambda p, d, v, t: r.SetACLRequest(p, OPEN_ACL_UNSAFE, v),
+    ),
+    "create": (
+        lambda zk, p, d, v, t: zk.create(p, d),
+        OpCode.CREATE,
+        lambda p, d, v, t: r.CreateRequest(p, d, OPEN_ACL_UNSAFE, CreateMode.PERSISTENT),
+    ),
+    "create_and_stat": (
+        lambda zk, p, d, v, t: zk.create_and_stat(p, d, ephemeral=True),
+        OpCode.CREATE2,
+        lambda p, d, v, t: r.CreateRequest(p, d, OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL),
+    ),
+    "create with a ttl": (
+        lambda zk, p, d, v, t: zk.create(p, d, ttl=1.5),
+        OpCode.CREATE_TTL,
+        lambda p, d, v, t: r.CreateTTLRequest(p, d, OPEN_ACL_UNSAFE, CreateMode.PERSISTENT_WITH_TTL, 1500),
+    ),
+    "check_watches": (
+        lambda zk, p, d, v, t: zk.check_watches(p, t),
+        OpCode.CHECK_WATCHES,
+        lambda p, d, v, t: r.CheckWatchesRequest(p, t),
+    ),
+    "remove_watches": (
+        lambda zk, p, d, v, t: zk.remove_watches(p, t),
+        OpCode.REMOVE_WATCHES,
+        lambda p, d, v, t: r.RemoveWatchesRequest(p, t),
+    ),
+}
+"""By name: the call, its op code, and the record of its request; of a path, data, a version, and a WatcherType."""
+
+
+def with_chroot(main: Callable[[Client], None], chroot: str) -> None:
+    """Run with a connected client; its calls are never sent, for *main* does not wait."""
+
+    async def run(sim: Simulation, server: Server) -> None:
+        async with Client(server.hosts + chroot) as zk:
+            main(zk)
+
+    simulate(run)
+
+
+@pytest.mark.slow
+@chroots
+def test_the_request_of_an_operation_is_its_record(chroot: str) -> None:
+    def main(zk: Client) -> None:
+        @settings(max_examples=20 * len(CALLS), deadline=None)
+        @given(
+            name=st.sampled_from(list(CALLS)),
+            path=node_paths,
+            data=st.binary(max_size=20),
+            version=versions,
+            kind=watcher_types,
+        )
+        def check(name: str, path: str, data: bytes, version: int, kind: WatcherType) -> None:
+            make, op, expected = CALLS[name]
+            call = make(zk, path, data, version, kind)
+            call.cancel()
+
+            assert (call.op, call.body) == (op, expected(zk.add_chroot(path), data, version, kind).encode())
+
+        check()
+
+    with_chroot(main, chroot)
+
+
+@chroots
+@pytest.mark.parametrize("name", CALLS)
+def test_the_request_of_an_operation_of_the_root_is_its_record(name: str, chroot: str) -> None:
+    make, op, expected = CALLS[name]
+
+    def main(zk: Client) -> None:
+        call = make(zk, "/", b"", -1, WatcherType.ANY)
+        call.cancel()
+        record = expected(chroot or "/", b"", -1, WatcherType.ANY)
+
+        assert (call.op, call.body) == (op, record.encode())
+        assert isinstance(record, OPERATIONS[op].request or r.EmptyRequest)
+
+    with_chroot(main, chroot)
+
+
+def test_the_configuration_is_read_whatever_the_chroot() -> None:
+    def main(zk: Client) -> None:
+        call: Any = zk.get_config()
+        call.cancel()
+
+        assert call.body == r.GetDataRequest("/zookeeper/config", False).encode()
+
+    with_chroot(main, "/app")
+
+
+@some
+@given(path=node_paths, number=st.integers(0, 5))
+def test_the_request_about_a_watch_is_its_record(path: str, number: int) -> None:
+    body = ops.watch_request(r.GetACLRequest(path).encode(), number)  # the record of a path
+
+    assert body == r.AddWatchRequest(path, number).encode()
+    assert body == r.CheckWatchesRequest(path, number).encode()
+    assert body == r.RemoveWatchesRequest(path, number).encode()
+
+
+ADD: Final = OpCode.ADD_WATCH
+WATCHES: Final[dict[str, tuple[Callable[[Client, str], Watcher], Callable[[str], list[tuple[OpCode, Record]]]]]] = {
+    "watch": (
+        lambda zk, p: zk.watch(p),
+        lambda p: [
+            (ADD, r.AddWatchRequest(p, AddWatchMode.PERSISTENT)),
+            (OpCode.EXISTS, r.ExistsRequest(p, False)),
+            (OpCode.REMOVE_WATCHES, r.RemoveWatchesRequest(p, WatcherType.ANY)),
+        ],
+    ),
+    "recursive watch": (
+        lambda zk, p: zk.watch(p, recursive=True),
+        lambda p: [
+            (ADD, r.AddWatchRequest(p, AddWatchMode.PERSISTENT_RECURSIVE)),
+            (OpCode.GET_CHILDREN2, r.GetChildrenRequest(p, False)),
+            (OpCode.REMOVE_WATCHES, r.RemoveWatchesRequest(p, WatcherType.ANY)),
+        ],
+    ),
+    "watch_data": (
+        lambda zk, p: zk.watch_data(p),
+        lambda p: [
+            (OpCode.GET_DATA, r.GetDataRequest(p, True)),
+            (OpCode.REMOVE_WATCHES, r.RemoveWatchesRequest(p, WatcherType.DATA)),
+        ],
+    ),
+    "watch_exists": (
+        lambda zk, p: zk.watch_exists(p),
+        lambda p: [
+            (OpCode.EXISTS, r.ExistsRequest(p, True)),
+            (OpCode.REMOVE_WATCHES, r.RemoveWatchesRequest(p, WatcherType.DATA)),
+        ],
+    ),
+    "watch_children": (
+        lambda zk, p: zk.watch_children(p),
+        lambda p: [
+            (OpCode.GET_CHILDREN, r.GetChildrenRequest(p, True)),
+            (OpCode.REMOVE_WATCHES, r.RemoveWatchesRequest(p, WatcherType.CHILDREN)),
+        ],
+    ),
+}
+
+
+@chroots
+@pytest.mark.parametrize("name", WATCHES)
+def test_the_requests_of_a_watcher_are_their_records(monkeypatch: pytest.MonkeyPatch, name: str, chroot: str) -> None:
+    make, expected = WATCHES[name]
+    submit = Session.submit
+    submitted: list[Any] = []
+
+    def observed(session: Session, call: Any) -> None:
+        submitted.append(call)
+        submit(session, call)
+
+    async def main(sim: Simulation, server: Server) -> None:
+        path = chroot + "/watched/ä"
+        server.populate({path: b""})
+        async with Client(server.hosts + chroot) as zk:
+            monkeypatch.setattr(Session, "submit", observed)
+            async with make(zk, "/watched/ä"):
+                pass
+            await asyncio.sleep(1)
+            requests = [(call.op, call.body) for call in submitted]
+
+        assert requests == [(op, record.encode()) for op, record in expected(path)]
+
+    simulate(main)
+
+
+# --- replies ---
+
+
+@some
+@given(data=st.none() | st.binary(max_size=20), version=versions, mzxid=longs)
+def test_a_read_s_reply_is_a_value_and_a_stat(data: bytes | None, version: int, mzxid: int) -> None:
+    stat = r.Stat(1, mzxid, 3, 4, version, 6, 7, 8, 9, 10, 11)
+    body = r.GetDataResponse(data, stat).encode()  # type: ignore[arg-type] # null is on the wire, too
+
+    assert ops.decode_raw(b"x" + body, 1, len(body) + 1) == (data or b"", stat)
+
+
+# --- names of operations ---
+
+
+@pytest.mark.parametrize("name", ["getData", "setData", "addWatch", "sync"])
+def test_an_operation_is_named_as_the_table_names_it_or_by_its_code(name: str) -> None:
+    code = ops.code_of(name)
+
+    assert OPERATIONS[code].name == name
+    assert ops.code_of(code) == code
+
+
+@pytest.mark.parametrize("operation", ["", "nonsense", 9999, -1000])
+def test_an_operation_that_does_not_exist_is_refused(operation: str | int) -> None:
+    with pytest.raises(ValueError, match="unknown or means several"):
+        ops.code_of(operation)

@@ -1,0 +1,441 @@
+"""What recipes share: repeating, waiting for the first of several events, following, supervised blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
+from typing import Any, Final
+
+import pytest
+from support.simulation import eventually, with_client
+
+from zoolet.client import (
+    Client,
+    ClosedError,
+    ConnectionLossError,
+    NoNodeError,
+    SessionExpiredError,
+    State,
+    WatchOverflowError,
+)
+from zoolet.client.reliable import Follower, SupervisedBlock, first_event, repeat
+from zoolet.client.watcher import Watcher
+from zoolet.server import Server
+from zoolet.server.testing import lose_reply
+
+DEFECT: Final = TypeError("a defect")
+
+
+def attempts(*outcomes: Any) -> Callable[[], Awaitable[Any]]:
+    """Return a request that has one outcome after the other: a result, or an error that is raised."""
+    left = list(outcomes)
+
+    async def attempt() -> Any:
+        outcome = left.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    return attempt
+
+
+# --- repeat ---
+
+
+def test_a_request_is_repeated_until_the_server_has_answered() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        assert await repeat(attempts(ConnectionLossError(), SessionExpiredError(), ConnectionLossError(), "v")) == "v"
+
+    with_client(main)
+
+
+def test_an_error_that_means_that_nothing_is_left_to_do_ends_the_repeating_with_none() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        assert await repeat(attempts(ConnectionLossError(), NoNodeError()), done=(NoNodeError,)) is None
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("error", [NoNodeError("/a"), ClosedError(), DEFECT], ids=["an answer", "closed", "a defect"])
+def test_any_other_error_ends_the_repeating(error: Exception) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with pytest.raises(type(error)):
+            await repeat(attempts(ConnectionLossError(), error))
+
+    with_client(main)
+
+
+def test_a_delete_whose_replies_are_lost_is_repeated() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/a")
+        with server.fault("delete", times=1, action=lose_reply(), strict=True):
+            await repeat(lambda: zk.delete("/a"), done=(NoNodeError,))
+
+        assert not server.tree()
+
+    with_client(main)
+
+
+# --- the first of several events ---
+
+
+@pytest.mark.parametrize("which", ["/a", "/b"])
+def test_the_first_event_of_any_watch_is_enough(which: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with zk.watch("/a") as a, zk.watch_exists("/b") as b:
+            waiting = asyncio.create_task(first_event(a, b))
+            await asyncio.sleep(1)
+            waited = not waiting.done()
+            await zk.create(which)
+
+            await waiting
+            assert waited
+
+    with_client(main)
+
+
+def test_closing_the_client_ends_the_wait_for_several_events() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with zk.watch("/a") as a, zk.watch("/b") as b:
+            waiting = asyncio.create_task(first_event(a, b))
+            await asyncio.sleep(1)
+
+            await zk.aclose()
+
+            with pytest.raises(ClosedError):
+                await waiting
+
+    with_client(main)
+
+
+def test_of_several_watches_that_fail_together_no_error_is_left_behind() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        complaints: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+        async with zk.watch("/a") as a, zk.watch("/b") as b:
+            waiting = asyncio.create_task(first_event(a, b))
+            await asyncio.sleep(1)
+            a.fail(KeyError("a"))
+            b.fail(KeyError("b"))
+            with pytest.raises(KeyError):
+                await waiting
+        del waiting, a, b
+        gc.collect()  # a task whose error nobody has retrieved complains when it goes
+        assert complaints == []
+
+    with_client(main)
+
+
+def test_a_wait_for_several_events_that_is_cancelled_leaves_no_task() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with zk.watch("/a") as a, zk.watch("/b") as b:
+            before = asyncio.all_tasks()
+            waiting = asyncio.create_task(first_event(a, b))
+            await asyncio.sleep(1)
+
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            await asyncio.sleep(0)
+
+            assert asyncio.all_tasks() == before
+            await zk.create("/a")
+            assert (await a.next()).path == "/a"
+
+    with_client(main)
+
+
+# --- following ---
+
+
+class Following:
+    """A follower of a node's data, and what it saw; a step fails when it is asked to."""
+
+    def __init__(self, client: Client, path: str = "/a") -> None:
+        self.client = client
+        self.path = path
+        self.seen: list[bytes] = []
+        self.fails: list[Exception] = []
+        self.watcher: Watcher | None = None
+        self.follower = Follower(client, self._step)
+
+    async def _step(self) -> None:
+        if self.fails:
+            raise self.fails.pop(0)
+        async with self.client.watch(self.path) as self.watcher:
+            await self._read()
+            self.follower.mark_ready()
+            async for _ in self.watcher:
+                await self._read()
+
+    async def _read(self) -> None:
+        if self.fails:
+            raise self.fails.pop(0)
+        self.seen.append((await self.client.get(self.path))[0])
+        self.follower.mark_changed()
+
+    async def __aenter__(self) -> Following:
+        await self.follower.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.follower.stop()
+
+
+def following(main: Callable[[Server, Client], Coroutine[Any, Any, None]]) -> None:
+    """Run with a node to follow; no task may be left."""
+
+    async def run(server: Server, zk: Client) -> None:
+        await zk.create("/a", b"0")
+        before = asyncio.all_tasks()
+        await main(server, zk)
+        await asyncio.sleep(1)
+        assert asyncio.all_tasks() <= before
+        assert zk.statistics().registrations == zk.statistics().background_tasks == 0
+
+    with_client(run)
+
+
+def test_a_follower_begins_complete_and_yields_now_and_after_each_change() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Following(zk) as it:
+            seen = list(it.seen)
+            changes = it.follower.changes()
+            await anext(changes)
+            await zk.set("/a", b"1")
+            await anext(changes)
+
+        assert (seen, it.seen) == ([b"0"], [b"0", b"1"])
+
+    following(main)
+
+
+@pytest.mark.parametrize("error", [ConnectionLossError(), SessionExpiredError(), WatchOverflowError("/a", 1)])
+def test_a_step_that_breaks_after_the_first_complete_one_is_done_again(error: Exception) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Following(zk) as it:
+            it.fails = [error, error]
+            await zk.set("/a", b"1")
+
+            await eventually(lambda: it.seen[-1] == b"1")
+
+    following(main)
+
+
+def test_an_answer_of_the_server_s_that_fails_the_first_step_is_raised_by_the_start() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with pytest.raises(NoNodeError):
+            await Following(zk, "/missing").follower.start()
+
+    following(main)
+
+
+def test_an_unexpected_error_of_the_first_step_is_raised_by_the_start() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        it = Following(zk)
+        it.fails = [DEFECT]
+
+        with pytest.raises(TypeError, match="a defect"):
+            await it.follower.start()
+
+    following(main)
+
+
+def test_an_unexpected_error_after_the_first_complete_step_is_raised_by_the_changes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Following(zk) as it:
+            changes = it.follower.changes()
+            await anext(changes)
+            waiting = asyncio.ensure_future(anext(changes))
+            it.fails = [DEFECT]
+            await zk.set("/a", b"1")
+
+            with pytest.raises(TypeError, match="a defect"):
+                async with asyncio.timeout(5):
+                    await waiting
+            with pytest.raises(TypeError, match="a defect"):
+                await anext(it.follower.changes())
+
+    following(main)
+
+    assert "a background task of" in caplog.text
+    assert "a defect" in caplog.text
+
+
+def test_closing_the_client_is_raised_by_the_changes() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Following(zk) as it:
+            changes = it.follower.changes()
+            await anext(changes)
+            waiting = asyncio.ensure_future(anext(changes))
+            await asyncio.sleep(1)
+
+            await zk.aclose()
+
+            with pytest.raises(ClosedError):
+                async with asyncio.timeout(5):
+                    await waiting
+
+    following(main)
+
+
+def test_stopping_ends_the_changes() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Following(zk) as it:
+            changes = it.follower.changes()
+            await anext(changes)
+            waiting = asyncio.ensure_future(anext(changes, None))
+            await asyncio.sleep(1)
+
+        async with asyncio.timeout(5):
+            assert await waiting is None
+
+    following(main)
+
+
+def test_a_start_that_is_cancelled_leaves_nothing() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        it = Following(zk)
+        starting = asyncio.create_task(it.follower.start())
+        await asyncio.sleep(0.0005)
+        starting.cancel()
+        await asyncio.wait([starting])
+
+        assert starting.cancelled()
+
+    following(main)
+
+
+# --- supervised blocks ---
+
+
+class Supervised:
+    """An ``async with`` block with background tasks."""
+
+    def __init__(self, client: Client) -> None:
+        self.block = SupervisedBlock(client)
+
+    async def __aenter__(self) -> SupervisedBlock:
+        self.block.enter()
+        return self.block
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.block.exit(kind)
+
+
+async def fail(error: Exception = DEFECT) -> None:
+    """Fail a bit later."""
+    await asyncio.sleep(0.1)
+    raise error
+
+
+def test_a_task_that_fails_cancels_its_block_which_raises_the_error() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        others: list[asyncio.Task[Any]] = []
+
+        async def run() -> None:
+            async with asyncio.timeout(5), Supervised(zk) as block:
+                others.append(block.spawn(asyncio.Event().wait()))
+                block.spawn(fail())
+                await asyncio.Event().wait()
+
+        with pytest.raises(TypeError, match="a defect"):
+            await run()
+        await asyncio.sleep(0.1)
+
+        assert others[0].cancelled()
+        task: Any = asyncio.current_task()
+        assert task.cancelling() == 0
+        assert zk.statistics().background_tasks == 0
+
+    with_client(main)
+
+
+def test_only_the_first_error_of_a_block_is_raised() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async def run() -> None:
+            async with asyncio.timeout(5), Supervised(zk) as block:
+                block.spawn(fail(KeyError("first")))
+                block.spawn(fail(TypeError("second")))
+                await asyncio.Event().wait()
+
+        with pytest.raises(KeyError):
+            await run()
+
+    with_client(main)
+
+
+def test_the_end_of_a_block_ends_its_tasks() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Supervised(zk) as block:
+            task = block.spawn(asyncio.Event().wait())
+            await asyncio.sleep(0)
+        await asyncio.wait([task])
+
+        assert task.cancelled()
+
+    with_client(main)
+
+
+def test_the_error_of_a_block_itself_is_its_own() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async def run() -> None:
+            async with Supervised(zk) as block:
+                block.spawn(fail())
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    raise KeyError("mine")
+
+        with pytest.raises(KeyError, match="mine"):
+            await run()
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["alone", "with a failing task"])
+def test_a_cancellation_from_outside_stays_a_cancellation(fails: bool) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async def run() -> None:
+            async with Supervised(zk) as block:
+                block.spawn(fail() if fails else asyncio.Event().wait())
+                await asyncio.Event().wait()
+
+        outer = asyncio.create_task(run())
+        zk.spawn(asyncio.sleep(0.1)).add_done_callback(lambda _: outer.cancel())  # in the same turn as the failure
+        await asyncio.wait([outer])
+
+        assert outer.cancelled()
+
+    with_client(main)
+
+
+def test_the_time_of_a_block_that_is_up_stays_a_timeout() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async def run() -> None:
+            async with asyncio.timeout(1), Supervised(zk) as block:
+                block.spawn(asyncio.Event().wait())
+                await asyncio.Event().wait()
+
+        with pytest.raises(TimeoutError):
+            await run()
+
+    with_client(main)
+
+
+def test_a_task_of_a_block_that_the_end_of_the_session_ends_does_not_cancel_the_block() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Supervised(zk) as block:
+            block.spawn(fail(SessionExpiredError()))
+            await asyncio.sleep(1)
+
+        assert zk.state is State.CONNECTED
+
+    with_client(main)
