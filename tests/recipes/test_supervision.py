@@ -1,0 +1,238 @@
+"""A background task of a recipe that fails fails the recipe: its block is cancelled, or its changes raise the error."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.crew import double
+from support.leftovers import leftovers
+from support.simulation import with_client
+
+from zoolet.client import Client, NoAuthError
+from zoolet.client.recipes import (
+    ChildrenCache,
+    Config,
+    Discovery,
+    Instance,
+    Master,
+    NodeCache,
+    Party,
+    PersistentEphemeral,
+    TreeCache,
+    Worker,
+)
+from zoolet.client.serializers import Serializer
+from zoolet.protocol.acl import READ_ACL_UNSAFE
+from zoolet.server import Server
+
+
+def _decode_or_break(data: bytes) -> Any:
+    if data == b"broken":
+        raise KeyError("broken")
+    return data
+
+
+FRAGILE = Serializer("fragile", bytes, _decode_or_break)
+"""A serializer with a defect: what it raises is not what serializers raise."""
+CACHES: dict[str, Callable[[Client, str], Any]] = {
+    "node": lambda zk, path: NodeCache(zk.with_serializer(FRAGILE), path),
+    "tree": lambda zk, path: TreeCache(zk.with_serializer(FRAGILE), path),
+    "children": lambda zk, path: ChildrenCache(zk.with_serializer(FRAGILE), path),
+    "config": lambda zk, path: Config(zk, path, serializer=FRAGILE),
+}
+
+
+async def forever() -> None:
+    """Wait for something that never happens."""
+    await asyncio.wait_for(asyncio.Event().wait(), 1000)
+
+
+# --- caches ---
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_the_changes_of_a_cache_whose_read_fails_raise_the_error(kind: str) -> None:
+    seen: list[Any] = []
+
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/a", b"fine")
+        async with CACHES[kind](zk, "/a") as cache:
+
+            async def follow() -> None:
+                async for change in cache.changes():
+                    seen.append(change)  # noqa: PERF401
+
+            following = asyncio.ensure_future(follow())
+            await asyncio.sleep(1)
+            await zk.set("/a", b"broken")
+            with pytest.raises(KeyError, match="broken"):
+                await asyncio.wait_for(following, 60)
+            with pytest.raises(KeyError, match="broken"):  # and again for one that asks later
+                await anext(cache.changes())
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_a_cache_whose_first_read_fails_is_not_entered(kind: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/a", b"broken")
+
+        with pytest.raises(KeyError, match="broken"):
+            await CACHES[kind](zk, "/a").__aenter__()
+
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_a_failure_in_the_background_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with CACHES["node"](zk, "/a") as cache:
+            await zk.create("/a", b"broken")
+
+            async def use() -> None:
+                async for _ in cache.changes():
+                    continue
+
+            with pytest.raises(KeyError):
+                await use()
+
+    with_client(main)
+
+    (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert "background task" in record.getMessage()
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], KeyError)
+
+
+# --- blocks ---
+
+
+def test_an_ephemeral_node_that_cannot_be_created_again_fails_its_block() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async def use() -> None:
+            async with PersistentEphemeral(zk, "/a", b"1") as node:
+                server.refuse_connections()
+                server.expire(zk)
+                await asyncio.sleep(30)
+                await node.set(object())
+                server.accept_connections()
+                await forever()
+
+        with pytest.raises(TypeError, match="data must be bytes"):
+            await use()
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_a_party_whose_node_cannot_be_created_again_fails_its_block() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async def use() -> None:
+            async with Party(zk, "/p", b"me") as party:
+                server.refuse_connections()
+                server.expire(zk)
+                await asyncio.sleep(30)
+                await party._member.set(object())
+                server.accept_connections()
+                await forever()
+
+        with pytest.raises(TypeError, match="data must be bytes"):
+            await use()
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_an_instance_that_cannot_be_registered_again_fails_the_discovery() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async def use() -> None:
+            async with Discovery(zk, "/s") as discovery:
+                registering = asyncio.ensure_future(discovery.register(Instance("web", "1")))
+                await registering  # in another task: the block is the discovery's all the same
+                server.refuse_connections()
+                server.expire(zk)
+                await asyncio.sleep(30)
+                await discovery.register(Instance("web", "1", payload=object()))
+                server.accept_connections()
+                await forever()
+
+        with pytest.raises(TypeError, match="not JSON serializable"):
+            await use()
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_an_instance_that_cannot_be_registered_at_first_does_not_fail_the_discovery() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Discovery(zk, "/s") as discovery:
+            with pytest.raises(TypeError, match="not JSON serializable"):
+                await discovery.register(Instance("web", "1", payload=object()))
+            await discovery.register(Instance("web", "1"))
+            await asyncio.sleep(1)
+            assert await discovery.instances("web") == [Instance("web", "1")]
+
+    with_client(main)
+
+
+def test_a_worker_whose_heartbeat_fails_fails_its_block() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async def use() -> None:
+            async with Worker(zk, "/jobs", "w", double):
+                await zk.set_acl("/jobs/workers/w", READ_ACL_UNSAFE)
+                await forever()
+
+        with pytest.raises(NoAuthError):
+            await use()
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_a_worker_that_may_not_write_results_fails_its_block() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.ensure_path("/jobs/results")
+        await zk.set_acl("/jobs/results", READ_ACL_UNSAFE)
+
+        async def use() -> None:
+            async with Worker(zk, "/jobs", "w", double):
+                await zk.create("/jobs/tasks/t", b"1", parents=True)
+                await zk.create("/jobs/assigned/w/t", b"1")
+                await forever()
+
+        with pytest.raises(NoAuthError):
+            await use()
+
+    with_client(main)
+
+
+def test_a_master_that_may_not_assign_fails_its_block_and_leads_no_longer() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.ensure_path("/jobs/assigned/w")
+        await zk.ensure_path("/jobs/workers/w")
+        await zk.set("/jobs/workers/w", b"{}")
+        await zk.set_acl("/jobs/assigned/w", READ_ACL_UNSAFE)
+
+        master = Master(zk, "/jobs", "m-1")
+
+        async def use() -> None:
+            async with master:
+                await master.submit("x")
+                await forever()
+
+        with pytest.raises(NoAuthError):
+            await use()
+        await asyncio.sleep(1)
+        assert master.leadership is None
+        assert not leftovers(server, zk)
+
+    with_client(main)
