@@ -12,10 +12,10 @@ from typing import Any, Self, TypeVar
 from zoolet.client import arguments, operations, serializers
 from zoolet.client.backoff import Backoff
 from zoolet.client.call import Call, CompoundCall, RequestCall
-from zoolet.client.core import ClientCore, ClientStatistics, StateListener
+from zoolet.client.core import ClientCore, ClientStatistics
 from zoolet.client.hosts import Hosts
 from zoolet.client.serializers import Serializer
-from zoolet.client.states import State
+from zoolet.client.states import State, StateListener
 from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import MAX_FRAME
 from zoolet.protocol.operations import OPERATIONS

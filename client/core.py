@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from itertools import count
 from random import Random
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from zoolet.client import fork
 from zoolet.client.backoff import Backoff
@@ -24,7 +24,7 @@ from zoolet.client.connection import Connection
 from zoolet.client.hosts import Hosts
 from zoolet.client.operations import decode_nothing
 from zoolet.client.session import Session
-from zoolet.client.states import State
+from zoolet.client.states import State, StateListener
 from zoolet.protocol import paths
 from zoolet.protocol.codec import pack_int, put_str
 from zoolet.protocol.enums import WatcherType
@@ -35,14 +35,6 @@ T = TypeVar("T")
 _log = logging.getLogger("zoolet.client")
 _CACHED_PATHS: Final = 4096
 """Paths whose check and encoding are kept; when there are more, all are dropped."""
-
-
-class StateListener(Protocol):
-    """What is notified of states."""
-
-    def on_state(self, state: State) -> None:
-        """Receive the state of the client, at once, inside the loop."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +230,8 @@ class ClientCore:
     ) -> asyncio.Task[T | None]:
         """Run something until it ends or the client is closed; the end of the session ends it silently.
 
-        Any other error is logged with its traceback, and fails the owner of the task.
+        Any other error is logged with its traceback, and fails the owner of the task. So does a cancellation that
+        nobody asked of the task itself: what it awaited was cancelled.
 
         Args:
             job: What to run.
@@ -254,7 +247,10 @@ class ClientCore:
         def over(task: asyncio.Task[T | None]) -> None:
             self._tasks.discard(task)
             job.close()  # if the client was closed before it began
-            error = None if task.cancelled() else task.exception()
+            if not task.cancelled():
+                error = task.exception()
+            else:
+                error = None if task.cancelling() else RuntimeError("what the task awaited was cancelled")
             if isinstance(error, Exception):
                 _log.error("a background task of %r failed", self, exc_info=error)
                 if on_failure is not None:

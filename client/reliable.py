@@ -15,10 +15,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
-from zoolet.client.states import State, WatchOverflowError
+from zoolet.client.states import State, StateListener, WatchOverflowError
 from zoolet.client.watcher import Watcher
 from zoolet.protocol import paths
 from zoolet.protocol.errors import (
+    AuthFailedError,
     ClosedError,
     ConnectionLossError,
     NodeExistsError,
@@ -54,6 +55,10 @@ class ReliableClient(Protocol):
         self, job: Coroutine[Any, Any, Any], *, on_failure: Callable[[Exception], None] | None = None
     ) -> asyncio.Task[Any]:
         """Run a supervised task."""
+        ...
+
+    def add_listener(self, listener: StateListener) -> None:
+        """Notify an object of every new state, for as long as something else keeps it alive."""
         ...
 
     def children(self, path: str) -> Awaitable[list[str]]:
@@ -110,12 +115,12 @@ async def delete_guaranteed(client: ReliableClient, path: str) -> None:
 
 
 async def until_gone(delete: Callable[[], Awaitable[Any]]) -> None:
-    """Delete something until it is gone or the client is closed, whatever the server answers."""
+    """Delete something until it is gone or the client takes no more calls, whatever the server answers."""
     while True:
         try:
             await delete()
             return
-        except (NoNodeError, ClosedError):
+        except (NoNodeError, ClosedError, AuthFailedError):
             return
         except ZooKeeperError:  # whatever it is, it may pass
             await asyncio.sleep(PAUSE)
@@ -352,6 +357,8 @@ class Follower:
             except (ConnectionLossError, SessionExpiredError, WatchOverflowError):
                 await asyncio.sleep(PAUSE)
             except ZooKeeperError as error:
+                if self._client.terminal_error is not None:  # refused credentials, for example: no step will succeed
+                    raise
                 if not self._ready.is_set() and self._client.state is State.CONNECTED:
                     self._error = error  # start() raises it
                     return
@@ -387,7 +394,8 @@ class CancelledBlock:
 
 
 class SupervisedBlock:
-    """The background tasks of an ``async with`` block: an error in one of them cancels the block, which raises it.
+    """The background tasks of an ``async with`` block: an error in one of them, or the end of the client, cancels the
+    block, which raises the error.
 
     Args:
         client: Whose tasks they are.
@@ -398,6 +406,12 @@ class SupervisedBlock:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._block: CancelledBlock | None = None
         self._error: Exception | None = None
+        client.add_listener(self)
+
+    def on_state(self, state: State) -> None:
+        """Receive the client's state."""
+        if state is State.CLOSED:
+            self.fail(self._client.terminal_error or ClosedError(detail="the client is closed"))
 
     def enter(self) -> None:
         """Begin the block: the present task is cancelled when a background task fails, or has failed already."""
@@ -420,18 +434,19 @@ class SupervisedBlock:
 
     def _cancel_block(self) -> None:
         if self._block is not None:
-            self._block.cancel(f"a background task failed: {self._error!r}")
+            self._block.cancel(f"the background tasks ended: {self._error!r}")
 
     def exit(self, kind: type[BaseException] | None) -> None:
         """End the block, and cancel its tasks.
 
         Raises:
-            Exception: The error of a task that failed, unless the block raised another one.
+            Exception: The error of a task that failed, unless the block raised another one; or ClosedError, if the
+                end of the client cancelled the block.
         """
         for task in list(self._tasks):
             task.cancel()
         block, self._block = self._block, None
         error, self._error = self._error, None
         cancelled = block is not None and block.uncancelled(kind)
-        if error is not None and (cancelled or kind is None):
+        if error is not None and (cancelled or (kind is None and not isinstance(error, ClosedError))):
             raise error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 from zoolet.protocol.enums import EventType
 
@@ -30,6 +31,14 @@ class State(Enum):
     """The session is over, and its ephemeral nodes with it. The client goes on with a new one."""
     CLOSED = "closed"
     """The client was closed, or its credentials were refused; it is of no use any more."""
+
+
+class StateListener(Protocol):
+    """What is notified of states."""
+
+    def on_state(self, state: State) -> None:
+        """Receive the state of the client, at once, inside the loop."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

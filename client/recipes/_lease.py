@@ -312,6 +312,9 @@ class LockBase(Generic[L]):
             return lease
         lease = await self.acquire()
         if self._on_lost == "cancel":
+            if lease.lost.is_set():  # while its turn came: nothing would cancel the block later
+                lease.release_nowait()
+                raise LockLostError(lease.path, lease.lost.reason)
             lease.cancel_when_lost()
         self._inside.append((task, lease))
         return lease

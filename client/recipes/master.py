@@ -16,7 +16,7 @@ from zoolet.client.recipes._lease import Lease, LockLostError
 from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.election import Election
 from zoolet.client.recipes.worker import ACKS, ASSIGNED, COMMANDS, PROGRESS, RESULTS, TASKS, WORKERS
-from zoolet.client.reliable import create_protected, delete_protected, first_event, repeat, until_gone
+from zoolet.client.reliable import PAUSE, create_protected, delete_protected, first_event, repeat, until_gone
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol.errors import NodeExistsError, NoNodeError
 
@@ -163,6 +163,8 @@ class Master(SupervisedRecipe):
                     changed.clear()
                     if not await self._assign_all(leadership, assigned, workers.values, tasks.values):
                         assigned = await self._assignments()
+                        await asyncio.sleep(PAUSE)  # what changed may be behind us: try again without waiting for it
+                        continue
                     await changed.wait()
             finally:
                 for relay in relays:

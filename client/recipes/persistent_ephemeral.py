@@ -82,7 +82,10 @@ class PersistentEphemeral(SupervisedRecipe):
         """Delete the node if it is this session's, and keep it no longer; if this is cancelled, in the background."""
         self._session_id = 0
         if self._client.terminal_error is None:
-            await asyncio.shield(self._client.spawn(self._finish()))
+            finishing = self._client.spawn(self._finish())
+            await asyncio.wait((finishing,))
+            if not finishing.cancelled():  # as it is when the client is closed meanwhile
+                finishing.result()
 
     async def _finish(self) -> None:
         await self._follower.stop()

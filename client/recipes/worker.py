@@ -138,6 +138,11 @@ async def _outcome(key: str, handler: Callable[..., Awaitable[Any]], *arguments:
     """Call a handler; return its result under a key, or its error."""
     try:
         return {key: await handler(*arguments)}
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():  # this worker ends, or the task was assigned to another
+            raise
+        return {"error": f"what the handler awaited was cancelled {error}".rstrip()}
     except Exception as error:  # whatever it is, the master receives it
         return {"error": f"{type(error).__name__}: {error}"}
 

@@ -35,6 +35,7 @@ class Acceptor:
         self._refused: tuple[int, Any] | None = None  # family and address, while connections are refused
         self._placeholder: socket.socket | None = None  # keeps the port while connections are refused
         self._resuming: asyncio.Task[None] | None = None
+        self._refuse_again = False
 
     async def start(self, host: str | None, port: int) -> int:
         """Start to listen.
@@ -59,7 +60,13 @@ class Acceptor:
         return ServerProtocol(self._connections)
 
     def refuse(self) -> None:
-        """Refuse new connections until :meth:`accept`; the port stays reserved."""
+        """Refuse new connections until :meth:`accept`; the port stays reserved.
+
+        Right after :meth:`accept` the loop does not listen yet; then this happens as soon as it does.
+        """
+        if self._resuming is not None and not self._resuming.done():
+            self._refuse_again = True
+            return
         if self._server is None or self._refused is not None:
             return
         bound: socket.socket = self._server.sockets[0]
@@ -82,6 +89,7 @@ class Acceptor:
 
     def accept(self) -> None:
         """Accept connections again, on the same port."""
+        self._refuse_again = False
         if self._refused is None:
             return
         family, address = self._refused
@@ -96,6 +104,10 @@ class Acceptor:
 
     async def _listen_on(self, listening: socket.socket) -> None:
         self._server = await self._loop.create_server(self._protocol, sock=listening, backlog=self._backlog)
+        self._resuming = None
+        if self._refuse_again:
+            self._refuse_again = False
+            self.refuse()
 
     async def close(self) -> None:
         """Stop listening; open connections stay open."""

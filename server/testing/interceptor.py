@@ -241,7 +241,7 @@ class InterceptedConnection:
             output_left -= len(self._output[-1]) if self._output else 0
             if self._queue and (output_left < 0 or time() > until):
                 return True
-        if inner.closing:
+        if inner.closing and not self._paused():  # a paused one is needed when its session is resumed
             self._interceptor.connections.pop(inner.client, None)
         return False
 

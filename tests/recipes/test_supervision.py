@@ -12,12 +12,14 @@ from support.crew import double
 from support.leftovers import leftovers
 from support.simulation import with_client
 
-from zoolet.client import Client, NoAuthError
+from zoolet.client import AuthFailedError, Client, ClosedError, NoAuthError
 from zoolet.client.recipes import (
     ChildrenCache,
     Config,
     Discovery,
     Instance,
+    Lock,
+    LockLostError,
     Master,
     NodeCache,
     Party,
@@ -234,5 +236,129 @@ def test_a_master_that_may_not_assign_fails_its_block_and_leads_no_longer() -> N
         await asyncio.sleep(1)
         assert master.leadership is None
         assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+# --- what is cancelled, and the end of the client ---
+
+
+async def _await_what_was_cancelled(*_: object) -> None:
+    future = asyncio.get_running_loop().create_future()
+    future.cancel("by its owner")
+    await future
+
+
+def test_a_handler_that_awaits_what_was_cancelled_has_that_as_its_result() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Master(zk, "/jobs", "m") as master, Worker(zk, "/jobs", "w", _await_what_was_cancelled):
+            task = await master.submit("x")
+            assert "awaited was cancelled by its owner" in str(await master.result(task, 60))
+
+    with_client(main)
+
+
+def test_a_command_that_awaits_what_was_cancelled_is_answered_and_so_is_the_next() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        worker = Worker(zk, "/jobs", "w", double, on_command=_await_what_was_cancelled)
+        async with Master(zk, "/jobs", "m") as master, worker:
+            await master.active
+            for _ in range(2):
+                (answer,) = (await master.command("go", timeout=60)).values()
+                assert "awaited was cancelled" in str(answer)
+
+    with_client(main)
+
+
+def test_a_background_task_that_awaits_what_was_cancelled_fails_its_owner() -> None:
+    failures: list[Exception] = []
+
+    async def main(server: Server, zk: Client) -> None:
+        zk.spawn(_await_what_was_cancelled(), on_failure=failures.append)
+        zk.spawn(forever(), on_failure=failures.append).cancel()
+        await asyncio.sleep(1)
+
+    with_client(main)
+
+    assert [str(error) for error in failures] == ["what the task awaited was cancelled"]
+
+
+@pytest.mark.parametrize("kind", ["worker", "master", "ephemeral"])
+def test_a_block_is_cancelled_when_another_task_closes_the_client(kind: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        blocks: dict[str, Callable[[], Any]] = {
+            "worker": lambda: Worker(zk, "/jobs", "w", double),
+            "master": lambda: Master(zk, "/jobs", "m"),
+            "ephemeral": lambda: PersistentEphemeral(zk, "/a", b""),
+        }
+
+        async def use() -> None:
+            async with blocks[kind]():
+                await forever()
+
+        using = asyncio.ensure_future(use())
+        await asyncio.sleep(1)
+        await zk.aclose()
+
+        with pytest.raises(ClosedError):
+            await asyncio.wait_for(using, 10)
+
+    with_client(main)
+
+
+def test_a_block_that_closes_the_client_itself_ends_as_usual() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with PersistentEphemeral(zk, "/a", b""):
+            await zk.aclose()
+
+    with_client(main)
+
+
+def test_leaving_a_block_while_the_client_is_closed_cancels_nobody() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async def use() -> None:
+            async with PersistentEphemeral(zk, "/a", b""):
+                await asyncio.sleep(1)
+                closing.append(asyncio.ensure_future(zk.aclose()))
+
+        closing: list[asyncio.Future[None]] = []
+        await use()
+        await closing[0]
+
+    with_client(main)
+
+
+def test_what_follows_ends_when_the_credentials_are_refused() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with NodeCache(zk, "/a") as cache:
+
+            async def use() -> None:
+                async for _ in cache.changes():
+                    continue
+
+            using = asyncio.ensure_future(use())
+            await asyncio.sleep(1)
+            zk._core.session.close("refused", AuthFailedError())
+            with pytest.raises(AuthFailedError):
+                await asyncio.wait_for(using, 10)
+
+        with pytest.raises(AuthFailedError):
+            await asyncio.wait_for(NodeCache(zk, "/b").__aenter__(), 10)
+
+    with_client(main)
+
+
+def test_a_lock_that_is_lost_when_its_turn_comes_is_not_entered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Lock(zk, "/lock"):
+            pass
+        monkeypatch.setattr(Client, "valid_for", lambda self: 0.0)  # the process was stopped meanwhile
+
+        with pytest.raises(LockLostError):
+            async with Lock(zk, "/lock", on_lost="cancel"):
+                pytest.fail("it was entered")
+
+        await asyncio.sleep(1)
+        assert not await zk.children("/lock")
 
     with_client(main)
