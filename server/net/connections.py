@@ -126,6 +126,7 @@ class Connections:
         self.unread = UnreadBytes(engine)
         self.open: dict[ClientConnection, OpenSocket] = {}
         self.on_accept: Callable[[], None] = lambda: None
+        self.stopping = False
         self.last_descriptor = _descriptor_limit() - SPARE_DESCRIPTORS
         self._sweeping = False
         self._count = 0

@@ -116,10 +116,11 @@ class Daemon:
         """
         if self._timer is not None:
             self._timer.cancel()
+        connections = self.connections
+        connections.stopping = True
         await self._acceptor.close()
         if self._secure is not None:
             await self._secure.close()
-        connections = self.connections
         for socket in list(connections.open.values()):
             if gracefully:
                 socket.flush()

@@ -93,6 +93,9 @@ class ServerProtocol(asyncio.Protocol):
             return
         host, port = peer[:2]
         connections = self._connections
+        if connections.stopping:  # the loop accepted it before the stop, and reports it now: nobody would serve it
+            transport.abort()
+            return
         if not self._counted and not connections.try_accept(host):
             transport.close()
             return

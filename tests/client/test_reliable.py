@@ -20,7 +20,7 @@ from zoolet.client import (
     State,
     WatchOverflowError,
 )
-from zoolet.client.reliable import Follower, SupervisedBlock, first_event, repeat
+from zoolet.client.reliable import Follower, SupervisedBlock, create_protected, first_event, repeat
 from zoolet.client.watcher import Watcher
 from zoolet.server import Server
 from zoolet.server.testing import lose_reply
@@ -311,6 +311,20 @@ def test_a_start_that_is_cancelled_leaves_nothing() -> None:
     following(main)
 
 
+# --- protected creates ---
+
+
+def test_a_protected_create_accepts_the_node_of_its_own_earlier_try() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/id-1")
+
+        path = await create_protected(zk, "/", "id-1", lambda: zk.create("/id-1", ephemeral=True))
+
+        assert path == "/id-1"
+
+    with_client(main)
+
+
 # --- supervised blocks ---
 
 
@@ -437,5 +451,32 @@ def test_a_task_of_a_block_that_the_end_of_the_session_ends_does_not_cancel_the_
             await asyncio.sleep(1)
 
         assert zk.state is State.CONNECTED
+
+    with_client(main)
+
+
+def test_a_block_that_another_task_leaves_raises_the_failure_at_its_end() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        supervised = Supervised(zk)
+        block = await asyncio.create_task(supervised.__aenter__())
+        block.spawn(fail())
+        await asyncio.sleep(1)
+
+        with pytest.raises(TypeError, match="a defect"):
+            await supervised.__aexit__(None, None, None)
+
+    with_client(main)
+
+
+def test_a_failure_before_the_block_begins_cancels_the_block_when_it_does() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        block = SupervisedBlock(zk)
+        block.fail(DEFECT)
+        block.enter()
+
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await asyncio.sleep(100)
+        with pytest.raises(TypeError, match="a defect"):
+            block.exit(caught.type)
 
     with_client(main)

@@ -39,6 +39,20 @@ async def test_a_stop_sends_the_replies_that_are_due(serve: Serve) -> None:
     assert (xids, rest) == (list(range(1000)), b"")
 
 
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_connection_that_is_accepted_during_a_stop_is_not_served(serve: Serve, turns: int) -> None:
+    server = await serve()
+    with socket.create_connection((server.host, server.daemon.port)):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+        await server.daemon.stop()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+        assert not server.daemon.connections.open
+
+
 async def test_a_stop_sends_a_large_reply_whole(serve: Serve) -> None:
     server = await serve()
     client = await server.dial()
