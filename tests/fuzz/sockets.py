@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import IO, Final
@@ -59,8 +59,12 @@ class Plain:
         self._frames = Frames(limit=None)
         self._payloads: list[bytes] = []
         self._xid = 0
-        self.socket.sendall(frames.HELLO)
-        self.session = ConnectResponse.decode(self._payload()).session_id
+        try:
+            self.socket.sendall(frames.HELLO)
+            self.session = ConnectResponse.decode(self._payload()).session_id
+        except BaseException:
+            self.socket.close()
+            raise
 
     def _payload(self) -> bytes:
         while not self._payloads:
@@ -210,7 +214,7 @@ def neighbour(siege: Siege, client: Plain) -> None:
                 siege.finding(f"pair {number} of the neighbour: errors {first} and {second}, body {body!r}")
         except (OSError, ValueError) as error:
             if siege.over.is_set():
-                return
+                break
             siege.finding(f"pair {number} of the neighbour, after {time.monotonic() - began:.1f} s: {error!r}")
             client.close()
             client = Plain(siege.address, 20 * REPLY_TIMEOUT_S)
@@ -223,22 +227,21 @@ def neighbour(siege: Siege, client: Plain) -> None:
 
 def sweep(address: tuple[str, int]) -> int:
     """Delete all nodes but our own; return how many there were."""
-    client = Plain(address, 20.0)
-    client.call(OpCode.AUTH, r.AuthPacket(0, "digest", frames.SUPER), xid=-4)
-    client.call(OpCode.SET_ACL, r.SetACLRequest("/", OPEN_ACL_UNSAFE, -1))
-    pending, found = ["/"], []
-    while pending:
-        path = pending.pop()
-        found.append(path)
-        err, body = client.call(OpCode.GET_CHILDREN, r.GetChildrenRequest(path, False))
-        if not err:
-            names = r.GetChildrenResponse.decode(body).children
-            pending += [f"{path.rstrip('/')}/{name}" for name in names]
-    for path in reversed(found):
-        if path not in KEPT and path != "/":
-            client.call(OpCode.DELETE, r.DeleteRequest(path, -1))
-    client.call(OpCode.CLOSE_SESSION, r.EmptyRequest())
-    client.close()
+    with closing(Plain(address, 20.0)) as client:
+        client.call(OpCode.AUTH, r.AuthPacket(0, "digest", frames.SUPER), xid=-4)
+        client.call(OpCode.SET_ACL, r.SetACLRequest("/", OPEN_ACL_UNSAFE, -1))
+        pending, found = ["/"], []
+        while pending:
+            path = pending.pop()
+            found.append(path)
+            err, body = client.call(OpCode.GET_CHILDREN, r.GetChildrenRequest(path, False))
+            if not err:
+                names = r.GetChildrenResponse.decode(body).children
+                pending += [f"{path.rstrip('/')}/{name}" for name in names]
+        for path in reversed(found):
+            if path not in KEPT and path != "/":
+                client.call(OpCode.DELETE, r.DeleteRequest(path, -1))
+        client.call(OpCode.CLOSE_SESSION, r.EmptyRequest())
     return len(found)
 
 

@@ -336,7 +336,7 @@ def test_a_reply_without_a_body_is_a_header(xid: int, zxid: int, code: int) -> N
 
     failed = peer.feed(request(xid, OpCode.GET_DATA, r.GetDataRequest("/none", False)))
     pinged = peer.feed(request(xid, OpCode.PING))
-    peer.connection.refuse(xid, OpCode.GET_DATA, code)
+    peer.connection.answer_with_error(xid, OpCode.GET_DATA, code)
 
     assert failed == reply(xid, zxid, err=NO_NODE)
     assert pinged == reply(-2, zxid)

@@ -73,16 +73,21 @@ def test_a_kazoo_client_comes_back_with_its_session(server: Server, kazoo: Calla
     assert client.client_id == before
 
 
+async def _connect_until_refused(port: int) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+            await writer.wait_closed()
+
+
 async def test_refusing_right_after_accepting_refuses_again() -> None:
     async with Server() as server:
         server.refuse_connections()
         server.accept_connections()
         server.refuse_connections()
-        async with asyncio.timeout(10):  # as soon as the loop would listen
-            with pytest.raises(ConnectionRefusedError):
-                while True:
-                    _, writer = await asyncio.open_connection("127.0.0.1", server.port)
-                    writer.close()
+        with pytest.raises(ConnectionRefusedError):
+            await _connect_until_refused(server.port)
         server.accept_connections()
         _, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.close()
