@@ -12,6 +12,7 @@ A recipe has no loop of its own around ``ConnectionLossError``. It uses
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
@@ -29,6 +30,7 @@ from zoolet.protocol.errors import (
 )
 
 T = TypeVar("T")
+_log = logging.getLogger("zoolet.client")
 PAUSE: Final = 0.05
 """Seconds between two tries of what is repeated."""
 
@@ -251,7 +253,8 @@ class Follower:
     """Follows something in the background: a step that watches and reads, again and again until it is stopped.
 
     A step that fails with a ZooKeeperError is repeated, unless it is the first, and failed although there was a
-    connection. Another error ends the following: before the first complete step it is raised by :meth:`start`, after it
+    connection; unless the connection or the session was lost, the error is logged, once until a step completes again.
+    Another error ends the following: before the first complete step it is raised by :meth:`start`, after it
     by :meth:`changes`, and given to the owner.
 
     Args:
@@ -269,10 +272,12 @@ class Follower:
         self._on_failure: Callable[[Exception], None] | None = None
         self._task: asyncio.Task[Any] | None = None
         self._stopped = False
+        self._refused = False
 
     def mark_ready(self) -> None:
         """Record that what is followed is complete."""
         self._ready.set()
+        self._refused = False
 
     def mark_changed(self) -> None:
         """Wake those that iterate the changes: there is one."""
@@ -362,6 +367,9 @@ class Follower:
                 if not self._ready.is_set() and self._client.state is State.CONNECTED:
                     self._error = error  # start() raises it
                     return
+                if not self._refused:
+                    self._refused = True
+                    _log.warning("%r cannot go on, and tries again every %g s: %s", self._client, PAUSE, error)
                 await asyncio.sleep(PAUSE)
 
 

@@ -30,6 +30,7 @@ from zoolet.client.recipes import (
 from zoolet.client.serializers import Serializer
 from zoolet.protocol.acl import READ_ACL_UNSAFE
 from zoolet.server import Server
+from zoolet.server.testing import error
 
 
 def _decode_or_break(data: bytes) -> Any:
@@ -113,6 +114,28 @@ def test_a_failure_in_the_background_is_logged_with_its_traceback(caplog: pytest
     assert "background task" in record.getMessage()
     assert record.exc_info is not None
     assert isinstance(record.exc_info[1], KeyError)
+
+
+def test_an_error_of_the_server_that_is_repeated_is_logged_once_until_a_read_succeeds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/a", b"1")
+        async with NodeCache(zk, "/a") as cache:
+            for value in (b"2", b"3"):
+                with server.fault("getData", action=error(NoAuthError)):
+                    await zk.set("/a", value)
+                    await asyncio.sleep(10)
+                await asyncio.sleep(10)
+                assert cache.value == value
+
+    with_client(main)
+
+    messages = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(messages) == 2
+    assert all(
+        "tries again every 0.05 s" in message and "the ACL does not allow it" in message for message in messages
+    ), messages
 
 
 # --- blocks ---
@@ -338,9 +361,11 @@ def test_what_follows_ends_when_the_credentials_are_refused() -> None:
 
             using = asyncio.ensure_future(use())
             await asyncio.sleep(1)
-            zk._core.session.close("refused", AuthFailedError())
-            with pytest.raises(AuthFailedError):
-                await asyncio.wait_for(using, 10)
+            await zk.add_auth("digest", b"bob:secret")
+            with server.fault("auth", action=error(AuthFailedError)):  # the server knows bob no longer
+                server.drop(zk)
+                with pytest.raises(AuthFailedError):
+                    await asyncio.wait_for(using, 10)
 
         with pytest.raises(AuthFailedError):
             await asyncio.wait_for(NodeCache(zk, "/b").__aenter__(), 10)
