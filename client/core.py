@@ -20,7 +20,7 @@ from typing import Any, Final, Self, TypeVar
 from zoolet.client import fork
 from zoolet.client.backoff import Backoff
 from zoolet.client.call import Call, RequestCall, ignore_result
-from zoolet.client.connection import Connection
+from zoolet.client.connection import CLOSING, Connection
 from zoolet.client.hosts import Hosts
 from zoolet.client.operations import decode_nothing
 from zoolet.client.session import Session
@@ -149,16 +149,21 @@ class ClientCore:
             raise
 
     async def aclose(self) -> None:
-        """End the session and the connection; takes two seconds at the most."""
+        """End the background tasks, the session and the connection; waits at most two seconds for each of them."""
         if self._forked:
             return
-        for task in list(self._tasks):
+        tasks = self._tasks - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        if self.connection is not None:
-            await self.connection.stop()
-        elif self.session.terminal_error is None:
-            self.session.close("the client was closed")
-        fork.unregister(self)
+        try:
+            if self.connection is not None:
+                await self.connection.stop()
+            elif self.session.terminal_error is None:
+                self.session.close("the client was closed")
+        finally:
+            fork.unregister(self)
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSING)
 
     def invalidate_after_fork(self) -> None:
         """Refuse all calls: this is a forked child, and the connection is its parent's."""

@@ -98,3 +98,37 @@ def test_closing_takes_two_seconds_at_the_most_whatever_the_network_does() -> No
         assert max(took.values()) <= 2.0
 
     simulate(main)
+
+
+def test_closing_waits_for_what_a_cancelled_background_task_does_at_its_end() -> None:
+    ended: list[str] = []
+
+    async def job(seconds: float) -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            await asyncio.sleep(seconds)
+            ended.append(f"after {seconds} s")
+
+    async def main(sim: Simulation, server: Server) -> None:
+        zk = client_of(server)
+        await zk.start()
+        for seconds in (1, 600):
+            zk.spawn(job(seconds))
+        await asyncio.sleep(0)
+        begun = asyncio.get_running_loop().time()
+        await zk.aclose()
+        assert ended == ["after 1 s"]
+        assert asyncio.get_running_loop().time() - begun <= 2.1
+
+    simulate(main)
+
+
+def test_a_background_task_can_close_its_client() -> None:
+    async def main(sim: Simulation, server: Server) -> None:
+        zk = client_of(server)
+        await zk.start()
+        await zk.spawn(zk.aclose())
+        assert zk.state is State.CLOSED
+
+    simulate(main)
