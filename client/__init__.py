@@ -28,6 +28,7 @@ from zoolet.protocol.errors import (
     NoNodeError,
     NotEmptyError,
     NotReadOnlyError,
+    NoWatcherError,
     SessionExpiredError,
     ZooKeeperError,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "NoAuthError",
     "NoChildrenForEphemeralsError",
     "NoNodeError",
+    "NoWatcherError",
     "NodeExistsError",
     "NotEmptyError",
     "NotReadOnlyError",
