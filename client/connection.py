@@ -154,7 +154,7 @@ class Connection:
         self._task = self._probe = None
 
     def _end(self) -> None:
-        """Take no more calls, and close everything."""
+        """Refuse further calls, and close the connection."""
         if not self._ended:
             self._ended = True
             self.session.close("the client was closed", self.session.fatal_error)

@@ -314,7 +314,7 @@ class Session:
             self._set_state(State.LOST, reason)
 
     def close(self, reason: str, error: ZooKeeperError | None = None) -> None:
-        """Take no more calls, and fail those there are."""
+        """Refuse further calls, and fail the pending ones."""
         self.phase = Phase.OFF
         self.fatal_error = error
         error = error or ClosedError(detail=reason)
@@ -444,7 +444,7 @@ class Session:
         except ValueError:
             raise ConnectionBroken(f"the server sent an event of unknown type {event.type}") from None
         if not event.path.startswith("/") and kind is not EventType.NONE:
-            raise ConnectionBroken(f"the server sent an event for {event.path!r}, which is no path")
+            raise ConnectionBroken(f"the server sent an event for {event.path!r}, which is not a path")
         if kind is not EventType.NONE:
             self.watches.fire(Event(kind, event.path, zxid if zxid > 0 else None))
 

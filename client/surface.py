@@ -130,25 +130,27 @@ class ClientSurface(BaseClient):
         """Create a node.
 
         Args:
-            path: Where; of a sequential node the beginning, which may end with a slash.
-            value: What it holds.
-            ephemeral: It ends with this session.
-            sequential: A number is appended, higher than that of every sibling created before.
-            container: It goes away some time after its last child.
-            ttl: Seconds without change after which it goes away, from 0.001; the server must offer TTL nodes.
-            acl: Who may do what; by default everybody everything.
-            parents: Create the nodes above it that are missing.
-            protected: Survive the loss of the reply: the name begins with ``_c_``, a unique id and a hyphen, and if the
-                connection is lost the node is looked for under that name.
+            path: The path of the node. The server appends a number to the path of a sequential node, which may end with
+                a slash.
+            value: The value of the node, as the serializer writes it.
+            ephemeral: Delete the node when this session ends.
+            sequential: Append a number that is higher than those of all siblings created before.
+            container: Delete the node some time after its last child was deleted.
+            ttl: Delete the node when it had no children and was not changed for this many seconds, at least 0.001. The
+                server has to allow TTL nodes.
+            acl: The ACL list. By default everybody has all permissions.
+            parents: Create missing parents.
+            protected: Find the node again if the reply to its creation is lost. Its name gets the prefix ``_c_``, a
+                unique id and a hyphen.
 
         Returns:
             The path of the node.
 
         Raises:
-            NodeExistsError: There is such a node already.
-            NoNodeError: Its parent does not exist.
-            NoChildrenForEphemeralsError: Its parent is ephemeral.
-            ConnectionLossError: It may have been created; with *protected*, only if no connection came in time.
+            NodeExistsError: The node exists already.
+            NoNodeError: The parent does not exist.
+            NoChildrenForEphemeralsError: The parent is ephemeral.
+            ConnectionLossError: The node may have been created. With *protected*, it is deleted later if so.
         """
         parent = protection_id = ""
         protected_path = path
@@ -157,15 +159,7 @@ class ClientSurface(BaseClient):
             check(path)  # behind a protection id, even "." would be a valid name
             parent, protection_id = paths.parent(path), f"_c_{self.new_uuid()}-"
             protected_path = paths.join(parent, protection_id + path.rpartition("/")[2])
-        create = self._creator(
-            protected_path,
-            value,
-            ephemeral,
-            sequential,
-            container,
-            ttl,
-            acl,
-        )
+        create = self._creator(protected_path, value, ephemeral, sequential, container, ttl, acl)
         first = create()
         if not (parents or protected):
             return first
@@ -220,7 +214,7 @@ class ClientSurface(BaseClient):
         return self._call(op, request.encode(), operations.decode_path_and_stat(core.strip_chroot), path)
 
     def ensure_path(self, path: str, acl: AclList | None = None) -> Call[None]:
-        """Create a node and all above it, where they are missing."""
+        """Create a node and its parents, unless they exist."""
 
         def create(path: str) -> Call[str]:
             return self._creator(path, b"", False, False, False, None, acl)()
@@ -238,9 +232,9 @@ class ClientSurface(BaseClient):
         """Replace a node's value.
 
         Args:
-            path: Which node.
+            path: The path of the node.
             value: The new value.
-            version: The version it must have; -1 for any.
+            version: The version that the node must have; -1 for any.
 
         Returns:
             The new Stat.
@@ -254,12 +248,12 @@ class ClientSurface(BaseClient):
         return self._call(OpCode.SET_DATA, body, operations.decode_stat, path)
 
     def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> Call[None]:
-        """Remove a node.
+        """Delete a node.
 
         Args:
-            path: Which node.
-            version: The version it must have; -1 for any.
-            recursive: Remove all below it first; not at once, and what others create meanwhile is removed too.
+            path: The path of the node.
+            version: The version that the node must have; -1 for any.
+            recursive: Delete all descendants first, also those that others create meanwhile. This is not atomic.
 
         Raises:
             NoNodeError: There is no such node.
@@ -276,9 +270,9 @@ class ClientSurface(BaseClient):
         """Replace a node's ACL list.
 
         Args:
-            path: Which node.
+            path: The path of the node.
             acl: The new list.
-            version: The ``aversion`` it must have; -1 for any.
+            version: The ``aversion`` that the node must have; -1 for any.
         """
         below_chroot = self._core.add_chroot(path)
         checked = arguments.checked_acl(acl) if acl is not None else arguments.checked_acl(())
@@ -288,7 +282,7 @@ class ClientSurface(BaseClient):
     def transaction(
         self, *, guards: Sequence[str] = (), guard_failed: Callable[[], Exception] | None = None
     ) -> Transaction:
-        """Collect operations that happen together or not at all; use it with ``async with``.
+        """Collect operations that are applied together or not at all; use it with ``async with``.
 
         Args:
             guards: Nodes that have to exist when the server applies it.
@@ -305,11 +299,11 @@ class ClientSurface(BaseClient):
         return Transaction(commit, add_chroot, core.strip_chroot, self._data, guards, guard_failed)
 
     def update(self, path: str, change: Callable[[Any], Any]) -> Call[tuple[Any, Stat]]:
-        """Replace a node's value by what a function makes of it, as often as others come in between.
+        """Replace a node's value by a function of it; try again if others changed the value meanwhile.
 
         Args:
-            path: Which node.
-            change: Returns the new value for the present one, or an awaitable of it; it may be called several times.
+            path: The path of the node.
+            change: Returns the new value, or an awaitable of it, for the present value. It may be called several times.
 
         Returns:
             The new value and the new Stat.
@@ -322,11 +316,11 @@ class ClientSurface(BaseClient):
         return self._compound(compound.update(self, path, change, reading), reading)
 
     async def retry(self, do: Callable[[], Awaitable[T]], backoff: Backoff | None = None) -> T:
-        """Do something again for as long as connections are lost. Only for what may be done twice.
+        """Repeat a call while the connection is lost. Use this only for calls that may be applied twice.
 
         Args:
-            do: Makes the call; called for each try.
-            backoff: How long to wait, and how often to try; by default as the client's, five times.
+            do: Makes the call; called for each attempt.
+            backoff: The delays between attempts, and their number; by default five attempts with the usual delays.
         """
         for delay in (backoff or Backoff(tries=5)).delays(self._core.rng):
             try:
@@ -374,13 +368,13 @@ class ClientSurface(BaseClient):
         return Watcher(self._core, self._serializer, self._operation_timeout, kind, path, limit)
 
     def watch(self, path: str, *, recursive: bool = False, limit: int = 10_000) -> Watcher:
-        """Receive what happens to a node from now on (ZooKeeper 3.6 and newer)::
+        """Receive the events of a node from now on (ZooKeeper 3.6 and newer)::
 
             async with zk.watch("/a", recursive=True) as events:
                 async for event in events: ...
 
-        Nothing is missed while the client is disconnected, not even between two sessions; what happens to one node
-        several times meanwhile is delivered once.
+        No change is missed while the client is disconnected, not even between two sessions. Several changes of one node
+        during that time are delivered as one event.
 
         Args:
             path: The node; it need not exist.
@@ -423,10 +417,10 @@ class ClientSurface(BaseClient):
         return call
 
     def remove_watches(self, path: str, kind: WatcherType = WatcherType.ANY) -> Call[None]:
-        """Make the server drop watches of this client on a node, behind the back of its watchers.
+        """Remove watches of this client on a node from the server; their watchers are not notified.
 
         Raises:
-            NoWatcherError: It has none.
+            NoWatcherError: The client has no such watch.
         """
         number = arguments.checked_watcher_type(kind)
         body = operations.watch_request(self._core.encoded_path(path), number)

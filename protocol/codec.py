@@ -241,6 +241,7 @@ class _Compiler:
         self.writes: list[str] = []
 
     def source(self) -> str:
+        """Return the source of the methods that are compiled for the record."""
         run: list[tuple[str, str]] = []
         for name, hint in self.hints.items():
             if code := _fixed_code(hint):
@@ -302,6 +303,7 @@ class _Compiler:
         self.writes.append(f"{tag}_pack({', '.join('self.' + name for name, _ in run)})")
 
     def variable(self, name: str, hint: Any) -> None:
+        """Read and write a field whose size depends on its value."""
         inner, optional = _optional(hint)
         if get_origin(inner) is Annotated and isinstance(codec := get_args(inner)[1], Codec):
             self.env[f"read_{name}"], self.env[f"write_{name}"] = codec.read, codec.write
@@ -338,6 +340,7 @@ class _Compiler:
         self.writes.append(f"{_WRITERS[kind]}(self.{name})")
 
     def vector(self, name: str, item: Any, optional: bool) -> None:
+        """Read and write a vector: a count, and so many items."""
         self.env[f"item_{name}"] = item
         kind, nullable = _optional(item)
         reader = _READERS.get((kind, None) if nullable else item) or f"item_{name}.read_from"

@@ -105,7 +105,7 @@ class Contender:
             self._watch.fail(gone(self._path, "the session ended while in line"))
 
     async def enter(self) -> None:
-        """Take a place at the end of the line, with a node that survives lost replies (``create_protected``).
+        """Join the end of the queue, with a node that survives lost replies (``create_protected``).
 
         Raises:
             ConnectionLossError: There was no connection in time.

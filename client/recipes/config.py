@@ -25,7 +25,7 @@ class Config(NodeCache):
     Limits: a value has to fit into a request (1 MB).
 
     Args:
-        default: The value while there is no node.
+        default: The value while the node does not exist.
         serializer: How values become bytes.
     """
 
@@ -37,7 +37,7 @@ class Config(NodeCache):
 
     @property
     def version(self) -> int:
-        """The present version; -1 while there is no node."""
+        """The present version; -1 while the node does not exist."""
         return -1 if self.stat is None else self.stat.version
 
     async def publish(self, value: Any, version: int | None = None) -> None:

@@ -27,7 +27,7 @@ class Counter(Recipe):
     Limits: with many that add at once most tries fail and are repeated. For unique numbers there is UniqueId.
 
     Args:
-        start: The number while there is no node.
+        start: The number while the node does not exist.
         encoding: ``text``, ``int`` (4 bytes; kazoo's with ``support_curator``) or ``long`` (8 bytes).
     """
 

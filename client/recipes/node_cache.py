@@ -26,7 +26,7 @@ class NodeCache(FollowingRecipe):
         error: Why the serializer could not read the latest value; ``value`` is the last one that it could.
     """
 
-    _default: Any = None  # the value while there is no node
+    _default: Any = None  # the value while the node does not exist
 
     def __init__(self, client: ClientSurface, path: str) -> None:
         super().__init__(client, path)

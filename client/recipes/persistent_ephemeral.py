@@ -23,7 +23,7 @@ class PersistentEphemeral(SupervisedRecipe):
     node of that name belongs to another session, often one's own former session, it is waited for. Leaving the block
     deletes the node. If the node cannot be kept, the block is cancelled and raises the reason.
 
-    Limits: between two sessions there is no node. Two programs that use the same path take turns.
+    Limits: the node does not exist between two sessions. Programs that use the same path replace each other's node.
     """
 
     def __init__(self, client: ClientSurface, path: str, value: Any = b"") -> None:

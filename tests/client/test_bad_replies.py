@@ -176,7 +176,7 @@ async def test_an_event_with_a_path_that_is_none_is_a_reason_to_leave(
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
 
     async with zk.watch("/zookeeper/quota", recursive=True):  # the replies to its addWatch and getChildren come first
-        with pytest.raises(ConnectionLossError, match="which is no path"):
+        with pytest.raises(ConnectionLossError, match="which is not a path"):
             await zk.set("/", b"v")
 
     assert not complaints
