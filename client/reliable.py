@@ -192,6 +192,7 @@ async def create_protected(
     """
     session_id = client.session_id
     sent = False
+    lost: ConnectionLossError | None = None  # of the last try whose reply was lost
     try:
         while True:
             try:
@@ -206,7 +207,11 @@ async def create_protected(
                 if isinstance(error, ConnectionLossError) and not error.maybe_applied:
                     sent = False
                     raise
-                path = await find_protected(client, parent, protection_id)
+                lost = error if isinstance(error, ConnectionLossError) else lost
+                try:
+                    path = await find_protected(client, parent, protection_id)
+                except ConnectionLossError as unreachable:  # which says of itself that nothing was applied
+                    raise lost or unreachable from None
                 if path is not None:
                     return path
                 if ephemeral and session_id and client.session_id != session_id:

@@ -325,6 +325,22 @@ def test_a_protected_create_accepts_the_node_of_its_own_earlier_try() -> None:
     with_client(main)
 
 
+def test_a_protected_create_whose_node_cannot_be_looked_for_says_that_it_may_have_been_created() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with server.fault("create", times=1, action=lose_reply(), strict=True):
+            call = zk.with_operation_timeout(1).create("/a", ephemeral=True, protected=True)
+            await asyncio.sleep(0.0001)
+            server.refuse_connections()
+            with pytest.raises(ConnectionLossError) as caught:
+                await call
+
+        assert caught.value.maybe_applied
+        assert caught.value.path is not None
+        assert caught.value.path.endswith("-a")
+
+    with_client(main)
+
+
 # --- supervised blocks ---
 
 
