@@ -1,4 +1,8 @@
-"""Drives a :class:`~zoolet.client.session.Session` over asyncio: connects, and connects again."""
+"""Drives a :class:`~zoolet.client.session.Session` over asyncio: connects, and reconnects.
+
+The loop is :meth:`Connection._run`. What becomes of the calls of a lost connection is decided by
+:meth:`Session.lost <zoolet.client.session.Session.lost>`.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +77,7 @@ class Connection:
         hosts: Where the servers are.
         session: The session that is kept connected.
         loop: Where it runs.
-        random: Where host order and jitter come from.
+        rng: Where host order and jitter come from.
         backoff: How long to wait between rounds over all servers.
         tls: For connections over TLS.
     """
@@ -250,6 +254,7 @@ class Connection:
     # --- staying connected ---
 
     async def _run(self) -> None:
+        """Connect to one host after the other, and reconnect, until the client is closed."""
         count = len(self._hosts.addresses)
         delays = self._backoff.delays(self._rng)
         failed = 0

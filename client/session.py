@@ -19,7 +19,8 @@ The shell around it (:mod:`zoolet.client.connection`) brings bytes and the time,
 sends what is in ``out``.
 
 When the connection is lost, a call that was not sent waits for the next one. A call that was sent and is idempotent is
-sent again. Any other fails with ConnectionLossError, for it may have happened. None waits longer than its deadline.
+sent again. Any other fails with ConnectionLossError, for it may have happened. None waits for a connection longer than
+its deadline; for a reply it waits as long as the server is not silent.
 
 A ping is sent after a third of the session timeout without a request, and the connection is given up after two thirds
 without a reply: the last third is for finding another server before the session expires.
@@ -382,7 +383,7 @@ class Session:
                 else:
                     fail(
                         call,
-                        connection_loss(call.path, "there was no connection in time; it was not sent", maybe=False),
+                        connection_loss(call.path, "there was no connection in time; it was not applied", maybe=False),
                     )
             for call in [call for call in self._unproved() if call.done() or now >= call.deadline]:
                 self.credentials = [credential for credential in self.credentials if credential.call is not call]

@@ -1,5 +1,8 @@
 """The watches of a client: which event reaches which, and how to register them at a server that knows none.
 
+Events arrive in ``Session._event``, which calls :meth:`WatchTable.fire`; the :class:`~zoolet.client.watcher.Watcher`
+takes them from its :class:`Registration`.
+
 A watch is one of five kinds. ``DATA``, ``EXIST`` and ``CHILD`` fire once; ``PERSISTENT`` and ``RECURSIVE`` stay.
 
 No event is lost with a connection. A server compares one-shot watches with the last zxid that a client has seen. It

@@ -20,7 +20,9 @@ class TxnHeader(Record):
 
 @record
 class CreateTxn(Record):
-    """Create a persistent or ephemeral node; ``parentCVersion`` counts the creates below the parent, this included."""
+    """Create a persistent or ephemeral node; ``parentCVersion`` is the number of children that were ever created in its
+    parent, this one included. It is for files: zoolet counts them itself.
+    """
 
     path: str
     data: bytes | None

@@ -6,8 +6,12 @@ What is held is an ephemeral node. States of a lease, and transitions::
       |
       +--the session is over, or the client was closed
       +--the server may have ended the session: nothing that it answered was sent within the session timeout
-      +--somebody else deleted the node (noticed 0.05 s after the beginning) --> LOST, with the reason
+      +--somebody else deleted the node (watched after 0.05 s, or at once if revocable) --> LOST, with the reason
       +--what watches the node failed
+
+Three detectors call :meth:`Lease.mark_lost`: the client's states (:meth:`Lease.on_state`), a timer for the deadline
+(``_check_deadline``), and a task for each node (``_monitor``). SUSPENDED alone changes nothing: the session may still
+exist, until the deadline.
 
 The invariant: while a lease counts as held, no server can have ended its session, if clocks run at the same rate on
 both machines, because the time is counted from before the server can have received anything. A process that is stopped

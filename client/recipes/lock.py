@@ -21,7 +21,8 @@ class Lock(LockBase[Lease]):
     is *data*. PATH is created if it is missing, and stays.
 
     Guarantees: holders follow each other in the order of their nodes. When one goes, one waiter wakes up. A waiter that
-    gives up (timeout, cancellation, lost replies) leaves no node. A lease says when it is lost.
+    gives up (timeout, cancellation, lost replies) leaves no node. If the reply to the create is lost, the node is found
+    again by a unique id in its name (:func:`~zoolet.client.reliable.create_protected`). A lease says when it is lost.
 
     Limits: a holder that is stopped for longer than its session timeout does not know that it lost the lock until it
     goes on. Use ``lease.token`` or ``lease.transaction()`` for what must be right even so.

@@ -1,8 +1,8 @@
 """The table of configuration keys, one row each: the parser, the command line, the messages and
 ``docs/configuration.md`` are generated from it.
 
-To add a key, add a row and the field that it sets in ``Settings`` (server/core) or ``Config``, then run ``make
-docs``; if a field depends on several keys, compute it in ``load.py``.
+To add a key, add a row and the field that it sets in ``Settings`` (server/core), ``Config``, or, as ``tls.name``,
+``TlsSettings`` (server/net), then run ``make docs``; if a field depends on several keys, compute it in ``load.py``.
 
 Source: QuorumPeerConfig.parseProperties; ZooKeeper Administrator's Guide, "Configuration Parameters".
 """
@@ -251,11 +251,11 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             "Operations of one multi or multiRead, which cannot be interrupted.", "1000"),
         Key("zoolet.maxMultiReadBytes", "settings.max_multi_read", number(1, unit="bytes"),
             "The results of one multiRead.", "1048576"),
-        Key("zoolet.maxUnreadBytes", "settings.max_write_buffer", number(1, unit="bytes"),
+        Key("zoolet.maxUnreadBytes", "settings.max_unread_bytes", number(1, unit="bytes"),
             "Events that may wait for one client to read them before it is disconnected.", "1048576"),
-        Key("zoolet.maxUnreadBytesTotal", "settings.max_write_buffer_total", number(1, unit="bytes"),
+        Key("zoolet.maxUnreadBytesTotal", "settings.max_unread_bytes_total", number(1, unit="bytes"),
             "Replies and events that may wait for all clients together.", "1073741824"),
-        Key("zoolet.maxPartialRequestBytes", "settings.max_partial_requests", number(1, unit="bytes"),
+        Key("zoolet.maxPartialRequestBytes", "settings.max_partial_request_bytes", number(1, unit="bytes"),
             "Unfinished requests that may be kept for all connections together.", "1073741824"),
     ),
 }

@@ -22,6 +22,7 @@ from zoolet.protocol.errors import InvalidACLError, MarshallingError, NoAuthErro
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.metrics import Metrics
 from zoolet.server.core.settings import Settings
+from zoolet.server.core.warnings import Warnings
 
 OPEN: Final = 0
 AUTHENTICATED: Final = frozenset({"digest", "sasl", "x509"})
@@ -93,11 +94,13 @@ class Acls:
     Args:
         settings: ``skip_acl``, ``max_acl_entries`` and ``compat`` are used.
         metrics: Counts the lists that are refused.
+        warnings: Receives a line about them.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics, warnings: Warnings) -> None:
         self._settings = settings
         self._metrics = metrics
+        self._warnings = warnings
         self._lists: dict[int, AclList] = {OPEN: OPEN_ACL_UNSAFE}
         self._grants: dict[int, Grants] = {}
         self._keys: dict[AclList, int] = {OPEN_ACL_UNSAFE: OPEN}
@@ -216,6 +219,7 @@ class Acls:
                 raise InvalidACLError(path)
         if len(stored) > limit or size > self._settings.max_frame:
             self._metrics.refuse("acl_entries")
+            self._warnings.warn("acl", "refusing an ACL list of more than %d entries (zoolet.maxAclEntries)", limit)
             raise InvalidACLError(
                 path,
                 f"the ACL list would have more than {limit} entries (zoolet.maxAclEntries), or more than "

@@ -1,4 +1,7 @@
-"""Deadlines in buckets, which makes extending one cheap.
+"""Which session or connection expires when: deadlines in buckets, which makes extending one cheap.
+
+Sessions expire by it (:meth:`Engine.tick` and :meth:`Engine.expire <zoolet.server.core.engine.Engine.expire>`, which
+deletes their ephemeral nodes), and so do connections that open no session.
 
 An item is in one of two states:
 

@@ -8,6 +8,7 @@ from typing import Final
 LIMITS: Final = (
     "acl_entries",
     "connections",
+    "frames",
     "identities",
     "multi_operations",
     "multi_read",

@@ -206,7 +206,7 @@ class ServerConnection:
         """Buffer a part of an incomplete frame; close the connection if it buffers much, and all together too much."""
         engine = self.engine
         is_large = self._kept + len(data) > ALWAYS_KEPT
-        if is_large and engine.partial_requests + len(data) > engine.settings.max_partial_requests:
+        if is_large and engine.partial_requests + len(data) > engine.settings.max_partial_request_bytes:
             engine.metrics.refuse("partial_requests")
             engine.warnings.warn(
                 "partial",
@@ -230,7 +230,8 @@ class ServerConnection:
     def _keep_rest(self, buf: bytes, offset: int) -> bool:
         """Buffer the bytes from *offset* on, which are not answered yet; return whether they contain a complete frame.
 
-        The connection is closed if they cannot be the beginning of a frame.
+        The connection is closed if the frame that they begin is negative, too short, or longer than ``max_frame``
+        (``jute.maxbuffer``).
         """
         remaining = len(buf) - offset
         length = -1  # unknown while the four bytes of the length are incomplete
@@ -238,12 +239,25 @@ class ServerConnection:
             (length,) = int_at(buf, offset)
             shortest = 0 if self.state is State.CONNECTING else 8  # of xid and op code
             if not 0 <= length <= self.engine.settings.max_frame or (length < shortest and remaining >= 4 + length):
-                self.close()
+                self._refuse_frame(length)
                 return False
         if remaining:
             self._keep_part(buf[offset:])
         self.missing = 4 + max(length, 0) - remaining  # 0 or less: the frame is complete, but the turn is over
         return self.missing <= 0 and not self.client.closing
+
+    def _refuse_frame(self, length: int) -> None:
+        engine = self.engine
+        engine.metrics.refuse("frames")
+        engine.warnings.warn(
+            "frame",
+            "closing %s:%d: a request of %d bytes; the limit is %d (jute.maxbuffer)",
+            self.client.host,
+            self.client.port,
+            length,
+            engine.settings.max_frame,
+        )
+        self.close()
 
     # --- the first frame ---
 

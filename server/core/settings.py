@@ -19,9 +19,9 @@ class Settings:
         max_frame: ``jute.maxbuffer``; a longer request closes its connection.
         sessionless_timeout: A connection that has not opened or resumed a session by then is closed.
         max_output_per_turn: A connection's replies in one turn; when they exceed it, the others are served first.
-        max_write_buffer: Events that may be buffered for a client that does not read before it is disconnected.
-        max_write_buffer_total: The same for the replies and events of all such clients together.
-        max_partial_requests: Bytes of incomplete requests that may be buffered for all connections together.
+        max_unread_bytes: Events that may be buffered for a client that does not read before it is disconnected.
+        max_unread_bytes_total: The same for the replies and events of all such clients together.
+        max_partial_request_bytes: Bytes of incomplete requests that may be buffered for all connections together.
         max_acl_entries: Entries of one ACL list, once ``auth`` is replaced by the client's identities; their total size
             is limited by ``max_frame``.
         max_identities: Identities that one connection may have.
@@ -62,9 +62,9 @@ class Settings:
     max_frame: int = MAX_FRAME
     sessionless_timeout: int = 10_000
     max_output_per_turn: int = 256 << 10
-    max_write_buffer: int = 64 << 20
-    max_write_buffer_total: int = 96 << 20
-    max_partial_requests: int = 128 << 20
+    max_unread_bytes: int = 64 << 20
+    max_unread_bytes_total: int = 96 << 20
+    max_partial_request_bytes: int = 128 << 20
     max_acl_entries: int = 10_000
     max_identities: int = 128
     max_watches: int = 400_000

@@ -76,9 +76,9 @@ class ServerState:
         self.settings = settings or Settings()
         self.rng = rng
         self.metrics = Metrics()
-        self.acls = Acls(self.settings, self.metrics)
-        self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))
         self.warnings = Warnings(log, monotonic_ms)
+        self.acls = Acls(self.settings, self.metrics, self.warnings)
+        self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))
         self.quota = Quota(self.tree, self.settings, self.warnings)
         self.pending_output: dict[ClientConnection, None] = {}
         self.watches = Watches(self.acls, self.settings, self.metrics, self.warnings, self.pending_output)

@@ -6,7 +6,7 @@ It calls the connection's ``receive_data`` with the bytes that were read, ``data
 until then the socket is not read.
 
 Back-pressure: a client that does not read its replies is not read from. Events are not sent on request, so this does
-not limit them: a client for which more than ``max_write_buffer`` bytes of events wait is disconnected; its session
+not limit them: a client for which more than ``max_unread_bytes`` bytes of events wait is disconnected; its session
 stays alive, and the events that it missed are sent when it has reconnected.
 
 When the server closes a connection, it shuts down its sending side first, and closes the socket when the peer has
@@ -238,7 +238,7 @@ class ServerProtocol(asyncio.Protocol):
 
     def _check_write_buffer(self, transport: asyncio.Transport, client: ClientConnection) -> bool:
         """Count the bytes that wait for a peer that does not read; disconnect it, or another, if they are too many."""
-        if self._unread_events > self._engine.settings.max_write_buffer:
+        if self._unread_events > self._engine.settings.max_unread_bytes:
             self._engine.metrics.refuse("unread")
             self._engine.warnings.warn(
                 "unread",

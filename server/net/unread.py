@@ -1,6 +1,6 @@
 """The bytes that wait for peers that do not read.
 
-If they exceed ``max_write_buffer_total`` together, the peers with the most bytes are disconnected. A single peer may
+If they exceed ``max_unread_bytes_total`` together, the peers with the most bytes are disconnected. A single peer may
 exceed it: a reply is at most as large as a node or a list of children, and no other is sent before the peer reads.
 """
 
@@ -48,7 +48,7 @@ class UnreadBytes:
         """Record that *size* bytes wait for a peer; if the total is too high, disconnect the peers with the most."""
         self.total += size - self.by_connection.get(connection, 0)
         self.by_connection[connection] = size
-        limit = self._engine.settings.max_write_buffer_total
+        limit = self._engine.settings.max_unread_bytes_total
         if self.total <= limit:
             return
         for waiting in self.by_connection:

@@ -12,8 +12,9 @@ from ipaddress import ip_address, ip_network
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.calls import connected
+from support.calls import connected, engine_with
 from support.engine import make_engine
+from support.log import Log
 from support.peer import Peer
 
 from zoolet.protocol import records as r
@@ -24,6 +25,7 @@ from zoolet.server.core.acls import Acls, _without_duplicates
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.metrics import Metrics
 from zoolet.server.core.settings import Settings
+from zoolet.server.core.warnings import Warnings
 
 moderate = settings(max_examples=60, deadline=None)
 EVERYTHING, READ, ADMIN = 31, 1, 16
@@ -169,7 +171,7 @@ def test_a_long_list_costs_as_much_as_it_is_long() -> None:
 def test_a_list_allows_what_one_of_its_entries_allows_one_of_the_identities(
     acl: AclList, host: str, proved: list[Id], wanted: int
 ) -> None:
-    acls = Acls(Settings(), Metrics())
+    acls = Acls(Settings(), Metrics(), Warnings())
     client = caller_with(proved, host)
 
     key = acls.intern(acl)
@@ -182,7 +184,7 @@ def test_a_list_allows_what_one_of_its_entries_allows_one_of_the_identities(
 def test_a_list_of_nobodys_permissions_allows_nothing_to_anybody_but_the_super_user(
     acl: AclList, host: str, proved: list[Id]
 ) -> None:
-    acls = Acls(Settings(), Metrics())
+    acls = Acls(Settings(), Metrics(), Warnings())
     client = caller_with(proved, host)
 
     key = acls.intern(tuple(ACL(0, entry.id) for entry in acl))
@@ -191,7 +193,7 @@ def test_a_list_of_nobodys_permissions_allows_nothing_to_anybody_but_the_super_u
 
 
 def test_a_check_does_not_depend_on_how_long_the_list_is() -> None:
-    acls = Acls(Settings(), Metrics())
+    acls = Acls(Settings(), Metrics(), Warnings())
     key = acls.intern(tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(50_000)))
     client = caller_with([Id("digest", f"v{number}:x") for number in range(100)], "127.0.0.1")
 
@@ -204,7 +206,7 @@ def test_a_check_does_not_depend_on_how_long_the_list_is() -> None:
 
 
 def test_networks_are_found_however_many_a_list_names() -> None:
-    acls = Acls(Settings(), Metrics())
+    acls = Acls(Settings(), Metrics(), Warnings())
     key = acls.intern(tuple(ACL(READ, Id("ip", f"10.{a}.{b}.0/24")) for a in range(100) for b in range(100)))
 
     inside, outside = ClientConnection("10.99.99.7"), ClientConnection("10.100.0.7")
@@ -213,7 +215,7 @@ def test_networks_are_found_however_many_a_list_names() -> None:
 
 
 def test_an_entry_that_is_no_network_harms_no_other() -> None:
-    acls = Acls(Settings(), Metrics())
+    acls = Acls(Settings(), Metrics(), Warnings())
 
     key = acls.intern((ACL(READ, Id("ip", "nonsense")), ACL(READ, Id("ip", None)), ACL(READ, Id("ip", "127.0.0.0/8"))))
 
@@ -312,14 +314,16 @@ def test_a_list_that_expands_a_thousandfold_costs_no_more_than_what_may_be_store
     assert len(engine.acls._lists) == len(make_engine().acls._lists)
 
 
-def test_a_list_that_is_too_long_is_counted() -> None:
-    engine = make_engine(Settings(max_acl_entries=1))
+def test_a_list_that_is_too_long_is_counted_and_logged() -> None:
+    log = Log()
+    engine = engine_with(log, max_acl_entries=1)
     peer = connected(engine)
 
     with pytest.raises(InvalidACLError):
         peer.create("/a", acl=(ACL(READ, ANYONE), ACL(ADMIN, ANYONE)))
 
     assert engine.metrics.refused["acl_entries"] == 1
+    assert log == ["refusing an ACL list of more than 1 entries (zoolet.maxAclEntries)"]
 
 
 def test_a_stranger_is_refused_through_the_whole_server() -> None:

@@ -42,6 +42,17 @@ def test_a_length_below_zero_or_above_the_limit_is_hung_up_on_before_the_payload
     assert peer.closed
 
 
+def test_a_frame_that_is_too_long_is_counted_and_logged() -> None:
+    log = Log()
+    engine = engine_with(log)
+    connection = ServerConnection(engine, ClientConnection("192.0.2.7", 4711))
+
+    connection.receive_data(b"GET / HTTP/1.1")
+
+    assert engine.metrics.refused["frames"] == 1
+    assert log == ["closing 192.0.2.7:4711: a request of 1195725856 bytes; the limit is 1048575 (jute.maxbuffer)"]
+
+
 def test_a_frame_of_exactly_the_limit_is_accepted(peer):
     header = r.RequestHeader(4, OpCode.PING).encode()
 
@@ -54,7 +65,7 @@ def test_a_frame_of_exactly_the_limit_is_accepted(peer):
 
 
 def test_a_little_of_a_request_is_kept_however_much_others_keep() -> None:
-    engine = make_engine(Settings(max_partial_requests=1_000))
+    engine = make_engine(Settings(max_partial_request_bytes=1_000))
     hog, small = ServerConnection(engine, ClientConnection()), ServerConnection(engine, ClientConnection())
     hog.receive_data((100_000).to_bytes(4, "big") + bytes(990))
 
@@ -76,7 +87,7 @@ def _nothing_for_free(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_nothing_for_free")
 def test_unfinished_requests_are_kept_up_to_a_number_of_bytes_in_all(log: Log) -> None:
-    engine = engine_with(log, max_partial_requests=10_000)
+    engine = engine_with(log, max_partial_request_bytes=10_000)
     first, second = connected(engine), connected(engine)
 
     half_a_request(first, 6_000)
@@ -89,7 +100,7 @@ def test_unfinished_requests_are_kept_up_to_a_number_of_bytes_in_all(log: Log) -
 
 
 def test_unfinished_requests_of_exactly_that_many_bytes_are_kept() -> None:
-    engine = engine_with(max_partial_requests=10_000)
+    engine = engine_with(max_partial_request_bytes=10_000)
     first, second = connected(engine), connected(engine)
 
     half_a_request(first, 6_000)
@@ -100,7 +111,7 @@ def test_unfinished_requests_of_exactly_that_many_bytes_are_kept() -> None:
 
 @pytest.mark.usefixtures("_nothing_for_free")
 def test_each_piece_of_a_request_is_counted() -> None:
-    engine = engine_with(max_partial_requests=10_000)
+    engine = engine_with(max_partial_request_bytes=10_000)
     peer = connected(engine)
     half_a_request(peer, 1_000)
 
@@ -147,7 +158,7 @@ def test_an_unfinished_request_of_a_connection_that_is_gone_is_not_counted(size:
 
 @pytest.mark.usefixtures("_nothing_for_free")
 def test_an_unfinished_handshake_is_counted_too() -> None:
-    engine = engine_with(max_partial_requests=10)
+    engine = engine_with(max_partial_request_bytes=10)
     peer = Peer(engine)
 
     peer.feed(HELLO[:11])
@@ -157,7 +168,7 @@ def test_an_unfinished_handshake_is_counted_too() -> None:
 
 @pytest.mark.usefixtures("_nothing_for_free")
 def test_one_whose_unfinished_request_was_refused_makes_room_for_others() -> None:
-    engine = engine_with(max_partial_requests=10_000)
+    engine = engine_with(max_partial_request_bytes=10_000)
     first, second = connected(engine), connected(engine)
     half_a_request(first, 6_000)
     first.feed(bytes(6_000))

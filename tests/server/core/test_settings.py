@@ -14,9 +14,9 @@ KEYS = {
     "zoolet.maxSetWatches": "max_set_watches",
     "zoolet.maxMultiOperations": "max_multi_operations",
     "zoolet.maxMultiReadBytes": "max_multi_read",
-    "zoolet.maxUnreadBytes": "max_write_buffer",
-    "zoolet.maxUnreadBytesTotal": "max_write_buffer_total",
-    "zoolet.maxPartialRequestBytes": "max_partial_requests",
+    "zoolet.maxUnreadBytes": "max_unread_bytes",
+    "zoolet.maxUnreadBytesTotal": "max_unread_bytes_total",
+    "zoolet.maxPartialRequestBytes": "max_partial_request_bytes",
 }
 
 

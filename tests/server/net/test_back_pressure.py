@@ -165,7 +165,7 @@ async def test_a_connection_that_the_server_closes_is_not_cut_before_its_reader_
 # --- a client that does not read its events ---
 
 
-@pytest.mark.parametrize("daemon", [{"max_write_buffer": 2 * MIB}], indirect=True)
+@pytest.mark.parametrize("daemon", [{"max_unread_bytes": 2 * MIB}], indirect=True)
 async def test_a_client_that_leaves_too_many_events_unread_is_cut_off(
     daemon: Daemon, dial: Dial, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -185,7 +185,7 @@ async def test_a_client_that_leaves_too_many_events_unread_is_cut_off(
     assert [record.levelname for record in caplog.records if "disconnecting" in record.getMessage()] == ["WARNING"]
 
 
-@pytest.mark.parametrize("daemon", [{"max_write_buffer": 2 * MIB}], indirect=True)
+@pytest.mark.parametrize("daemon", [{"max_unread_bytes": 2 * MIB}], indirect=True)
 async def test_the_session_of_a_client_that_is_cut_off_lives_on_without_its_watches(daemon: Daemon, dial: Dial) -> None:
     watcher, writer = await dial(), await dial()
     path = "/" + "n" * 20_000
@@ -201,7 +201,7 @@ async def test_the_session_of_a_client_that_is_cut_off_lives_on_without_its_watc
     assert daemon.engine.watches.active == 0
 
 
-@pytest.mark.parametrize("daemon", [{"max_write_buffer": 64 * MIB}], indirect=True)
+@pytest.mark.parametrize("daemon", [{"max_unread_bytes": 64 * MIB}], indirect=True)
 async def test_a_client_that_reads_its_events_late_gets_them_all(daemon: Daemon, dial: Dial) -> None:
     watcher, writer = await dial(), await dial()
     path = "/" + "n" * 20_000

@@ -16,7 +16,7 @@ from zoolet.server.core.settings import Settings
 
 
 async def test_one_client_alone_may_leave_a_reply_unread_however_large(serve: Serve) -> None:
-    server = await serve(settings=Settings(max_write_buffer_total=1_000))
+    server = await serve(settings=Settings(max_unread_bytes_total=1_000))
     server.make_node("/big", 8_000_000)
 
     await server.dial_without_reading(get(1, "/big"))
@@ -28,7 +28,7 @@ async def test_one_client_alone_may_leave_a_reply_unread_however_large(serve: Se
 async def test_of_those_that_do_not_read_the_one_with_most_is_disconnected(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = await serve(settings=Settings(max_write_buffer_total=1_000_000))
+    server = await serve(settings=Settings(max_unread_bytes_total=1_000_000))
     server.make_node("/big", 10_000_000)
     server.make_node("/small", 8_000_000)
     greedy = await server.dial_without_reading(get(1, "/big"))
@@ -70,7 +70,7 @@ async def test_what_a_client_that_is_gone_did_not_read_is_counted_no_more(serve:
 
 @pytest.mark.slow
 async def test_a_reply_of_more_than_64_mib_reaches_a_client_that_reads(serve: Serve) -> None:
-    server = await serve(settings=Settings(max_write_buffer_total=1 << 20, max_write_buffer=1 << 20))
+    server = await serve(settings=Settings(max_unread_bytes_total=1 << 20, max_unread_bytes=1 << 20))
     tree = server.engine.tree
     for number in range(70):
         tree.create(f"/{number:02}" + "n" * 1_000_000, b"", 0, 0, 1, 0)
@@ -85,7 +85,7 @@ async def test_a_reply_of_more_than_64_mib_reaches_a_client_that_reads(serve: Se
 
 
 async def test_a_client_that_leaves_too_many_events_unread_is_counted(serve: Serve) -> None:
-    server = await serve(settings=Settings(max_write_buffer=100_000))
+    server = await serve(settings=Settings(max_unread_bytes=100_000))
     server.make_node("/big", 8_000_000)
     watch = request(1, OpCode.ADD_WATCH, r.AddWatchRequest("/", 1).encode())
     await server.dial_without_reading(watch + get(2, "/big"))
