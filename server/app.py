@@ -12,6 +12,7 @@ from zoolet.server.config import Config
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.server_connection import ServerConnection
+from zoolet.server.core.state import first_zxid
 from zoolet.server.net.clock import Clock
 from zoolet.server.net.connections import Connections, SansIOConnection
 from zoolet.server.net.daemon import Daemon
@@ -36,6 +37,7 @@ def assemble(
     *,
     clock: Clock,
     rng: Random,
+    initial_zxid: int | None = None,
     connection_factory: WrapConnection = _unwrapped,
     gc_tuner: GcTuner | None = None,
     turn: float = TURN,
@@ -48,6 +50,8 @@ def assemble(
         config: The configuration.
         clock: The source of time.
         rng: The source of randomness: ``SystemRandom`` unless the run has to be repeatable.
+        initial_zxid: The last zxid that was taken before; by default one that grows with the clock, so that zxids and
+            fencing tokens do not start over when a server is started again without its data.
         connection_factory: Wraps each connection; by default connections are not wrapped.
         gc_tuner: Tunes the garbage collector, if the server owns the process.
         turn: Seconds for which one connection is served before the others get their turn.
@@ -56,7 +60,8 @@ def assemble(
         The server, which listens after :meth:`Daemon.start`.
     """
     now, monotonic_ms = clock.read()
-    engine = Engine(config.settings, now=now, monotonic_ms=monotonic_ms, rng=rng, log=_log.warning)
+    zxid = first_zxid(now) if initial_zxid is None else initial_zxid
+    engine = Engine(config.settings, now=now, monotonic_ms=monotonic_ms, zxid=zxid, rng=rng, log=_log.warning)
 
     def configuration() -> dict[str, object]:
         return {

@@ -43,11 +43,12 @@ class Engine(ServerState):
         *,
         now: int = 0,
         monotonic_ms: int = 0,
+        zxid: int = 0,
         server_id: int = 1,
         rng: Random,
         log: LogFunction | None = None,
     ) -> None:
-        super().__init__(settings, now=now, monotonic_ms=monotonic_ms, server_id=server_id, rng=rng, log=log)
+        super().__init__(settings, now=now, monotonic_ms=monotonic_ms, zxid=zxid, server_id=server_id, rng=rng, log=log)
         self.dispatch: Dispatch = build_dispatch()
         self.zxid_on_decode_error = zxid_on_decode_error(self.settings.compat)
         self._next_reap = monotonic_ms + self.settings.container_check_interval

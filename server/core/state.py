@@ -7,7 +7,7 @@ time.
 from __future__ import annotations
 
 from random import Random
-from typing import Protocol
+from typing import Final, Protocol
 
 from zoolet.protocol.acl import READ_ACL_UNSAFE
 from zoolet.server.core.acls import Acls
@@ -21,6 +21,18 @@ from zoolet.server.core.throttle import ConnectionThrottle
 from zoolet.server.core.tree import Tree
 from zoolet.server.core.warnings import LogFunction, Warnings
 from zoolet.server.core.watches import Watches
+
+_YEAR_2020: Final = 1_577_836_800_000  # in milliseconds since the epoch
+
+
+def first_zxid(now: int) -> int:
+    """Return the zxid with which a server begins that has no data: milliseconds since 2020, and 20 bits for a count.
+
+    It is higher than every zxid of a server that was here before, unless that one made more than a million writes per
+    millisecond of its life, or the clock was set back. So fencing tokens, which are czxids, grow across a restart, and
+    clients that saw the former server's zxids can connect. ZooKeeper itself begins at 0, but never without its data.
+    """
+    return max(0, now - _YEAR_2020) << 20
 
 
 class Transactional(Protocol):
@@ -49,6 +61,7 @@ class ServerState:
         settings: The configuration; by default that of ZooKeeper.
         now: Milliseconds since the epoch.
         monotonic_ms: Milliseconds on a monotonic clock.
+        zxid: The last zxid that was taken before.
         server_id: The top byte of session ids, 0 to 127.
         rng: The source of nonces and of the key of the session passwords: a ``SystemRandom`` unless the run has to be
             repeatable.
@@ -69,6 +82,7 @@ class ServerState:
         *,
         now: int = 0,
         monotonic_ms: int = 0,
+        zxid: int = 0,
         server_id: int = 1,
         rng: Random,
         log: LogFunction | None = None,
@@ -87,7 +101,7 @@ class ServerState:
         self.sessions = Sessions(rounding, first_session_id(server_id, now), secret)
         self.connections: dict[ClientConnection, None] = {}
         self.read_only = False
-        self.zxid = 0
+        self.zxid = zxid
         self.now = now
         self.monotonic_ms = self.started = monotonic_ms
         self.trace_mask = 306  # the answer to gtmk

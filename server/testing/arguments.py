@@ -52,10 +52,10 @@ def make_clock(kind: object, seed: int | None) -> Clock:
 
 
 def check_numbers(seed: object, initial_zxid: object) -> None:
-    """Raise a ValueError unless these are a seed or None, and a zxid."""
+    """Raise a ValueError unless these are a seed and a zxid, or None."""
     if seed is not None and not isinstance(seed, int):
         raise invalid("seed", seed, "an int")
-    if not _is_int(initial_zxid, 0, MAX_ZXID):
+    if initial_zxid is not None and not _is_int(initial_zxid, 0, MAX_ZXID):
         raise invalid("initial_zxid", initial_zxid, "from 0 to 2**63 - 1")
 
 

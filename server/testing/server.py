@@ -44,7 +44,8 @@ class Server:
         data_dir: Must be None: this server keeps everything in memory.
         config: A zoo.cfg's path, or a dict of its keys and values.
         compat: The release whose behaviour to reproduce, ``"3.8"`` or ``"3.9"``; None for the newest.
-        initial_zxid: The first zxid, such as the last one of a server that this one replaces.
+        initial_zxid: The last zxid of a server that this one replaces. By default zxids begin at 0 with a seed or a
+            manual clock, and otherwise above those of every server that was started before.
 
     Attributes:
         seed: The seed, given or random.
@@ -66,7 +67,7 @@ class Server:
         data_dir: str | os.PathLike[str] | None = None,
         config: str | os.PathLike[str] | Mapping[str, object] | None = None,
         compat: str | None = None,
-        initial_zxid: int = 0,
+        initial_zxid: int | None = None,
     ) -> None:
         arguments.check_address(host, port)
         arguments.check_numbers(seed, initial_zxid)
@@ -75,7 +76,8 @@ class Server:
         self._clock: Clock = arguments.make_clock(clock, seed)
         self._config = arguments.read_config(config, compat)
         self._config.settings.exact_deadlines = clock == "manual"
-        self._initial_zxid = initial_zxid
+        repeatable = seed is not None or clock == "manual"
+        self._initial_zxid = 0 if initial_zxid is None and repeatable else initial_zxid
         self._runner = Runner(self._assemble, host, port)
         self._faults_made = 0
         self._interceptor: Interceptor
@@ -123,10 +125,10 @@ class Server:
             self._config,
             clock=self._clock,
             rng=Random(self.seed),
+            initial_zxid=self._initial_zxid,
             connection_factory=lambda connection, resume: self._interceptor.wrap(connection, resume),
             turn=self.turn,
         )
-        daemon.engine.zxid = self._initial_zxid
         loop = asyncio.get_running_loop()
         call_later = self._clock.call_later if isinstance(self._clock, ManualClock) else loop.call_later
         self._interceptor = Interceptor(daemon.engine, call_later)

@@ -7,6 +7,7 @@ from random import Random
 from zoolet.server.app import assemble
 from zoolet.server.config import Config
 from zoolet.server.net.clock import RealClock
+from zoolet.server.testing.clock import ManualClock
 
 
 async def test_a_server_takes_its_randomness_from_what_it_is_given() -> None:
@@ -15,3 +16,16 @@ async def test_a_server_takes_its_randomness_from_what_it_is_given() -> None:
     daemon = assemble(Config(), clock=RealClock(), rng=rng)
 
     assert daemon.engine.rng is rng
+
+
+async def test_the_zxids_of_a_server_begin_above_those_of_every_server_that_was_started_a_millisecond_before() -> None:
+    clock = ManualClock()
+    before = assemble(Config(), clock=clock, rng=Random(0)).engine
+    before.zxid += (1 << 20) - 1  # as many writes as one millisecond has numbers for
+    clock.move_to(1)
+
+    assert assemble(Config(), clock=clock, rng=Random(0)).engine.zxid == before.zxid + 1
+
+
+async def test_the_initial_zxid_can_be_given() -> None:
+    assert assemble(Config(), clock=RealClock(), rng=Random(0), initial_zxid=7).engine.zxid == 7

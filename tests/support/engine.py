@@ -49,5 +49,5 @@ def make_daemon(
 
 
 def assemble_daemon(config: Config, clock: Clock | None = None) -> Daemon:
-    """Return a daemon as the command line assembles it, but with repeatable randomness."""
-    return assemble(config, clock=clock or RealClock(), rng=Random(0))
+    """Return a daemon as the command line assembles it, but with repeatable randomness and zxids."""
+    return assemble(config, clock=clock or RealClock(), rng=Random(0), initial_zxid=0)

@@ -274,7 +274,7 @@ def test_arguments_that_make_no_sense_are_named(arguments: dict[str, Any], named
         ({"compat": 3.9}, "compat"),
         ({"initial_zxid": -1}, "initial_zxid"),
         ({"initial_zxid": 1 << 63}, "initial_zxid"),
-        ({"initial_zxid": None}, "initial_zxid"),
+        ({"initial_zxid": "x"}, "initial_zxid"),
     ],
 )
 def test_more_arguments_that_make_no_sense_are_named(arguments: dict[str, Any], named: str) -> None:
@@ -308,6 +308,21 @@ def test_config_may_be_a_dict() -> None:
 def test_the_release_to_answer_like_may_be_chosen(compat: str | None, release: str) -> None:
     with Server(compat=compat) as server:
         assert release in ask(server.port, b"srvr").decode()
+
+
+def test_zxids_grow_when_a_server_is_started_again() -> None:
+    server, last = Server(), 0
+    for _ in range(3):
+        with server:
+            assert server.zxid() > last
+            server.populate({"/a": "x"})
+            last = server.zxid()
+
+
+@pytest.mark.parametrize("options", [{"seed": 7}, {"clock": "manual"}])
+def test_zxids_of_a_server_whose_run_can_be_repeated_begin_at_0(options: dict[str, Any]) -> None:
+    with Server(**options) as server:
+        assert server.zxid() == 0
 
 
 def test_zxids_go_on_from_the_initial_one() -> None:

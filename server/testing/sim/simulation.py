@@ -58,7 +58,7 @@ class Simulation:
             port: A port of the simulated network; 0 for a free one.
             config: As for :class:`Server`.
             compat: As for :class:`Server`.
-            initial_zxid: As for :class:`Server`.
+            initial_zxid: The last zxid of a server that this one replaces.
         """
         self._servers += 1
         seed = hash((self.seed, self._servers))
