@@ -45,7 +45,7 @@ class SubtreeResync:
         self._deliver = deliver
         self._ask = ask
         self.children: dict[str, dict[str, None]] = {}  # by path: the names of its children
-        self._czxids: dict[str, int | None] = {}  # by path: its czxid; None where its event had no zxid
+        self._zxids: dict[str, tuple[int | None, int | None]] = {}  # czxid and mzxid; None if the event had no zxid
         self._since: int | None = None  # None in the first listing, which delivers nothing
         self._observed: set[str] = set()  # paths of live events during a listing
         self._pending = 0
@@ -86,17 +86,19 @@ class SubtreeResync:
         self._ask(path, answered)
 
     def _compare(self, path: str, listed: r.GetChildren2Response) -> None:
-        since, known, czxid = self._since, self.children.get(path), self._czxids.get(path)
-        self._czxids[path] = listed.stat.czxid
+        since, known, stat = self._since, self.children.get(path), listed.stat
+        czxid, mzxid = self._zxids.get(path, (None, None))
+        self._zxids[path] = stat.czxid, stat.mzxid
         if known is None:
             known = self.children[path] = {}
             if since is not None and path not in self._observed:
                 self._emit(EventType.NODE_CREATED, path)
-        elif since is not None and listed.stat.mzxid > since and path not in self._observed:
-            if czxid is not None and listed.stat.czxid != czxid:
+        elif since is not None and path not in self._observed:
+            # Not "higher than before": the server may be another one, whose zxids started over.
+            if czxid is not None and stat.czxid != czxid:
                 self._emit(EventType.NODE_DELETED, path)
                 self._emit(EventType.NODE_CREATED, path)
-            else:
+            elif stat.mzxid > since if mzxid is None else stat.mzxid != mzxid:
                 self._emit(EventType.NODE_DATA_CHANGED, path)
         names = dict.fromkeys(listed.children)
         for name in [name for name in known if name not in names]:
@@ -111,7 +113,7 @@ class SubtreeResync:
         for above in order:
             order += [paths.join(above, name) for name in self.children.get(above, ())]
         for removed in reversed(order):
-            self._czxids.pop(removed, None)
+            self._zxids.pop(removed, None)
             if self.children.pop(removed, None) is not None:
                 self._forget_name(removed)
                 self._emit(EventType.NODE_DELETED, removed)
@@ -142,13 +144,15 @@ class SubtreeResync:
             self._observed.add(path)
         if event.type == EventType.NODE_CREATED:
             self.children.setdefault(path, {})
-            self._czxids[path] = event.zxid
+            self._zxids[path] = event.zxid, event.zxid
             siblings = self.children.get(paths.parent(path))
             if siblings is not None and path != "/":
                 siblings[path.rpartition("/")[2]] = None
+        elif event.type == EventType.NODE_DATA_CHANGED:
+            self._zxids[path] = self._zxids.get(path, (None, None))[0], event.zxid
         elif event.type == EventType.NODE_DELETED:
             for name in list(self.children.get(path, ())):  # which went before, and unseen
                 self._remove(paths.join(path, name))
             self.children.pop(path, None)
-            self._czxids.pop(path, None)
+            self._zxids.pop(path, None)
             self._forget_name(path)

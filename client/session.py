@@ -2,9 +2,12 @@
 
 Phases of a connection, and transitions::
 
-    OFF --begin--> HANDSHAKE --> SASL --> AUTH --> READY
-     ^                |            |        |        |
-     +----------------+--- lost ---+--------+--------+
+    OFF --begin--> HANDSHAKE --> SASL --> AUTH --> PROBE --> READY
+     ^                |            |        |        |         |
+     +----------------+--- lost ---+--------+--------+---------+
+
+SASL is skipped without a login, and PROBE unless a new session has watches of a former one: the answer to a ping tells
+whether the zxids of the server started over, as after a restart without data.
 
 States that the user sees follow from them (:class:`~zoolet.client.states.State`). What keeps them sound:
 
@@ -37,10 +40,10 @@ from random import Random
 from typing import Final
 
 from zoolet.client.requests import Request, answer, connection_loss, drop, fail
+from zoolet.client.sasl_login import SaslLogin
 from zoolet.client.states import Event, State
 from zoolet.client.watches import WatchTable
 from zoolet.protocol import records as r
-from zoolet.protocol import sasl
 from zoolet.protocol.codec import Int, struct_of
 from zoolet.protocol.enums import EventType, Xid
 from zoolet.protocol.errors import (
@@ -54,6 +57,7 @@ from zoolet.protocol.errors import (
 from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import NO_PASSWORD, ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OpCode
+from zoolet.protocol.sasl import SaslFailure
 
 MAX_REPLY: Final = 64 << 20
 """Bytes of the longest reply that is taken; what claims to be longer is no reply."""
@@ -74,7 +78,8 @@ class Phase(Enum):
     HANDSHAKE = 1
     SASL = 2
     AUTH = 3
-    READY = 4
+    PROBE = 4
+    READY = 5
 
 
 class Credential:
@@ -136,16 +141,14 @@ class Session:
         self._rewatching = 0
         self._pinged_at: deque[float] = deque()
         self._since: int | None = None  # the last zxid that was seen when all watches were there; None while they are
+        self._since_in_doubt = False  # the session is new: the server's zxids may have started over
         self._accepts_read_only = read_only
         self._resumable_elsewhere = False  # a server with a quorum knows the session
-        self._login = login
-        self._rng = rng
+        self._login = SaslLogin(*login, rng) if login is not None else None
         self._on_state = on_state
         self.last_xid = 0
         self._began = 0.0
         self._frames = Frames(MAX_REPLY)
-        self._challenged = False
-        self._rspauth = ""
 
     @property
     def requests_sent(self) -> int:
@@ -206,7 +209,6 @@ class Session:
         self._auths.clear()
         self._pinged_at.clear()
         self._rewatching = 0
-        self._challenged = False
         if self._since is None:
             self._since = self.last_zxid
         self.received_at = self.sent_at = self._began = now
@@ -242,6 +244,7 @@ class Session:
             self.expired("the server says that the session is over")
             raise ConnectionBroken("the session has expired")
         if answer.session_id != self.id:
+            self._since_in_doubt = True
             fresh = self.id != 0
             self.id = answer.session_id
             if fresh and self.state is not State.LOST:  # a read-only server's session cannot be taken elsewhere
@@ -253,6 +256,7 @@ class Session:
         self.last_confirmed = self._began
         if self._login is not None:
             self.phase = Phase.SASL
+            self._login.begin()
             self._sasl(b"")
         else:
             self._send_auth(now)
@@ -266,10 +270,20 @@ class Session:
         for credential in self.credentials:
             self._send_credential(credential)
         if not self._auths:
+            self._probe(now)
+
+    def _probe(self, now: float) -> None:
+        """Find out whether the server knows less than what was seen before, if that matters to a watch."""
+        if self._since_in_doubt and self._since and any(True for _ in self.watches):
+            self.phase = Phase.PROBE
+            self._pinged_at.append(now)
+            self.out.append(_PING)
+        else:
             self._ready(now)
 
     def _ready(self, now: float) -> None:
         self.phase = Phase.READY
+        self._since_in_doubt = False
         since = self._since or 0
         for op, body in self.watches.batches(since):
             self.out.append(_REQUEST(8 + len(body), Xid.SET_WATCHES, op) + body)
@@ -381,10 +395,8 @@ class Session:
                 if call.done():
                     drop(call)
                 else:
-                    fail(
-                        call,
-                        connection_loss(call.path, "there was no connection in time; it was not applied", maybe=False),
-                    )
+                    why = "there was no connection in time; it was not applied"
+                    fail(call, connection_loss(call.path, why, maybe=False))
             for call in [call for call in self._unproved() if call.done() or now >= call.deadline]:
                 self.credentials = [credential for credential in self.credentials if credential.call is not call]
                 if not call.done():
@@ -427,6 +439,10 @@ class Session:
             if inflight and inflight[0].sent_at < pinged_at:
                 raise ConnectionBroken(f"the server answered a ping, and not request {inflight[0].xid} before it")
             self.last_confirmed = max(self.last_confirmed, pinged_at)
+            if self.phase is Phase.PROBE:
+                if zxid < (self._since or 0):  # every change that this server knows may be news
+                    self._since = 0
+                self._ready(now)
         elif xid == Xid.AUTH and self._auths:
             self._on_auth_reply(err, now)
         elif xid == Xid.SET_WATCHES and self._rewatching:
@@ -434,7 +450,7 @@ class Session:
             if not self._rewatching:
                 self._since = None
         elif self.phase is Phase.SASL:
-            self._challenge(payload, err, now)
+            self._on_sasl_reply(payload, err, now)
         else:
             expected = inflight[0].xid if inflight else "none"
             raise ConnectionBroken(f"the server answered request {xid}, and {expected} was next")
@@ -464,33 +480,20 @@ class Session:
         if call is not None and not call.done():
             call.set_result(None)
         if self.phase is Phase.AUTH and not self._auths:
-            self._ready(now)
+            self._probe(now)
 
-    def _challenge(self, payload: bytes, err: int, now: float) -> None:
+    def _on_sasl_reply(self, payload: bytes, err: int, now: float) -> None:
         assert self._login is not None
-        user, password = self._login
-        if err:
-            why = f"the server refused the login of {user!r}"
-            self.close(why, AuthFailedError(detail=why))
-            raise ConnectionBroken(why)
-        token = r.SetSASLResponse.decode(payload, 16).token or b""
-        if self._challenged:
-            if not self._server_authenticated(token):
-                why = f"the server does not know the password of {user!r}"
-                self.close(why, AuthFailedError(detail=why))
-                raise ConnectionBroken(why)
+        try:
+            if err:
+                raise self._login.refused()
+            response = self._login.respond(r.SetSASLResponse.decode(payload, 16).token or b"")
+        except AuthFailedError as error:
+            self.close(error.detail, error)
+            raise ConnectionBroken(error.detail) from None
+        except SaslFailure as failure:
+            raise ConnectionBroken(f"SASL: {failure}") from None
+        if response is None:
             self._send_auth(now)
-            return
-        self._challenged = True
-        try:
-            response, self._rspauth = sasl.answer(token, user, password, f"{self._rng.getrandbits(128):032x}")
-        except sasl.SaslFailure as fatal_error:
-            raise ConnectionBroken(f"SASL: {fatal_error}") from None
-        self._sasl(response)
-
-    def _server_authenticated(self, token: bytes) -> bool:
-        """Return whether the server has proved that it knows the password, too."""
-        try:
-            return sasl.directives(token).get("rspauth") == self._rspauth
-        except sasl.SaslFailure:
-            return False
+        else:
+            self._sasl(response)

@@ -162,6 +162,8 @@ class Master(SupervisedRecipe):
                 while True:
                     changed.clear()
                     if not await self._assign_all(leadership, assigned, workers.values, tasks.values):
+                        for worker in workers.values:  # which are gone if the server was restarted without its data
+                            await self._client.ensure_path(self._at(ASSIGNED, worker))
                         assigned = await self._assignments()
                         await asyncio.sleep(PAUSE)  # what changed may be behind us: try again without waiting for it
                         continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zoolet.client.recipes._base import FollowingRecipe
+from zoolet.client.recipes._follow import SessionGuard
 from zoolet.client.serializers import UndecodableError
 from zoolet.client.surface import ClientSurface, Stat
 from zoolet.protocol.errors import NoNodeError
@@ -15,8 +16,8 @@ class NodeCache(FollowingRecipe):
 
     Znodes: none. One persistent watch on PATH.
 
-    Guarantees: ``value`` comes to be every value that lasts, and never goes back. While disconnected it stays as it
-    was; what changed meanwhile is read as soon as the client is back, also in a new session.
+    Guarantees: ``value`` comes to be every value that lasts, and never goes back, unless the server does. While
+    disconnected it stays as it was; what changed is read as soon as the client is back, also in a new session.
 
     Limits: values that are replaced at once may never be seen. It may be behind by as long as an event takes.
 
@@ -33,9 +34,12 @@ class NodeCache(FollowingRecipe):
         self.error: UndecodableError | None = None
         self.value: Any = None
         self.stat: Stat | None = None
+        self._session_id = 0  # in which the stat was read
+        self._guard: SessionGuard | None = None  # in the next session the node is read again
 
     async def _follow(self) -> None:
         async with self._client.watch(self._path) as events:
+            self._guard = SessionGuard(self._client, events, self._path, self._client.session_id)
             await self.refresh()
             self._follower.mark_ready()
             async for _ in events:
@@ -53,10 +57,12 @@ class NodeCache(FollowingRecipe):
             return
         self.error = None
         before = self.stat
-        if stat is not None and before is not None and stat.czxid == before.czxid and stat.mzxid < before.mzxid:
-            return  # a reply that was overtaken
+        session_id, self._session_id = self._session_id, self._client.session_id
+        if stat and before and stat.czxid == before.czxid and stat.mzxid < before.mzxid:
+            if session_id == self._session_id:
+                return  # a reply that was overtaken; in another session the server may have been restored
         self.value, self.stat = value, stat
-        if (stat.mzxid if stat else None) != (before.mzxid if before else None):
+        if (stat and (stat.czxid, stat.mzxid)) != (before and (before.czxid, before.mzxid)):
             self._follower.mark_changed()
 
     def _current(self) -> Any:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from zoolet.client.recipes._base import FollowingRecipe
+from zoolet.client.recipes._follow import SessionGuard
 from zoolet.client.surface import ClientSurface, Stat
 from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
@@ -27,7 +28,8 @@ class TreeCache(FollowingRecipe):
     Znodes: none. One persistent recursive watch on PATH (ZooKeeper 3.6 and newer).
 
     Guarantees: ``nodes`` comes to be what the tree is. While disconnected it stays as it was; what happened meanwhile
-    is found out as soon as the client is back, also in a new session.
+    is found out as soon as the client is back. In a new session everything is read again, so that nothing stays stale
+    if the server was restarted without its data, or with older ones.
 
     Limits: all values are kept in memory. States that last shorter than a round trip may never be seen. A node that
     may not be read, or whose value the serializer cannot read, is left out.
@@ -44,10 +46,12 @@ class TreeCache(FollowingRecipe):
         super().__init__(client, path)
         self._limit = limit
         self._nodes: dict[str, Cached] = {}
+        self._guard: SessionGuard | None = None  # in the next session everything is read again
         self.nodes: Mapping[str, Cached] = MappingProxyType(self._nodes)
 
     async def _follow(self) -> None:
         async with self._client.watch(self._path, recursive=True, limit=self._limit) as events:
+            self._guard = SessionGuard(self._client, events, self._path, self._client.session_id)
             await self._read_all()
             self._follower.mark_ready()
             async for event in events:
@@ -82,7 +86,8 @@ class TreeCache(FollowingRecipe):
 
     def _set(self, path: str, cached: Cached | None) -> None:
         before = self._nodes.get(path)
-        if cached is not None and (before is None or before.stat.mzxid < cached.stat.mzxid):
+        # Not "older than": the server may have started over, or have been restored.
+        if cached is not None and (before is None or _zxids(before.stat) != _zxids(cached.stat)):
             self._nodes[path] = cached
         elif cached is None and before is not None:
             del self._nodes[path]
@@ -92,3 +97,7 @@ class TreeCache(FollowingRecipe):
 
     def _current(self) -> Mapping[str, Cached]:
         return self.nodes
+
+
+def _zxids(stat: Stat) -> tuple[int, int]:
+    return stat.czxid, stat.mzxid

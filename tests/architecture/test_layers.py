@@ -53,6 +53,7 @@ CLIENT_PURE: Final = tuple(
         "operations",
         "requests",
         "resync",
+        "sasl_login",
         "session",
         "states",
         "transaction",
