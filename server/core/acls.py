@@ -18,13 +18,17 @@ from typing import Final
 
 from zoolet.protocol.acl import ACL, ANYONE, OPEN_ACL_UNSAFE, AclList, Id
 from zoolet.protocol.enums import Perm
-from zoolet.protocol.errors import InvalidACLError, MarshallingError, NoAuthError
+from zoolet.protocol.errors import InvalidACLError, MarshallingError, NoAuthError, ThrottledOpError
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.metrics import Metrics
 from zoolet.server.core.settings import Settings
 from zoolet.server.core.warnings import Warnings
 
 OPEN: Final = 0
+MAX_EXPANDED: Final = 1_000
+"""Entries that ``auth`` may stand for in one list: a few bytes of a request become so many, and stay in memory."""
+MAX_IN_MULTI: Final = 100_000
+"""Entries of all lists of one multi, which cannot be interrupted: about 0.15 s."""
 AUTHENTICATED: Final = frozenset({"digest", "sasl", "x509"})
 """The schemes of the identities that scheme ``auth`` stands for."""
 
@@ -110,6 +114,7 @@ class Acls:
         self.keep = False
         """Keep every list, even when no node uses it: set while undo records may bring its nodes back."""
         self._released: list[int] = []  # inside a transaction: the keys to release if it is committed
+        self._entries = 0  # inside a transaction: the entries of its lists
 
     # --- keys ---
 
@@ -142,7 +147,7 @@ class Acls:
 
     def begin(self) -> None:
         """Record from now on which keys are interned and released."""
-        self._interned, self._released = [], []
+        self._interned, self._released, self._entries = [], [], 0
 
     def commit(self) -> None:
         """Release the keys that were released since :meth:`begin`."""
@@ -188,7 +193,9 @@ class Acls:
         client's identities in place of ``auth``.
 
         Raises:
-            InvalidACLError: The list is empty, an entry is invalid, or the result has more than ``max_acl_entries``.
+            InvalidACLError: The list is empty, an entry is invalid, or the result has more than ``max_acl_entries``, or
+                more than MAX_EXPANDED that ``auth`` stands for.
+            ThrottledOpError: The lists of this multi have more than MAX_IN_MULTI entries.
             MarshallingError: An entry has a null id that ZooKeeper would have to read.
 
         Source: PrepRequestProcessor.fixupACL.
@@ -198,7 +205,7 @@ class Acls:
         if not acl:
             raise InvalidACLError(path)
         stored: list[ACL] = []
-        limit = self._settings.max_acl_entries
+        limit, expanded = self._settings.max_acl_entries, 0
         authenticated = [identity for identity in client.ids if identity.scheme in AUTHENTICATED]
         size, authenticated_size = 0, sum(map(_size, authenticated))
         for entry in _without_duplicates(acl, path):
@@ -210,6 +217,10 @@ class Acls:
             if scheme == "auth":
                 if not authenticated:
                     raise InvalidACLError(path)
+                expanded += len(authenticated)
+                if expanded > MAX_EXPANDED:
+                    self._refuse("of more than %d entries that auth stands for", MAX_EXPANDED)
+                    raise InvalidACLError(path, f"auth stands for more than {MAX_EXPANDED} entries")
                 stored += [ACL(entry.perms, identity) for identity in authenticated]
                 size += authenticated_size
             elif self._valid(entry.id, path):
@@ -218,15 +229,23 @@ class Acls:
             else:
                 raise InvalidACLError(path)
         if len(stored) > limit or size > self._settings.max_frame:
-            self._metrics.refuse("acl_entries")
-            self._warnings.warn("acl", "refusing an ACL list of more than %d entries (zoolet.maxAclEntries)", limit)
+            self._refuse("of more than %d entries (zoolet.maxAclEntries)", limit)
             raise InvalidACLError(
                 path,
                 f"the ACL list would have more than {limit} entries (zoolet.maxAclEntries), or more than "
                 f"{self._settings.max_frame} bytes",
             )
+        if self._interned is not None:
+            self._entries += len(stored)
+            if self._entries > MAX_IN_MULTI:
+                self._refuse("in a multi that has more than %d entries", MAX_IN_MULTI)
+                raise ThrottledOpError(path, f"a multi with ACL lists of more than {MAX_IN_MULTI} entries")
         result = tuple(stored)
         return OPEN_ACL_UNSAFE if result == OPEN_ACL_UNSAFE else result
+
+    def _refuse(self, what: str, limit: int) -> None:
+        self._metrics.refuse("acl_entries")
+        self._warnings.warn("acl", "refusing an ACL list " + what, limit)
 
     def _valid(self, identity: Id, path: str | None) -> bool:
         scheme, name = identity.scheme, identity.id

@@ -6,6 +6,7 @@ It is deterministic: the same calls with the same times and the same randomness 
 from __future__ import annotations
 
 from random import Random
+from typing import Final
 
 from zoolet.protocol.codec import Record
 from zoolet.protocol.txns import CloseSessionTxn, CreateSessionTxn, DeleteTxn
@@ -19,6 +20,8 @@ from zoolet.server.core.tree import CONFIG
 from zoolet.server.core.warnings import LogFunction
 
 assert ops  # importing the package registers the handlers
+EXPIRED_AT_ONCE: Final = 1_000
+"""Sessions that expire in one tick: about ten milliseconds."""
 
 
 class Engine(ServerState):
@@ -97,16 +100,22 @@ class Engine(ServerState):
 
     # --- time ---
 
-    def tick(self) -> None:
+    def tick(self) -> bool:
         """Do what is due at the engine's time.
 
         Sessions expire, oldest deadline first, sessionless connections are closed, watches of closed connections are
         swept, and container and TTL nodes are deleted.
 
+        Returns:
+            Whether more sessions are due: at most EXPIRED_AT_ONCE expire, so that others are served in between.
+
         Source: SessionTrackerImpl.run; NIOServerCnxnFactory.ConnectionExpirerThread.
         """
         # One at a time: if expiring one raises, the next tick finds the others.
-        while (session := self.sessions.expiry.pop_due(self.monotonic_ms)) is not None:
+        for _ in range(EXPIRED_AT_ONCE):
+            session = self.sessions.expiry.pop_due(self.monotonic_ms)
+            if session is None:
+                break
             self.expire(session)
         while (client := self.pop_sessionless()) is not None:
             self.close_connection(client)
@@ -115,6 +124,8 @@ class Engine(ServerState):
         if self.monotonic_ms >= self._next_reap:
             self._next_reap = self.monotonic_ms + self.settings.container_check_interval
             self.reap()
+        next_expiry = self.sessions.expiry.next()
+        return next_expiry is not None and next_expiry <= self.monotonic_ms
 
     def idle(self) -> bool:
         """Return whether nothing can become due before a client connects or a method is called."""

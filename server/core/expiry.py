@@ -21,6 +21,7 @@ Source: ExpiryQueue.
 from __future__ import annotations
 
 import heapq
+from collections import OrderedDict
 from typing import Final, Generic, Protocol, TypeVar
 
 
@@ -44,7 +45,8 @@ class Expiry(Generic[M]):
 
     def __init__(self, interval: int) -> None:
         self.interval = interval
-        self._buckets: dict[int, dict[M, None]] = {}
+        # An OrderedDict, because taking the first key of a dict costs time for each one that was taken before.
+        self._buckets: dict[int, OrderedDict[M, None]] = {}
         self._deadlines: list[int] = []  # a heap of the buckets' deadlines
 
     def touch(self, item: M, monotonic_ms: int, timeout: int) -> None:
@@ -57,7 +59,7 @@ class Expiry(Generic[M]):
         item.deadline = deadline
         bucket = self._buckets.get(deadline)
         if bucket is None:
-            bucket = self._buckets[deadline] = {}
+            bucket = self._buckets[deadline] = OrderedDict()
             heapq.heappush(self._deadlines, deadline)
         bucket[item] = None
 
@@ -74,8 +76,8 @@ class Expiry(Generic[M]):
         """
         while self._deadlines and self._deadlines[0] <= monotonic_ms:
             bucket = self._buckets[self._deadlines[0]]
-            for item in bucket:
-                del bucket[item]
+            if bucket:
+                item, _ = bucket.popitem(last=False)
                 item.deadline = NEVER
                 return item
             del self._buckets[heapq.heappop(self._deadlines)]

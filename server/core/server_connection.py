@@ -64,6 +64,10 @@ requests need no more: those that one read of the socket returns take a few mill
 
 ALWAYS_KEPT: Final = 1 << 16
 """Bytes of an incomplete request that each connection may buffer, however much the others buffer."""
+SMALL_PART: Final = 4096
+"""Bytes below which a part of an incomplete request is joined to the one before: an object of its own has 33 more."""
+LARGE_BUFFER: Final = 1 << 16
+"""Bytes from which on nothing more is joined to a part, so that joining never copies much."""
 COST_OF_AN_ERROR: Final = 256
 """What a failed request counts instead of the size of its reply: it takes longer than one that succeeds."""
 
@@ -117,7 +121,7 @@ class ServerConnection:
         self.client = client
         self.state = State.CONNECTING
         self._four_letter_commands = four_letter_commands
-        self._parts: list[bytes] = []  # of an incomplete frame
+        self._parts: list[bytes | bytearray] = []  # of an incomplete frame; small parts are joined
         self._kept = 0  # bytes in _parts
         self.missing = 4
         engine.connect(client)
@@ -151,7 +155,7 @@ class ServerConnection:
             data = b"".join(parts)
             self._forget_parts()
         offset = self._handshake(data) if self.state is State.CONNECTING else 0
-        if self.state is State.OPEN:
+        if self.state is State.OPEN and (not offset or time() <= until):  # the handshake was a request, too
             offset = self._requests(data, offset, until, time)
         if self.client.closing:
             self.state = State.CLOSED
@@ -218,7 +222,13 @@ class ServerConnection:
             self._forget_parts()
             self.close()
             return
-        self._parts.append(data)
+        parts = self._parts
+        if len(data) >= SMALL_PART:
+            parts.append(data)
+        elif parts and type(parts[-1]) is bytearray and len(parts[-1]) < LARGE_BUFFER:
+            parts[-1] += data
+        else:
+            parts.append(bytearray(data))
         self._kept += len(data)
         engine.partial_requests += len(data)
 

@@ -152,15 +152,16 @@ class Daemon:
 
     # --- time ---
 
-    def tick(self) -> None:
-        """Do what is due now, and send the events that it causes."""
+    def tick(self) -> bool:
+        """Do what is due now, and send the events that it causes; return whether more is due."""
         self.connections.set_time()
-        self.engine.tick()
+        more = self.engine.tick()
         self.connections.deliver()
         if self.engine.watches.unswept:
             self.connections.sweep()
         if self._gc_tuner is not None:
             self._gc_tuner.grown(self.engine.tree.size)
+        return more
 
     def wake(self) -> None:
         """Schedule the next tick, unless nothing can become due: an unused server has no timer."""
@@ -196,7 +197,8 @@ class Daemon:
                 return
         self.recovering = False
         try:
-            self.tick()
+            if self.tick():
+                self._schedule(0.0)  # the others are served first
         finally:  # the loop logs an error; sessions must expire nevertheless
             self.wake()
 

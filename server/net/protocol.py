@@ -122,9 +122,11 @@ class ServerProtocol(asyncio.Protocol):
             turns.busy_since = started
         elif self._typical > CHEAP and started - turns.busy_since > BUSY and turns.seconds < inf:
             connection = self.connection
-            if connection is not None and connection.state is not State.CONNECTING:  # a handshake takes 0.1 ms
-                self._defer(data)
+            if connection is not None and connection.state is State.CONNECTING:  # a handshake takes 0.1 ms
+                self._serve(data, started, 0.0)  # the requests behind it wait
                 return
+            self._defer(data)
+            return
         self._serve(data, started, SHORT_TURN if turns.queued else turns.seconds)
 
     def resume(self) -> None:

@@ -149,12 +149,12 @@ def test_a_cache_comes_to_be_what_the_new_server_has(kind: str, grown: bool) -> 
 @pytest.mark.parametrize("kind", ["queue", "locking queue"])
 def test_who_waits_at_a_queue_gets_an_entry_of_the_new_server(kind: str) -> None:
     async def main(it: Restart, zk: Client) -> None:
-        async def take() -> Any:
+        async def consume() -> Any:
             if kind == "queue":
                 return await Queue(zk, "/queue").get()
             return (await LockingQueue(zk, "/queue").acquire()).value
 
-        taking = asyncio.ensure_future(take())
+        taking = asyncio.ensure_future(consume())
         await asyncio.sleep(1)
         nodes = {"queue": {"/queue": {"entry-100-0000000000": b"new"}}}
         nodes["locking queue"] = {"/queue": {"entries": {"entry-100-0000000000": b"new"}}}

@@ -20,10 +20,13 @@ from zoolet.protocol.operations import OpCode
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.compat import Compat
 from zoolet.server.core.ops.dispatch import APPLIES, TABLE, WRITES, Entry, reads
+from zoolet.server.core.quota import STATS
 from zoolet.server.core.state import ServerState
 
 Operations = list[tuple[OpCode, Record]]
 Span = tuple[bytes, int, int]
+RECOUNTS: Final = 8
+"""Quota statistics that one multi may create: for each, all nodes below the quota are counted."""
 
 
 def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
@@ -42,11 +45,13 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
         raise
     if len(operations) > state.settings.max_multi_operations:
         raise _too_many(state, state.settings.max_multi_operations)
+    recounts = 0
     for place, (op, request) in enumerate(operations):
         if request.path is None:  # type: ignore[attr-defined] # each request that wire.WRITES allows has one
             _check_as_a_whole(state, span)
             raise MarshallingError(None, "a path must not be null")
         if op not in _SIMPLE:
+            recounts += request.path.endswith(STATS)  # type: ignore[attr-defined]
             if (
                 compat.multi_checks_flags_first
                 and type(request) is r.CreateRequest
@@ -54,6 +59,8 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
             ):
                 _check_as_a_whole(state, span)
             operations[place] = _normalize_create(compat, op, request)
+    if recounts > RECOUNTS:
+        raise _too_many(state, RECOUNTS, "creates of quota statistics")
     results: list[bytes] = []
     state.begin()
     try:
@@ -116,11 +123,11 @@ def _check_create_as_a_whole(state: ServerState, request: r.CreateRequest) -> No
         raise MarshallingError(request.path, f"create flags {request.flags} need a ttl")
 
 
-def _too_many(state: ServerState, limit: int) -> ThrottledOpError:
+def _too_many(state: ServerState, limit: int, what: str = "operations (zoolet.maxMultiOperations)") -> ThrottledOpError:
     """Count and log a request that would delay all other clients, because it cannot be interrupted."""
     state.metrics.refuse("multi_operations")
-    state.warnings.warn("multi", "refusing a multi of more than %d operations (zoolet.maxMultiOperations)", limit)
-    return ThrottledOpError(None, f"a multi of more than {limit} operations")
+    state.warnings.warn("multi", "refusing a multi of more than %d " + what, limit)
+    return ThrottledOpError(None, f"a multi of more than {limit} {what}")
 
 
 _SIMPLE: Final = frozenset({OpCode.DELETE, OpCode.SET_DATA, OpCode.CHECK})

@@ -12,14 +12,14 @@ from ipaddress import ip_address, ip_network
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.calls import connected, engine_with
+from support.calls import connected, creating, engine_with
 from support.engine import make_engine
 from support.log import Log
 from support.peer import Peer
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import ACL, ANYONE, AclList, Id, digest_id
-from zoolet.protocol.errors import InvalidACLError, MarshallingError, NoAuthError
+from zoolet.protocol.errors import ErrorCode, InvalidACLError, MarshallingError, NoAuthError
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.acls import Acls, _without_duplicates
 from zoolet.server.core.client_connection import ClientConnection
@@ -336,3 +336,27 @@ def test_a_stranger_is_refused_through_the_whole_server() -> None:
         stranger.get("/a")
 
     assert owner.get("/a")[0] == b"secret"
+
+
+def test_auth_cannot_stand_for_more_entries_than_a_thousand() -> None:
+    peer = connected(make_engine())
+    for number in range(101):
+        peer.auth("digest", f"u{number}:p".encode())
+    acl = tuple(ACL(number, Id("auth", "")) for number in range(10))
+
+    peer.create("/a", acl=acl[:9])
+    with pytest.raises(InvalidACLError):
+        peer.create("/b", acl=acl)
+
+
+def test_a_multi_whose_lists_are_long_together_is_refused_and_rolled_back() -> None:
+    peer = connected(make_engine())
+    for number in range(100):
+        peer.auth("digest", f"u{number}:p".encode())
+    acl = tuple(ACL(number, Id("auth", "")) for number in range(10))  # a thousand entries
+
+    results = peer.multi(*[creating(f"/n{number}", acl=acl) for number in range(101)])
+
+    assert results[100][1] == r.ErrorResponse(ErrorCode.THROTTLED_OP)
+    assert peer.children("/") == ["zookeeper"]
+    peer.create("/a", acl=acl)  # in another transaction it is not too much

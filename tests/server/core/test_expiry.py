@@ -5,6 +5,8 @@ Source: ExpiryQueue.roundToNextInterval, SessionTrackerImpl.
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from support.calls import REFUSED, at, connected, last_zxid, pass_time, ping, renew
 from support.frames import request
@@ -13,6 +15,41 @@ from support.records import replace
 
 from zoolet.protocol import records as r
 from zoolet.protocol.operations import OpCode
+from zoolet.server.core.engine import EXPIRED_AT_ONCE
+from zoolet.server.core.expiry import NEVER, Expiry
+
+# --- many at once ---
+
+
+def test_many_sessions_expire_in_parts_so_that_others_are_served_in_between(engine, peer):
+    for _ in range(EXPIRED_AT_ONCE + 1):
+        engine.sessions.open(engine.sessions.new_id(), 4_000, 0)
+    at(engine, 5_999)
+    before = len(engine.sessions.alive)
+
+    engine.set_time(6_000, 6_000)
+
+    assert engine.tick()
+    assert len(engine.sessions.alive) == before - EXPIRED_AT_ONCE
+    assert not engine.tick()
+    assert len(engine.sessions.alive) == before - EXPIRED_AT_ONCE - 1
+
+
+def test_taking_what_is_due_costs_the_same_for_each_however_many_there_are():
+    class Item:
+        deadline = NEVER
+
+    def seconds(count: int) -> float:
+        expiry: Expiry[Item] = Expiry(1_000)
+        for _ in range(count):
+            expiry.touch(Item(), 0, 500)
+        started = time.process_time()
+        while expiry.pop_due(1_000):
+            pass
+        return time.process_time() - started
+
+    assert seconds(100_000) < 1  # 3 s when each one searched the bucket from its beginning
+
 
 # --- deadlines ---
 

@@ -4,7 +4,9 @@ requests are kept.
 
 from __future__ import annotations
 
+import itertools
 import time
+import tracemalloc
 
 import pytest
 from support.calls import connected, engine_with, renew
@@ -119,6 +121,36 @@ def test_each_piece_of_a_request_is_counted() -> None:
 
     assert pieces == [False, False, False, True]
     assert engine.partial_requests == 0
+
+
+def test_a_request_in_very_small_pieces_takes_hardly_more_memory_than_its_bytes() -> None:
+    peer = connected(make_engine())
+    peer.feed(pack_int(1_000_000))
+
+    tracemalloc.start()
+    for _ in range(100_000):
+        peer.feed(b"xx")
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert used < 300_000  # 7 MB with an object for each piece
+
+
+def test_a_request_in_pieces_of_every_size_is_answered() -> None:
+    peer = connected(make_engine())
+    data = bytes(range(256)) * 1_000
+    peer.create("/a")
+    body = r.SetDataRequest("/a", data, -1).encode()
+    whole = frame(r.RequestHeader(1, OpCode.SET_DATA).encode() + body)
+
+    sizes = itertools.cycle([1, 3, 5_000, 2, 70_000, 4_096, 4_095, 1])
+    place = 0
+    while place < len(whole):
+        size = next(sizes)
+        peer.feed(whole[place : place + size])
+        place += size
+
+    assert peer.get("/a")[0] == data
 
 
 def test_a_request_that_is_whole_is_counted_no_more() -> None:

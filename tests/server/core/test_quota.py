@@ -17,7 +17,7 @@ from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
-from zoolet.protocol.errors import MarshallingError, QuotaExceededError
+from zoolet.protocol.errors import MarshallingError, QuotaExceededError, ThrottledOpError
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.quota import MAX_TEXT, Amount, _parse
 from zoolet.server.core.settings import Settings
@@ -305,3 +305,12 @@ def test_the_stats_say_what_there_is_whatever_failed_on_the_way(transactions: li
         peer.send(OpCode.MULTI, wire.encode_operations(operations))
 
     assert peer.get(STATS)[0] == amounts(peer)
+
+
+def test_a_multi_may_count_what_is_below_a_quota_eight_times() -> None:
+    peer = limited(b"count=5,bytes=5", stats=False)
+    again = [create(STATS), delete(STATS)]
+
+    assert errors(peer, *again * 8) == [0] * 16
+    with pytest.raises(ThrottledOpError):
+        errors(peer, *again * 8, create(STATS))
