@@ -20,6 +20,8 @@ class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
     coroutine too, so that it can be given to ``create_task``, ``gather``, ``wait_for`` or ``TaskGroup`` alike.
     """
 
+    zxid = 0
+    """The zxid of the server when it answered, a write's own; 0 before, and of what makes several requests."""
     _steps: Any = None
 
     def send(self, value: Any) -> Any:

@@ -18,6 +18,7 @@ class Request(Protocol):
     deadline: float
     idempotent: bool
     xid: int
+    zxid: int
     sent_at: float
     then: Callable[[Any, ZooKeeperError | None], None] | None
 

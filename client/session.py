@@ -429,6 +429,7 @@ class Session:
                 raise ConnectionBroken("the session has expired")
             if zxid > self.last_zxid:
                 self.last_zxid = zxid
+            call.zxid = zxid
             self.last_confirmed = max(self.last_confirmed, call.sent_at)
             answer(call, payload, err)
         elif xid == Xid.NOTIFICATION:

@@ -5,6 +5,11 @@
    client wakes up, not all (no herd).
 3. A contender that gives up deletes its node, whatever becomes of the reply to that, or to the create.
 
+The fencing token is the zxid at which the server showed that it is this contender's turn: that of the reply with the
+list, or of the event that the one before has gone. The release of a holder has a higher zxid than its token, and the
+next one's turn is seen at a zxid that is at least that of the release. So a later holder has a higher token whatever
+the locks that both of them hold are made of, which is not true of czxids: a node can be created long before its turn.
+
 Source: the lock recipe in ZooKeeper's documentation; the names in :mod:`._node_names`.
 """
 
@@ -16,6 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from zoolet.client import serializers
+from zoolet.client.call import Call
 from zoolet.client.recipes import _node_names as names
 from zoolet.client.recipes._node_names import NodeName
 from zoolet.client.reliable import create_protected, delete_in_background
@@ -70,7 +76,8 @@ class Contender:
 
     Attributes:
         node: Its node's path; empty until it has one.
-        token: Its node's czxid; 0 until then.
+        czxid: Its node's czxid; 0 until then.
+        token: The zxid at which it was known to be its turn; 0 until then.
     """
 
     def __init__(
@@ -92,11 +99,12 @@ class Contender:
         self._data = data
         self._prefix = names.prefix(naming, kind, client.new_uuid())
         self._listed: list[str] | None = None
+        self._seen_at = 0  # the zxid of the list, or of the event after it
         self._watch: Watcher | None = None
         self._session_id = 0
         self._listens = False
         self.node = ""
-        self.token = 0
+        self.czxid = self.token = 0
 
     def on_state(self, state: State) -> None:
         """Receive the client's state: with the session the place in line is gone."""
@@ -112,13 +120,17 @@ class Contender:
             SessionExpiredError: The session ended meanwhile.
         """
         self.node = await create_protected(self._client, self._path, self._prefix, self._create)
-        if not self.token:  # the reply was lost, and the node found by its prefix
+        if not self.czxid:  # the reply was lost, and the node found by its prefix
             stat = await self._client.exists(self.node)
             if stat is None:
                 raise SessionExpiredError(self.node, "the node is gone again")
-            self.token, self._session_id = stat.czxid, stat.ephemeralOwner
+            self.czxid, self._session_id = stat.czxid, stat.ephemeralOwner
         if self._listed is None:
-            self._listed = await self._client.children(self._path)
+            await self._list(self._client.children(self._path))
+
+    async def _list(self, listed: Call[list[str]]) -> None:
+        self._listed = await listed
+        self._seen_at = listed.zxid
 
     async def _create(self) -> str:
         client, path = self._client, paths.join(self._path, self._prefix)
@@ -126,9 +138,9 @@ class Contender:
         listed = client.children(self._path)
         try:
             node, stat = await created
-            self.token, self._session_id = stat.czxid, stat.ephemeralOwner
+            self.czxid, self._session_id = stat.czxid, stat.ephemeralOwner
             with contextlib.suppress(ZooKeeperError):  # the node is there: the list can be asked for again
-                self._listed = await listed
+                await self._list(listed)
         finally:
             listed.cancel()
         return node
@@ -153,10 +165,11 @@ class Contender:
             del line[own + 1 :]
             turn = self._rule(line, own)
             if turn.behind is None or (await self._gone(turn.behind) and turn.last):
+                self.token = self._seen_at or await self.confirm()
                 if self._client.session_id != self._session_id:
                     raise SessionExpiredError(self.node, "the session ended while in line")
                 return
-            self._listed = await self._client.children(self._path)
+            await self._list(self._client.children(self._path))
 
     async def _gone(self, other: NodeName) -> bool:
         """Wait until something happens to another contender's node; return whether it is gone."""
@@ -166,20 +179,25 @@ class Contender:
                 if not self._listens:
                     self._listens = True
                     self._client.add_listener(self)
-                return (await watch.next()).type == EventType.NODE_DELETED
+                event = await watch.next()
+                self._seen_at = event.zxid or 0
+                return event.type == EventType.NODE_DELETED
         except NoNodeError:
+            self._seen_at = 0
             return True
         finally:
             self._watch = None
 
-    async def confirm(self) -> None:
-        """Do nothing if the place is still there.
+    async def confirm(self) -> int:
+        """Return the zxid at which the place is still there.
 
         Raises:
             SessionExpiredError: It is not.
         """
-        if await self._client.exists(self.node) is None:
+        call = self._client.exists(self.node)
+        if await call is None:
             raise SessionExpiredError(self.node, _GONE)
+        return call.zxid
 
     def leave(self) -> None:
         """Leave the line: the node is deleted, guaranteed, in the background."""

@@ -65,15 +65,17 @@ class Lease:
     Args:
         client: Whose session holds it.
         path: The node.
-        token: Its czxid.
+        czxid: Its czxid.
+        token: The fencing token; by default the czxid.
         revocable: Watch for requests to release it.
         more_nodes: Further nodes that all have to be there, each with its czxid.
 
     Attributes:
         path: The node.
+        czxid: The node's czxid.
         proof_node: The node whose existence proves that this is held; other holders have others.
-        token: The fencing token, the czxid of the node: higher than that of every earlier holder, and lower than that
-            of every later one. A store that keeps it with what is written can refuse an earlier holder.
+        token: The fencing token, a zxid at which this was held: higher than that of every earlier holder, and lower
+            than that of every later one. A store that keeps it with what is written can refuse an earlier holder.
         lost: Happens when it is lost.
         revoked: Happens when somebody asks that it be released; only if it is revocable.
         depth: How often its holder has entered it.
@@ -83,19 +85,21 @@ class Lease:
         self,
         client: ClientSurface,
         path: str,
-        token: int,
+        czxid: int,
         *,
+        token: int = 0,
         revocable: bool = False,
         more_nodes: Sequence[tuple[str, int]] = (),
     ) -> None:
         self.path = self.proof_node = path
-        self.token = token
+        self.czxid = czxid
+        self.token = token or czxid
         self.lost = OneShotEvent()
         self.revoked = OneShotEvent()
         self.depth = 1
         self._client = client
         self._session_id = client.session_id
-        self._nodes = [(path, token), *more_nodes]
+        self._nodes = [(path, czxid), *more_nodes]
         self._released = False
         self._revocable = revocable
         self._exchanging = False

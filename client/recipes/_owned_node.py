@@ -25,12 +25,12 @@ class OwnedNode(Lease):
     Args:
         client: Whose session owns it.
         path: The node, whose path is the same for every owner.
-        token: Its czxid.
+        czxid: Its czxid, which is the token: who creates it has it at once.
         proof_node: The node with the unique name.
     """
 
-    def __init__(self, client: ClientSurface, path: str, token: int, proof_node: str) -> None:
-        super().__init__(client, path, token)
+    def __init__(self, client: ClientSurface, path: str, czxid: int, proof_node: str) -> None:
+        super().__init__(client, path, czxid)
         self.proof_node = proof_node
 
     def _delete(self) -> asyncio.Future[None]:
@@ -41,7 +41,7 @@ class OwnedNode(Lease):
     async def _delete_own(self) -> None:
         """Delete what is one's own of a path that was lost: by now another may own it."""
         stat = await self._client.exists(self.path)
-        if stat is not None and stat.czxid == self.token:
+        if stat is not None and stat.czxid == self.czxid:
             await _delete_both(self._client, self.path, self.proof_node)
         else:
             await self._client.delete(self.proof_node)

@@ -104,14 +104,15 @@ class Lock(LockBase[Lease]):
                 place = self._place(naming)
                 await place.acquire(None if deadline is None else max(0.0, deadline - loop.time()))
                 places.append(place)
+            token = places[-1].token
             for place in places[:-1]:  # nothing watched them while the last one waited
-                await place.confirm()
+                token = await place.confirm()
         except BaseException:  # cancelled, too
             for place in reversed(places):
                 place.leave()
             raise
-        last, others = places[-1], [(place.node, place.token) for place in places[:-1]]
-        return Lease(self._client, last.node, last.token, revocable=self._revocable, more_nodes=others)
+        last, others = places[-1], [(place.node, place.czxid) for place in places[:-1]]
+        return Lease(self._client, last.node, last.czxid, token=token, revocable=self._revocable, more_nodes=others)
 
     async def contenders(self) -> list[str]:
         """Return the paths of all nodes in line, the holder's first."""

@@ -15,14 +15,17 @@ class MultiLease(Lease):
     """Several locks that are held.
 
     Attributes:
-        parts: The lease of each, in sorted order of the paths; ``token`` is the highest of theirs.
+        parts: The lease of each, in sorted order of the paths.
+        tokens: The token of each, by path; ``token`` is that of the last one, which was acquired when the others were
+            held already.
     """
 
-    def __init__(self, client: ClientSurface, parts: list[Lease]) -> None:
-        last = max(parts, key=lambda part: part.token)
-        super().__init__(client, last.path, last.token)
-        self.parts = parts
-        self._followers = [client.spawn(self._follow(part)) for part in parts if part is not last]
+    def __init__(self, client: ClientSurface, parts: dict[str, Lease]) -> None:
+        self.parts = list(parts.values())
+        self.tokens = {path: part.token for path, part in parts.items()}
+        last = self.parts[-1]
+        super().__init__(client, last.path, last.czxid, token=last.token)
+        self._followers = [client.spawn(self._follow(part)) for part in self.parts if part is not last]
 
     def raise_if_lost(self) -> None:
         """Do nothing if all parts are certainly still held.
@@ -84,7 +87,7 @@ class MultiLock(LockBase[MultiLease]):
             raise ValueError(f"paths is {paths!r}; it must be a list of at least one path")
         self._client = client
         self._timeout = checked_timeout(timeout)
-        self._locks = [Lock(client, path, naming=naming, on_lost="flag") for path in sorted(set(paths))]
+        self._locks = {path: Lock(client, path, naming=naming, on_lost="flag") for path in sorted(set(paths))}
 
     async def acquire(self, timeout: float | None = None) -> MultiLease:
         """Wait for all of them.
@@ -92,13 +95,13 @@ class MultiLock(LockBase[MultiLease]):
         Raises:
             TimeoutError: One was not free in time; none is kept.
         """
-        leases: list[Lease] = []
+        leases: dict[str, Lease] = {}
         try:
             async with asyncio.timeout(self._timeout if timeout is None else timeout):
-                for lock in self._locks:
-                    leases.append(await lock.acquire())  # noqa: PERF401 - those before a failure are released below
+                for path, lock in self._locks.items():
+                    leases[path] = await lock.acquire()
         except BaseException:  # cancelled, too
-            for lease in reversed(leases):
+            for lease in reversed(leases.values()):
                 self._client.spawn(lease.release())
             raise
         return MultiLease(self._client, leases)

@@ -141,7 +141,7 @@ def test_a_node_is_named_as_the_naming_says_and_holds_the_data(naming: str) -> N
             assert re.match(NAMES[naming], name)
             assert held.path == f"/lock/{name}"
             view = server.tree()[held.path]
-            assert (view.data, view.ephemeral_owner, view.czxid) == (b"host-1", zk.session_id, held.token)
+            assert (view.data, view.ephemeral_owner, view.czxid) == (b"host-1", zk.session_id, held.czxid)
         await nothing_left(server)
 
     simulate_clients(main)

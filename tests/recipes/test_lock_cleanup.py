@@ -104,7 +104,7 @@ def test_a_lost_reply_to_the_create_does_not_stop_it() -> None:
         with server.fault("create2", times=1, action=lose_reply(), strict=True):
             held = await zk.lock("/lock").acquire()
         assert [f"/lock/{name}" for name in kazoo_bugs.children(server, "/lock")] == [held.path]
-        assert server.tree()[held.path].czxid == held.token
+        assert server.tree()[held.path].czxid == held.czxid
         await held.release()
         await nothing_left(server)
 
