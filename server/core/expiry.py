@@ -21,7 +21,6 @@ Source: ExpiryQueue.
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict
 from typing import Final, Generic, Protocol, TypeVar
 
 
@@ -45,9 +44,12 @@ class Expiry(Generic[M]):
 
     def __init__(self, interval: int) -> None:
         self.interval = interval
-        # An OrderedDict, because taking the first key of a dict costs time for each one that was taken before.
-        self._buckets: dict[int, OrderedDict[M, None]] = {}
+        self._buckets: dict[int, dict[M, None]] = {}
         self._deadlines: list[int] = []  # a heap of the buckets' deadlines
+        # The last bucket that became due, in reverse: taking the first key of a dict again and again would cost time
+        # for each one that was taken before.
+        self._due: list[M] = []
+        self._due_at = NEVER
 
     def touch(self, item: M, monotonic_ms: int, timeout: int) -> None:
         """Set the deadline of *item* to *timeout* milliseconds after *monotonic_ms*, rounded up."""
@@ -59,7 +61,7 @@ class Expiry(Generic[M]):
         item.deadline = deadline
         bucket = self._buckets.get(deadline)
         if bucket is None:
-            bucket = self._buckets[deadline] = OrderedDict()
+            bucket = self._buckets[deadline] = {}
             heapq.heappush(self._deadlines, deadline)
         bucket[item] = None
 
@@ -74,15 +76,20 @@ class Expiry(Generic[M]):
         """Remove and return the item with the earliest deadline, if it has passed; of several, the one that has
         had this deadline for the longest time. Return None if no deadline has passed.
         """
-        while self._deadlines and self._deadlines[0] <= monotonic_ms:
-            bucket = self._buckets[self._deadlines[0]]
-            if bucket:
-                item, _ = bucket.popitem(last=False)
-                item.deadline = NEVER
-                return item
-            del self._buckets[heapq.heappop(self._deadlines)]
-        return None
+        due = self._due
+        while True:
+            while due:
+                item = due.pop()
+                if item.deadline == self._due_at:  # else it was touched or removed meanwhile
+                    item.deadline = NEVER
+                    return item
+            if not self._deadlines or self._deadlines[0] > monotonic_ms:
+                return None
+            self._due_at = heapq.heappop(self._deadlines)
+            due.extend(reversed(self._buckets.pop(self._due_at)))
 
     def next(self) -> int | None:
         """Return the deadline of the first bucket, in monotonic milliseconds; None if there is none."""
+        if self._due:
+            return self._due_at
         return self._deadlines[0] if self._deadlines else None

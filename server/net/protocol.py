@@ -35,6 +35,8 @@ SHORT_TURN: Final = 0.001
 """Seconds of a turn for a connection that receives data while others wait for their next turn."""
 CHEAP: Final = 0.0005
 """Average seconds of a connection's turns up to which it is served as soon as it is read, without queueing."""
+LITTLE: Final = 256
+"""Bytes of a handshake and some small requests behind it."""
 _MUCH: Final = 1 << 16
 """Bytes of output whose sending, which uvloop does at the end of an iteration, is worth charging; bytes of deferred
 input from which on the socket is not read.
@@ -123,7 +125,8 @@ class ServerProtocol(asyncio.Protocol):
         elif self._typical > CHEAP and started - turns.busy_since > BUSY and turns.seconds < inf:
             connection = self.connection
             if connection is not None and connection.state is State.CONNECTING:  # a handshake takes 0.1 ms
-                self._serve(data, started, 0.0)  # the requests behind it wait
+                # What is behind it waits, unless that is little: a turn of its own would cost more.
+                self._serve(data, started, SHORT_TURN if len(data) <= LITTLE else 0.0)
                 return
             self._defer(data)
             return
