@@ -14,7 +14,7 @@ from zoolet.client.reliable import create_protected, delete_in_background, first
 from zoolet.client.states import State
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
-from zoolet.protocol.errors import ClosedError, NodeExistsError, NoNodeError, SessionExpiredError
+from zoolet.protocol.errors import ClosedError, NoNodeError, SessionExpiredError
 
 
 class Semaphore(LockBase[Lease]):
@@ -87,7 +87,7 @@ class Semaphore(LockBase[Lease]):
                     if self._kazoo:
                         await self._agree()
                     await self._wait_for_room(turn)
-                    lease = await self._create_lease()
+                    lease = await self._create_lease(turn)
             return lease
         except BaseException:  # cancelled, too
             if lease is not None:  # it came too late
@@ -122,32 +122,29 @@ class Semaphore(LockBase[Lease]):
             if turn.lost.is_set():
                 raise SessionExpiredError(self._path, f"the place in line was lost: {turn.lost.reason}")
 
-    async def _create_lease(self) -> Lease:
+    async def _create_lease(self, turn: Lease) -> Lease:
+        """Create the node of a lease, if the place in line is still there: a new session has none."""
         client, uuid = self._client, self._client.new_uuid()
         name = uuid.replace("-", "") if self._kazoo else f"_c_{uuid}-lease-"
-        path = paths.join(self._parent, name)
-        czxid = 0
 
         async def create() -> str:
-            nonlocal czxid
-            try:
-                node, stat = await client.create_and_stat(path, self._data, ephemeral=True, sequential=not self._kazoo)
-            except NodeExistsError:  # a UUID of ours: created by the try whose reply was lost
-                return path
-            czxid = stat.czxid
-            return node
+            transaction = client.transaction(guards=turn.proof_nodes(), guard_failed=self._place_lost)
+            path = paths.join(self._parent, name)
+            transaction.create(path, self._data, ephemeral=True, sequential=not self._kazoo)
+            return str((await transaction.commit())[0])
 
         node = await create_protected(client, self._parent, name, create)
-        if not czxid:
-            try:
-                stat = await client.exists(node)
-            except BaseException:  # cancelled, too
-                delete_in_background(client, node)
-                raise
+        try:
+            stat = await client.exists(node)
             if stat is None:
                 raise SessionExpiredError(node, "the lease is gone again")
-            czxid = stat.czxid
-        return Lease(client, node, czxid)
+        except BaseException:  # cancelled, too
+            delete_in_background(client, node)
+            raise
+        return Lease(client, node, stat.czxid)
+
+    def _place_lost(self) -> SessionExpiredError:
+        return SessionExpiredError(self._path, "the place in line was lost")
 
     async def holders(self) -> list[str]:
         """Return the paths of the leases that are held."""

@@ -11,8 +11,9 @@ from support.simulation import Connect, simulate_clients
 
 from zoolet.client import Client, SessionExpiredError
 from zoolet.client.recipes import LockLostError, Semaphore, SemaphoreLock
+from zoolet.protocol.errors import ErrorCode
 from zoolet.server import Server
-from zoolet.server.testing import Simulation, delay, drop_request, lose_reply
+from zoolet.server.testing import Simulation, delay, drop_request, error, lose_reply
 
 NAMINGS = ("kazoo", "curator")
 
@@ -159,6 +160,27 @@ def test_anyone_loses_its_place_in_line_makes_no_lease(naming: str) -> None:
         for held in leases:
             await held.release()
         assert len(leases) == 1
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_a_lease_is_not_created_in_a_session_that_has_no_place_in_line(naming: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        await (await Semaphore(one, "/pool", 1, naming=naming).acquire()).release()
+        expired, session_id = error(ErrorCode.SESSION_EXPIRED), one.session_id
+        with server.fault("removeWatches", session=one, times=1, action=expired, strict=True) as fault:
+            first = asyncio.create_task(Semaphore(one, "/pool", 1, naming=naming).acquire())
+            await server.wait_for(lambda: fault.hits)
+            server.refuse_connections()
+            server.expire(session_id)
+            held = await Semaphore(two, "/pool", 1, naming=naming).acquire()
+            server.accept_connections()
+            with pytest.raises(SessionExpiredError):
+                await first
+
+        assert [path for path in ephemerals(server) if "lock" not in path] == [held.path]
 
     simulate_clients(main)
 
