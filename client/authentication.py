@@ -1,11 +1,23 @@
-"""The client's side of one SASL DIGEST-MD5 login, without I/O."""
+"""How a client authenticates: its credentials, and the client's side of SASL DIGEST-MD5, without I/O."""
 
 from __future__ import annotations
 
 from random import Random
 
+from zoolet.client.requests import Request
 from zoolet.protocol import sasl
 from zoolet.protocol.errors import AuthFailedError
+
+
+class Credential:
+    """A credential, sent to every server first thing; and the call that waits for the first reply to it."""
+
+    __slots__ = ("auth", "call", "scheme")
+
+    def __init__(self, scheme: str, auth: bytes, call: Request | None = None) -> None:
+        self.scheme = scheme
+        self.auth = auth
+        self.call = call
 
 
 class SaslLogin:

@@ -19,6 +19,7 @@ from zoolet.client.call import RequestCall
 from zoolet.client.hosts import Address, Hosts
 from zoolet.client.session import ConnectionBroken, Phase, Session
 from zoolet.client.states import State
+from zoolet.client.suspension import Suspensions
 from zoolet.protocol.errors import ZooKeeperError
 from zoolet.protocol.operations import OpCode
 
@@ -99,6 +100,7 @@ class Connection:
         self._tls = tls
         self._protocol: ClientProtocol | None = None
         self._flushing = False
+        self._suspensions = Suspensions()
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._probe: asyncio.Task[None] | None = None
@@ -124,6 +126,10 @@ class Connection:
             self._flushing = True
             self.loop.call_soon(self.flush)
 
+    def now(self) -> float:
+        """Return the loop's time plus that for which the machine was suspended: the time of the session."""
+        return self.loop.time() + self._suspensions.total()
+
     @property
     def connected(self) -> bool:
         """Whether there is a connection to a server now."""
@@ -145,7 +151,7 @@ class Connection:
         try:
             if session.terminal_error is None and session.phase is Phase.READY:
                 request = self._close_request()
-                session.send_close(self.loop.time(), request)
+                session.send_close(self.now(), request)
                 self._write()
                 with contextlib.suppress(TimeoutError, ZooKeeperError):
                     async with asyncio.timeout(min(CLOSING, session.timeout_ms / 1000)):
@@ -205,7 +211,7 @@ class Connection:
         the client silently nor leave calls that nothing answers.
         """
         try:
-            step(*args, self.loop.time())
+            step(*args, self.now())
         except ConnectionBroken as error:
             self.abort(str(error))
             return False
@@ -238,7 +244,7 @@ class Connection:
 
     def _schedule(self) -> None:
         due = self.session.next_due()
-        self._timer = self.loop.call_at(due, self._tick) if due is not None else None
+        self._timer = self.loop.call_at(due - self._suspensions.total(), self._tick) if due is not None else None
 
     def _reschedule(self) -> None:
         if self._timer is not None:
@@ -260,9 +266,9 @@ class Connection:
         failed = 0
         while self.session.terminal_error is None:
             address, self._preferred = self._preferred or next(self._next), None
-            began = self.loop.time()
+            began = self.now()
             served = await self._supervised(address)
-            now = self.loop.time()
+            now = self.now()
             if served and now - began > LASTING:
                 delays, failed = self._backoff.delays(self._rng), 0
                 continue
@@ -312,7 +318,7 @@ class Connection:
             ready = ready or session.state in (State.CONNECTED, State.READ_ONLY)
             self._protocol = None
             protocol.abort(protocol.reason)
-            session.lost(f"{address}: {protocol.reason}", self.loop.time())
+            session.lost(f"{address}: {protocol.reason}", self.now())
             self._reschedule()
         self._failed(address, protocol.reason)
         return ready or (session_id != 0 and session.id == 0)

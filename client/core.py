@@ -211,9 +211,9 @@ class ClientCore:
     def valid_for(self) -> float:
         """Return for how many seconds the session certainly lives on; 0 if nothing is certain."""
         session = self.session
-        if session.id == 0 or self.loop is None or session.terminal_error is not None:
+        if session.id == 0 or self.connection is None or session.terminal_error is not None:
             return 0.0
-        return max(0.0, session.last_confirmed + session.timeout_ms / 1000 - self.loop.time())
+        return max(0.0, session.last_confirmed + session.timeout_ms / 1000 - self.connection.now())
 
     def statistics(self) -> ClientStatistics:
         """Return what the client is doing."""
@@ -334,7 +334,7 @@ class ClientCore:
                 f"{path}: the request has {len(body) + 8} bytes, and {self._max_request} is the limit (max_request)"
             )
         idempotent = OPERATIONS[op].idempotent
-        call = RequestCall(loop, op, body, decode, path, loop.time() + operation_timeout, idempotent, then)
+        call = RequestCall(loop, op, body, decode, path, connection.now() + operation_timeout, idempotent, then)
         connection.submit(call)
         return call
 
@@ -348,7 +348,7 @@ class ClientCore:
     def add_auth(self, scheme: str, auth: bytes, operation_timeout: float) -> Call[None]:
         """Authenticate with a credential now and after each reconnect."""
         connection, loop = self._started()
-        deadline = loop.time() + operation_timeout
+        deadline = connection.now() + operation_timeout
         call = RequestCall(loop, OpCode.AUTH, b"", decode_nothing, None, deadline, False)
         self.session.add_credential(scheme, auth, call)
         connection.wake()

@@ -33,6 +33,8 @@ T = TypeVar("T")
 _log = logging.getLogger("zoolet.client")
 PAUSE: Final = 0.05
 """Seconds between two tries of what is repeated."""
+LONGEST_PAUSE: Final = 5.0
+"""Seconds between two tries of what a server refuses again and again."""
 
 
 class ReliableClient(Protocol):
@@ -106,6 +108,35 @@ async def repeat(
             if isinstance(error, SessionExpiredError) and not while_expired:
                 raise
             await asyncio.sleep(PAUSE)
+
+
+async def repeat_despite_errors(
+    do: Callable[[], Awaitable[T]], client: ReliableClient, *, done: tuple[type[Exception], ...] = ()
+) -> T | None:
+    """Repeat what may be done again in this session until the server has done it, whatever else it answers.
+
+    The pauses grow to :data:`LONGEST_PAUSE`; the first error is logged.
+
+    Args:
+        do: Makes the requests; called for each attempt.
+        client: Whose they are, for the log.
+        done: Errors that mean that there is nothing left to do; the result is None then.
+
+    Raises:
+        ClosedError: The client was closed.
+        SessionExpiredError: The session ended.
+    """
+    pause = PAUSE
+    while True:
+        try:
+            return await repeat(do, done=done, while_expired=False)
+        except (ClosedError, AuthFailedError, SessionExpiredError):
+            raise
+        except ZooKeeperError as error:
+            if pause == PAUSE:
+                _log.warning("%r cannot go on, and tries again: %s", client, error)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
 
 
 async def delete_guaranteed(client: ReliableClient, path: str) -> None:

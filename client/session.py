@@ -16,7 +16,8 @@ States that the user sees follow from them (:class:`~zoolet.client.states.State`
 - ``_since`` is the last zxid that was seen while all watches were registered; it is None while they are. Watches are
   registered again with it, so that nothing is missed when a connection breaks in the middle of that.
 - ``last_confirmed`` only grows, and only by the moment at which a request was *sent* that was then answered: the server
-  cannot have received it earlier, so the session lives at least its timeout longer than that.
+  cannot have received it earlier, so the session lives at least its timeout longer than that. A server in read-only
+  mode confirms nothing: the majority may have ended the session, and granted its locks to others.
 
 The shell around it (:mod:`zoolet.client.connection`) brings bytes and the time, in seconds of a monotonic clock, and
 sends what is in ``out``.
@@ -39,8 +40,8 @@ from enum import Enum
 from random import Random
 from typing import Final
 
+from zoolet.client.authentication import Credential, SaslLogin
 from zoolet.client.requests import Request, answer, connection_loss, drop, fail
-from zoolet.client.sasl_login import SaslLogin
 from zoolet.client.states import Event, State
 from zoolet.client.watches import WatchTable
 from zoolet.protocol import records as r
@@ -80,17 +81,6 @@ class Phase(Enum):
     AUTH = 3
     PROBE = 4
     READY = 5
-
-
-class Credential:
-    """A credential, sent to every server first thing; and the call that waits for the first reply to it."""
-
-    __slots__ = ("auth", "call", "scheme")
-
-    def __init__(self, scheme: str, auth: bytes, call: Request | None = None) -> None:
-        self.scheme = scheme
-        self.auth = auth
-        self.call = call
 
 
 class Session:
@@ -253,7 +243,8 @@ class Session:
         self.timeout_ms = answer.timeout_ms
         self.read_only_now = bool(answer.read_only)
         self._resumable_elsewhere = self._resumable_elsewhere or not self.read_only_now
-        self.last_confirmed = self._began
+        if not self.read_only_now:
+            self.last_confirmed = self._began
         if self._login is not None:
             self.phase = Phase.SASL
             self._login.begin()
@@ -430,20 +421,14 @@ class Session:
             if zxid > self.last_zxid:
                 self.last_zxid = zxid
             call.zxid = zxid
-            self.last_confirmed = max(self.last_confirmed, call.sent_at)
+            if call.sent_at > self.last_confirmed and not self.read_only_now:
+                self.last_confirmed = call.sent_at
             answer(call, payload, err)
         elif xid == Xid.NOTIFICATION:
             # An event does not move last_zxid: the other events of its transaction may not have come yet.
             self._event(r.WatcherEvent.decode(payload, 16), zxid)
         elif xid == Xid.PING and self._pinged_at:
-            pinged_at = self._pinged_at.popleft()
-            if inflight and inflight[0].sent_at < pinged_at:
-                raise ConnectionBroken(f"the server answered a ping, and not request {inflight[0].xid} before it")
-            self.last_confirmed = max(self.last_confirmed, pinged_at)
-            if self.phase is Phase.PROBE:
-                if zxid < (self._since or 0):  # every change that this server knows may be news
-                    self._since = 0
-                self._ready(now)
+            self._on_ping_reply(zxid, now)
         elif xid == Xid.AUTH and self._auths:
             self._on_auth_reply(err, now)
         elif xid == Xid.SET_WATCHES and self._rewatching:
@@ -455,6 +440,17 @@ class Session:
         else:
             expected = inflight[0].xid if inflight else "none"
             raise ConnectionBroken(f"the server answered request {xid}, and {expected} was next")
+
+    def _on_ping_reply(self, zxid: int, now: float) -> None:
+        pinged_at = self._pinged_at.popleft()
+        if self.inflight and self.inflight[0].sent_at < pinged_at:
+            raise ConnectionBroken(f"the server answered a ping, and not request {self.inflight[0].xid} before it")
+        if not self.read_only_now:
+            self.last_confirmed = max(self.last_confirmed, pinged_at)
+        if self.phase is Phase.PROBE:
+            if zxid < (self._since or 0):  # every change that this server knows may be news
+                self._since = 0
+            self._ready(now)
 
     def _event(self, event: r.WatcherEvent, zxid: int) -> None:
         try:

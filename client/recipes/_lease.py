@@ -14,9 +14,10 @@ Three detectors call :meth:`Lease.mark_lost`: the client's states (:meth:`Lease.
 exist, until the deadline.
 
 The invariant: while a lease counts as held, no server can have ended its session, if clocks run at the same rate on
-both machines, because the time is counted from before the server can have received anything. A process that is stopped
-(SIGSTOP, a garbage collector, a virtual machine that moves) notices only when it goes on. What must be right even then
-needs the token, or :meth:`Lease.transaction`.
+both machines, because the time is counted from before the server can have received anything, and goes on while the
+machine is suspended. A server in read-only mode confirms nothing. A process that is stopped (SIGSTOP, a garbage
+collector, a virtual machine that moves) notices only when it goes on. What must be right even then needs the token, or
+:meth:`Lease.transaction`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from zoolet.client import serializers
 from zoolet.client.one_shot_event import OneShotEvent
-from zoolet.client.reliable import CancelledBlock, delete_guaranteed, delete_in_background, repeat
+from zoolet.client.reliable import CancelledBlock, delete_guaranteed, delete_in_background, repeat_despite_errors
 from zoolet.client.states import State
 from zoolet.client.surface import ClientSurface
 from zoolet.client.transaction import Transaction
@@ -210,19 +211,18 @@ class Lease:
                 monitor.cancel()
 
     async def _monitor(self, path: str, czxid: int) -> None:
-        """Notice when somebody deletes a node, or asks that it be released."""
+        """Notice when somebody deletes a node, or asks that it be released; no answer of the server ends this."""
         client = self._client.with_serializer(serializers.raw)
 
-        async def look() -> bool:
-            async with client.watch_data(path) as watch:
-                data, stat = watch.initial
-                if stat.czxid != czxid:
+        async def is_there() -> bool:
+            async with client.watch_exists(path) as watch:  # which needs no permission
+                if watch.initial is None or watch.initial.czxid != czxid:
                     return False
-                if self._revocable and data == REVOKE:
+                if self._revocable and (await client.get(path))[0] == REVOKE:
                     self.revoked.set("somebody asks for it")
                 return (await watch.next()).type != EventType.NODE_DELETED
 
-        while await repeat(look, done=(NoNodeError,), while_expired=False):
+        while await repeat_despite_errors(is_there, self._client, done=(NoNodeError,)):
             continue
         self.mark_lost("somebody deleted its node")
 

@@ -48,12 +48,12 @@ CLIENT_PURE: Final = tuple(
     f"client/{name}"
     for name in (
         "arguments",
+        "authentication",
         "backoff",
         "hosts",
         "operations",
         "requests",
         "resync",
-        "sasl_login",
         "session",
         "states",
         "transaction",
@@ -67,6 +67,7 @@ CLIENT_ASYNC: Final = tuple(
         "call",
         "compound",
         "connection",
+        "suspension",
         "core",
         "fork",
         "one_shot_event",

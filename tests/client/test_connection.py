@@ -152,3 +152,11 @@ def test_an_unexpected_error_of_what_takes_a_reply_is_the_error_of_its_call(capl
     with_client(main)
 
     assert logged(caplog) == ONCE
+
+
+async def test_a_host_whose_name_is_malformed_does_not_end_the_connecting(server: Server) -> None:
+    async with Client(f"zk1..example:2181,{server.hosts}", 2.0) as zk:
+        for _ in range(5):
+            server.drop(zk)
+            await asyncio.sleep(0.05)
+            assert await zk.exists("/") is not None

@@ -326,3 +326,78 @@ def test_a_reply_that_the_session_is_over_ends_what_is_held() -> None:
         assert held.lost.is_set()
 
     simulate_clients(main)
+
+
+def test_a_server_in_read_only_mode_keeps_no_lease_valid() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect(read_only=True)
+        lease = await zk.lock("/lock").acquire()
+        began = sim.time()
+
+        server.set_read_only(True)  # the majority is elsewhere, and ends the session after its timeout
+        await zk.wait_for(State.READ_ONLY)
+        await asyncio.wait_for(lease.lost.wait(), 2 * SESSION)
+
+        assert sim.time() - began <= SESSION
+        assert zk.state is State.READ_ONLY  # its pings are answered all the time
+
+    simulate_clients(main)
+
+
+def test_time_for_which_the_machine_was_suspended_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    suspended = 0.0
+    monkeypatch.setattr("zoolet.client.suspension.Suspensions.total", lambda self: suspended)
+
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        nonlocal suspended
+        zk = await connect()
+        lease = await zk.lock("/lock").acquire()
+        assert lease.valid_for() > 0
+
+        suspended = SESSION + 1  # the monotonic clock did not count it
+
+        assert lease.valid_for() == 0
+        with pytest.raises(LockLostError):
+            lease.raise_if_lost()
+
+    simulate_clients(main)
+
+
+def test_a_lease_is_valid_again_after_a_suspension_that_the_session_survived(monkeypatch: pytest.MonkeyPatch) -> None:
+    suspended = 0.0
+    monkeypatch.setattr("zoolet.client.suspension.Suspensions.total", lambda self: suspended)
+
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        nonlocal suspended
+        zk = await connect()
+        lease = await zk.lock("/lock").acquire()
+
+        suspended = SESSION / 2
+        assert 0 < lease.valid_for() <= SESSION / 2
+        await zk.exists("/")
+
+        assert lease.valid_for() > SESSION / 2
+        lease.raise_if_lost()
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("answer", [ErrorCode.THROTTLED_OP, ErrorCode.NO_AUTH, ErrorCode.SYSTEM_ERROR])
+@pytest.mark.parametrize("revocable", [False, True])
+def test_an_error_in_answer_to_the_watch_of_a_lease_ends_neither_it_nor_the_watching(
+    answer: ErrorCode, revocable: bool
+) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk, other = await connect(), await connect()
+        lease = await Lock(zk, "/lock", revocable=revocable).acquire()
+        with server.fault(path=lease.path, session=zk, times=3, action=error(answer), strict=True):
+            await asyncio.sleep(10)
+        assert not lease.lost.is_set()
+
+        if revocable:
+            await Lock(other, "/lock").revoke()
+            await asyncio.wait_for(lease.revoked.wait(), 5)
+        await other.delete(lease.path)
+        await asyncio.wait_for(lease.lost.wait(), 5)
+
+    simulate_clients(main)

@@ -44,7 +44,7 @@ def test_the_later_holder_has_the_higher_token_whatever_the_kinds_of_both(releas
 async def hold_one_after_the_other(
     server: Server, first: Callable[[Client], Any], second: Callable[[Client], Any]
 ) -> None:
-    """Let one wait from the moment on at which the other one begins to acquire, in every order of their steps."""
+    """Begin to acquire one after the other, so many milliseconds apart that their steps mix in every order."""
     async with Client(server.hosts) as one, Client(server.hosts) as two:
         for delay in (0.0, 0.001, 0.002, 0.003, 0.005, 0.01):
             order: list[int] = []

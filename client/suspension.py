@@ -1,0 +1,52 @@
+"""For how long the machine was suspended: time that the monotonic clock does not count, and the server does."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+_NOTICEABLE: Final = 0.01
+"""Seconds by which two clocks must have moved apart; less is the time between reading one and the other."""
+
+
+def _clocks() -> tuple[int, int] | None:
+    """Return the clock that goes on during a suspension, and the one that stands still; None if there are no such."""
+    if sys.platform == "linux":
+        return time.CLOCK_BOOTTIME, time.CLOCK_MONOTONIC
+    if sys.platform == "darwin":
+        return time.CLOCK_MONOTONIC, time.CLOCK_UPTIME_RAW
+    return None
+
+
+class Suspensions:
+    """Counts the seconds for which the machine was suspended since this was made.
+
+    Args:
+        clocks: The clock that goes on and the one that stands still; by default those of the platform. On a platform
+            without such clocks the count stays 0.
+        read: Reads a clock.
+    """
+
+    def __init__(
+        self, clocks: tuple[int, int] | None = _clocks(), read: Callable[[int], float] = time.clock_gettime
+    ) -> None:
+        self._clocks = clocks
+        self._read = read
+        self._total = 0.0
+        self._apart = self._difference()
+
+    def _difference(self) -> float:
+        if self._clocks is None:
+            return 0.0
+        going, standing = self._clocks
+        return self._read(going) - self._read(standing)
+
+    def total(self) -> float:
+        """Return the seconds; it is the same number until there is another suspension."""
+        apart = self._difference()
+        if apart - self._apart > _NOTICEABLE:
+            self._total += apart - self._apart
+            self._apart = apart
+        return self._total
