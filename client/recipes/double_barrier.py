@@ -10,9 +10,15 @@ from zoolet.client import serializers
 from zoolet.client.arguments import checked_count
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.recipes._follow import SessionGuard
-from zoolet.client.reliable import create_protected, delete_guaranteed, delete_in_background
-from zoolet.client.surface import ClientSurface
-from zoolet.protocol.errors import ClosedError, NoNodeError, SessionExpiredError
+from zoolet.client.reliable import create_protected, delete_in_background, repeat
+from zoolet.client.surface import ClientSurface, Stat
+from zoolet.protocol.errors import (
+    BadVersionError,
+    ConnectionLossError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+)
 
 
 class DoubleBarrier(Recipe):
@@ -21,10 +27,14 @@ class DoubleBarrier(Recipe):
     Znodes: ``PATH/<hex>`` ephemeral, one a member; ``PATH/ready`` persistent, created by the member that completes the
     number and deleted by the last to leave. Shared with kazoo's and Curator's DoubleBarrier.
 
-    Guarantees: no member begins before the number is complete; none ends before all have left or their sessions have
-    ended. A member whose session ends while it waits raises SessionExpiredError.
+    The members of a round are those whose nodes are older than its ``ready``; with each ``ready`` the version of PATH
+    goes up by one. So neither a ``ready`` that a crashed round has left nor the members of the next round are mistaken.
 
-    Limits: a path is used for one round at a time. Do not mix it with kazoo's in one round: it deletes ``ready`` first.
+    Guarantees: no member begins before the number is complete; none ends before all of its round have left or their
+    sessions have ended. Rounds can follow each other at one path. A member whose session ends while it waits raises
+    SessionExpiredError. If the block raises, its error surfaces at once, and the others do not wait for this member.
+
+    Limits: do not mix it with kazoo's in one round: that one deletes ``ready`` first, and passes at any ``ready``.
 
     Args:
         members: How many must come, 1 or more.
@@ -39,6 +49,8 @@ class DoubleBarrier(Recipe):
         self._members = checked_count("members", members, 1)
         self._timeout = timeout
         self._node: str | None = None
+        self._round = 0  # the version of PATH in this round
+        self._names: set[str] = set()  # of the members of this round
         self._guard: SessionGuard | None = None
 
     async def enter(self) -> None:
@@ -54,21 +66,53 @@ class DoubleBarrier(Recipe):
         try:
             async with asyncio.timeout(self._timeout):
                 await create_protected(client, self._path, name, lambda: client.create(node, ephemeral=True))
-                await self._wait_for_members(session_id)
+                await self._wait_for_members(node, session_id)
         except BaseException:  # cancelled, too
+            self._node = None
             delete_in_background(client, node)
             raise
 
-    async def _wait_for_members(self, session_id: int) -> None:
+    async def _wait_for_members(self, node: str, session_id: int) -> None:
         client = self._client
         while True:
+            data, barrier = await client.get(self._path)
             async with client.watch_exists(self._ready) as watch:
                 self._guard = SessionGuard(client, watch, self._path, session_id)
-                if watch.initial is not None:
+                own = await client.exists(node)
+                if own is None:
+                    raise SessionExpiredError(node, "the session ended, or somebody deleted the node")
+                ready: Stat | None = watch.initial
+                if ready is not None and ready.czxid > own.czxid:
+                    self._names = await self._between(0, ready.czxid)
+                    self._round = (await client.get(self._path))[1].version
                     return
-                if len(set(await client.children(self._path)) - {"ready"}) >= self._members:
-                    return await client.ensure_path(self._ready)
-                await watch.next()
+                # An older one is what a round has left that crashed.
+                if len(await self._between(ready.czxid if ready else 0)) < self._members:
+                    await watch.next()
+                    continue
+            await self._complete(data, barrier.version, ready)
+
+    async def _between(self, first: int, last: int | None = None) -> set[str]:
+        """Return the names of the members whose nodes were created between two zxids."""
+        names = [name for name in await self._client.children(self._path) if name != "ready"]
+        if not first and last is None:
+            return set(names)
+        stats = await asyncio.gather(*[self._client.exists(self._at(name)) for name in names])
+        return {
+            name
+            for name, stat in zip(names, stats, strict=True)
+            if stat is not None and stat.czxid > first and (last is None or stat.czxid < last)
+        }
+
+    async def _complete(self, data: bytes, version: int, old: Stat | None) -> None:
+        """Begin the round, unless another member has done so; the caller looks what became of it."""
+        transaction = self._client.transaction()
+        transaction.set(self._path, data, version)
+        if old is not None:
+            transaction.delete(self._ready)
+        transaction.create(self._ready)
+        with contextlib.suppress(BadVersionError, NodeExistsError, NoNodeError, ConnectionLossError):
+            await transaction.commit()
 
     async def leave(self) -> None:
         """Leave, and wait until all have left.
@@ -76,24 +120,31 @@ class DoubleBarrier(Recipe):
         Raises:
             TimeoutError: Others had not left in time; this member has.
         """
-        if self._node is not None:
-            delete_in_background(self._client, self._node)  # even if this is cancelled
+        node, self._node = self._node, None
+        if node is None:
+            return
+        delete_in_background(self._client, node)  # even if this is cancelled
         async with asyncio.timeout(self._timeout):
             with contextlib.suppress(NoNodeError):  # somebody deleted the barrier itself
                 while True:
                     async with self._client.watch_children(self._path) as watch:
-                        if not set(watch.initial) - {"ready"}:
+                        if self._names.isdisjoint(watch.initial):
                             break
                         await watch.next()
-            await delete_guaranteed(self._client, self._ready)
+            await repeat(self._remove_ready, done=(NoNodeError, BadVersionError))
+
+    async def _remove_ready(self) -> None:
+        async with self._client.transaction() as transaction:
+            transaction.check(self._path, self._round)  # the next round may have its own already
+            transaction.delete(self._ready)
 
     async def __aenter__(self) -> Self:
         await self.enter()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
+        if kind is None:
             await self.leave()
-        except (ClosedError, SessionExpiredError):
-            if kind is None:
-                raise
+        elif self._node is not None:
+            delete_in_background(self._client, self._node)
+            self._node = None

@@ -15,7 +15,7 @@ from support.simulation import Connect, client_of, eventually, simulate_clients,
 from zoolet.client import Client, SessionExpiredError
 from zoolet.client.recipes import DoubleBarrier
 from zoolet.server import Server
-from zoolet.server.testing import Simulation, drop_request, lose_reply
+from zoolet.server.testing import Simulation, delay, drop_request, lose_reply
 
 
 @pytest.mark.parametrize("members", [0, -1, 1.5, "2", None])
@@ -188,5 +188,75 @@ def test_the_next_round_at_a_double_barrier_is_not_disturbed_by_the_last() -> No
         await asyncio.sleep(2)
         assert len([path for path in server.tree("/b") if path.count("/") == 2 and "ready" not in path]) == 1
         await barrier.leave()
+
+    simulate_clients(main)
+
+
+# --- rounds ---
+
+
+@pytest.mark.parametrize("op", ["getChildren", "delete", "exists", "multi", "create"])
+@pytest.mark.parametrize("seed", range(3))
+def test_round_after_round_at_one_path_all_begin_and_end_together(seed: int, op: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        inside: dict[int, int] = {}
+        outside: dict[int, int] = {}
+
+        async def member(zk: Client, own_barrier: bool) -> None:
+            barrier = DoubleBarrier(zk, "/b", 3)
+            for number in range(30):
+                barrier = barrier if own_barrier else DoubleBarrier(zk, "/b", 3)
+                async with barrier:
+                    inside[number] = inside.get(number, 0) + 1
+                    assert not outside.get(number)
+                    await asyncio.sleep(sim.rng.choice([0, 0, 0.001, 0.01]))
+                assert inside[number] == 3
+                outside[number] = outside.get(number, 0) + 1
+                await asyncio.sleep(sim.rng.choice([0, 0, 0.001, 0.01]))
+
+        clients = [await connect() for _ in range(3)]
+        slow = delay(0.02)
+        with server.fault(op, session=clients[2], probability=0.5, action=slow):
+            await asyncio.wait_for(asyncio.gather(*[member(zk, bool(place)) for place, zk in enumerate(clients)]), 600)
+        await asyncio.sleep(1)
+        assert set(server.tree()) == {"/b"}
+        assert not leftovers(server, *clients)
+
+    simulate_clients(main, seed)
+
+
+def test_after_a_round_that_crashed_a_single_member_does_not_pass() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two, three, four = [await connect() for _ in range(4)]
+        await asyncio.gather(DoubleBarrier(one, "/b", 2).enter(), DoubleBarrier(two, "/b", 2).enter())
+        server.expire(one)
+        server.expire(two)
+        assert list(below(server, "/b")) == ["ready"]
+
+        with pytest.raises(TimeoutError):
+            await DoubleBarrier(three, "/b", 2, timeout=5).enter()
+
+        barriers = [DoubleBarrier(zk, "/b", 2, timeout=5) for zk in (three, four)]
+        await asyncio.gather(*[barrier.enter() for barrier in barriers])
+        await asyncio.gather(*[barrier.leave() for barrier in barriers])
+        assert set(server.tree()) == {"/b"}
+
+    simulate_clients(main)
+
+
+def test_an_error_inside_the_block_surfaces_at_once() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+
+        async def fail() -> None:
+            async with DoubleBarrier(one, "/b", 2):
+                raise KeyError("defect")
+
+        failing = asyncio.ensure_future(fail())
+        async with DoubleBarrier(two, "/b", 2):
+            with pytest.raises(KeyError):
+                await asyncio.wait_for(failing, 1)
+        await asyncio.sleep(1)
+        assert set(server.tree()) == {"/b"}
 
     simulate_clients(main)

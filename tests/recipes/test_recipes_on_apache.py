@@ -83,6 +83,19 @@ async def test_barriers(pair: tuple[Client, Client]) -> None:
     assert await two.children("/d") == []
 
 
+async def test_a_double_barrier_round_after_round(pair: tuple[Client, Client]) -> None:
+    inside: dict[int, int] = {}
+
+    async def member(zk: Client) -> None:
+        for number in range(50):
+            async with DoubleBarrier(zk, "/rounds", 2, timeout=WAIT_S):
+                inside[number] = inside.get(number, 0) + 1
+            assert inside[number] == 2
+
+    await asyncio.gather(*map(member, pair))
+    assert await pair[0].children("/rounds") == []
+
+
 async def test_queue(pair: tuple[Client, Client]) -> None:
     one, two = pair
     waiting = asyncio.ensure_future(Queue(two, "/q").get(WAIT_S))
