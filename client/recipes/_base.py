@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, ClassVar, Self
 
-from zoolet.client.reliable import Follower, SupervisedBlock
 from zoolet.client.serializers import Serializer
+from zoolet.client.supervision import Follower, SupervisedBlock
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 

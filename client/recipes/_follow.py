@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
+from zoolet.client.reliable import PAUSE, repeat
 from zoolet.client.states import State
 from zoolet.client.surface import ClientSurface
 from zoolet.client.watcher import Watcher
 from zoolet.protocol import paths
-from zoolet.protocol.errors import NoNodeError, SessionExpiredError
+from zoolet.protocol.errors import ConnectionLossError, NoNodeError, SessionExpiredError
 
 T = TypeVar("T")
 _NOTHING: Final[Any] = object()
@@ -19,13 +20,18 @@ _NOTHING: Final[Any] = object()
 async def observe(
     client: ClientSurface, watch: Callable[[], Watcher], read: Callable[[], Awaitable[T]], path: str
 ) -> AsyncIterator[T]:
-    """Yield what is read now, and after each change of what is watched, if it differs from the last.
+    """Yield what is read now, and after each change of what is watched, if it differs from the last; as the caches do,
+    it goes on after an outage and in a new session.
 
     Args:
         client: Whose watches these are.
         watch: Makes a watch that fires once.
         read: Reads what is yielded.
         path: Created if it is missing, so that it can be watched.
+
+    Raises:
+        ClosedError: The client was closed.
+        ZooKeeperError: The server refuses it.
     """
     last: Any = _NOTHING
     while True:
@@ -37,7 +43,9 @@ async def observe(
                     yield value
                 await watcher.next()
         except NoNodeError:
-            await client.ensure_path(path)
+            await repeat(lambda: client.ensure_path(path))
+        except (ConnectionLossError, SessionExpiredError):
+            await asyncio.sleep(PAUSE)
 
 
 async def children_of(client: ClientSurface, path: str) -> list[str]:

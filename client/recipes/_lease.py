@@ -29,8 +29,9 @@ from typing import Any, Final, Generic, TypeVar
 
 from zoolet.client import serializers
 from zoolet.client.one_shot_event import OneShotEvent
-from zoolet.client.reliable import CancelledBlock, delete_guaranteed, delete_in_background, repeat_despite_errors
+from zoolet.client.reliable import delete_guaranteed, delete_in_background, repeat_despite_errors
 from zoolet.client.states import State
+from zoolet.client.supervision import CancelledBlock
 from zoolet.client.surface import ClientSurface
 from zoolet.client.transaction import Transaction
 from zoolet.protocol.enums import EventType

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
 
 from zoolet.client.recipes.tree_cache import TreeCache
+from zoolet.client.serializers import UndecodableError
 from zoolet.protocol import paths
+
+T = TypeVar("T")
 
 
 class ChildrenCache(TreeCache):
@@ -18,8 +21,14 @@ class ChildrenCache(TreeCache):
     @property
     def values(self) -> Mapping[str, Any]:
         """The children's values by name."""
-        return {
-            path.rpartition("/")[2]: cached.value
-            for path, cached in self.nodes.items()
-            if path != self._path and paths.parent(path) == self._path
-        }
+        return {name: cached.value for name, cached in self._by_name(self.nodes)}
+
+    @property
+    def errors_by_name(self) -> Mapping[str, UndecodableError]:
+        """Why the values of the other children cannot be read, by name."""
+        return dict(self._by_name(self.errors))
+
+    def _by_name(self, by_path: Mapping[str, T]) -> Iterator[tuple[str, T]]:
+        for path, item in by_path.items():
+            if path != self._path and paths.parent(path) == self._path:
+                yield path.rpartition("/")[2], item

@@ -17,8 +17,9 @@ from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.election import Election
 from zoolet.client.recipes.worker import ACKS, ASSIGNED, COMMANDS, PROGRESS, RESULTS, TASKS, WORKERS
 from zoolet.client.reliable import PAUSE, create_protected, delete_protected, first_event, repeat, until_gone
+from zoolet.client.serializers import UndecodableError
 from zoolet.client.surface import ClientSurface
-from zoolet.protocol.errors import NodeExistsError, NoNodeError
+from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
 
 
 class Master(SupervisedRecipe):
@@ -65,7 +66,8 @@ class Master(SupervisedRecipe):
         return node.rpartition("/")[2]
 
     async def result(self, task: str, timeout: float | None = None) -> Any:
-        """Wait for a task's result: a dict with ``worker`` and ``result``, or ``error``.
+        """Wait for a task's result: a dict with ``worker`` and ``result`` or ``error``; without ``worker`` if the task
+        could not be read.
 
         Raises:
             TimeoutError: There was none in time.
@@ -88,14 +90,17 @@ class Master(SupervisedRecipe):
         client, report, result = self._client, self._at(PROGRESS, task), self._at(RESULTS, task)
         last: Any = self
         while True:
-            async with client.watch_exists(report) as reported, client.watch_exists(result) as finished:
-                if finished.initial is not None:
-                    return
-                for value in (await values_of(client, self._at(PROGRESS), [task])).values():
-                    if value != last:
-                        last = value
-                        yield value
-                await first_event(reported, finished)
+            try:
+                async with client.watch_exists(report) as reported, client.watch_exists(result) as finished:
+                    if finished.initial is not None:
+                        return
+                    for value in (await values_of(client, self._at(PROGRESS), [task])).values():
+                        if value != last:
+                            last = value
+                            yield value
+                    await first_event(reported, finished)
+            except (ConnectionLossError, SessionExpiredError):
+                await asyncio.sleep(PAUSE)
 
     async def workers(self) -> dict[str, Any]:
         """Return the workers that are running, by name, with their last heartbeats."""
@@ -161,6 +166,8 @@ class Master(SupervisedRecipe):
             try:
                 while True:
                     changed.clear()
+                    for task, error in tasks.errors_by_name.items():
+                        await self._report(leadership, task, error)
                     if not await self._assign_all(leadership, assigned, workers.values, tasks.values):
                         for worker in workers.values:  # which are gone if the server was restarted without its data
                             await self._client.ensure_path(self._at(ASSIGNED, worker))
@@ -203,6 +210,13 @@ class Master(SupervisedRecipe):
             assigned[task] = worker
             loads[worker] += 1
         return True
+
+    async def _report(self, leadership: Lease, task: str, error: UndecodableError) -> None:
+        """End a task that cannot be read, with the error as its result."""
+        with contextlib.suppress(NoNodeError, NodeExistsError):  # it was withdrawn, or reported before
+            async with leadership.transaction() as transaction:
+                transaction.delete(self._at(TASKS, task))
+                transaction.create(self._at(RESULTS, task), {"error": str(error)})
 
     async def _assign(self, leadership: Lease, task: str, before: str | None, worker: str, value: Any) -> None:
         async with leadership.transaction() as transaction:

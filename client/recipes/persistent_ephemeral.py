@@ -8,7 +8,8 @@ from typing import Any
 
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes._follow import SessionGuard
-from zoolet.client.reliable import Follower, repeat
+from zoolet.client.reliable import repeat
+from zoolet.client.supervision import Follower
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import NodeExistsError, NoNodeError, SessionExpiredError

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from zoolet.client.recipes._base import FollowingRecipe
 from zoolet.client.recipes._follow import SessionGuard
+from zoolet.client.serializers import UndecodableError
 from zoolet.client.surface import ClientSurface, Stat
 from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
@@ -32,7 +33,7 @@ class TreeCache(FollowingRecipe):
     if the server was restarted without its data, or with older ones.
 
     Limits: all values are kept in memory. States that last shorter than a round trip may never be seen. A node that
-    may not be read, or whose value the serializer cannot read, is left out.
+    may not be read is left out; one whose value the serializer cannot read is in ``errors`` instead.
 
     Args:
         path: The uppermost node; it need not exist.
@@ -40,6 +41,7 @@ class TreeCache(FollowingRecipe):
 
     Attributes:
         nodes: What is known, by path; a live view that cannot be changed.
+        errors: Why the value of a node cannot be read, by path; a live view, too.
     """
 
     def __init__(self, client: ClientSurface, path: str, *, limit: int = 100_000) -> None:
@@ -47,7 +49,9 @@ class TreeCache(FollowingRecipe):
         self._limit = limit
         self._nodes: dict[str, Cached] = {}
         self._guard: SessionGuard | None = None  # in the next session everything is read again
+        self._errors: dict[str, UndecodableError] = {}
         self.nodes: Mapping[str, Cached] = MappingProxyType(self._nodes)
+        self.errors: Mapping[str, UndecodableError] = MappingProxyType(self._errors)
 
     async def _follow(self) -> None:
         async with self._client.watch(self._path, recursive=True, limit=self._limit) as events:
@@ -72,7 +76,7 @@ class TreeCache(FollowingRecipe):
                     pending += [paths.join(path, name) for name in names]
                 elif not isinstance(names, NoNodeError | NoAuthError):
                     raise names
-        for path in self._nodes.keys() - existing:
+        for path in (self._nodes.keys() | self._errors.keys()) - existing:
             self._set(path, None)
         for error in await asyncio.gather(*map(self._read, sorted(existing)), return_exceptions=True):
             if error is not None:
@@ -81,19 +85,24 @@ class TreeCache(FollowingRecipe):
     async def _read(self, path: str) -> None:
         try:
             self._set(path, Cached(*await self._client.get(path)))
-        except (NoNodeError, NoAuthError, ValueError):
+        except (NoNodeError, NoAuthError):
             self._set(path, None)
+        except UndecodableError as error:
+            self._set(path, None, error)
 
-    def _set(self, path: str, cached: Cached | None) -> None:
-        before = self._nodes.get(path)
-        # Not "older than": the server may have started over, or have been restored.
-        if cached is not None and (before is None or _zxids(before.stat) != _zxids(cached.stat)):
+    def _set(self, path: str, cached: Cached | None, error: UndecodableError | None = None) -> None:
+        before, error_before = self._nodes.get(path), self._errors.pop(path, None)
+        if error is not None:
+            self._errors[path] = error
+        if cached is None:
+            self._nodes.pop(path, None)
+        # Not "newer than": the server may have started over, or have been restored.
+        elif before is None or _zxids(before.stat) != _zxids(cached.stat):
             self._nodes[path] = cached
-        elif cached is None and before is not None:
-            del self._nodes[path]
         else:
             return
-        self._follower.mark_changed()
+        if (before, error_before) != (cached, error):
+            self._follower.mark_changed()
 
     def _current(self) -> Mapping[str, Cached]:
         return self.nodes

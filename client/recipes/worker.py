@@ -13,9 +13,9 @@ from zoolet.client.arguments import checked_count, checked_node_name
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
-from zoolet.client.reliable import delete_in_background, repeat
+from zoolet.client.reliable import delete_in_background, repeat, repeat_despite_errors
 from zoolet.client.surface import ClientSurface
-from zoolet.protocol.errors import NodeExistsError, NoNodeError
+from zoolet.protocol.errors import NoAuthError, NodeExistsError, NoNodeError
 
 WORKERS, TASKS, ASSIGNED, PROGRESS, RESULTS = "workers", "tasks", "assigned", "progress", "results"
 COMMANDS, ACKS = "commands", "acks"
@@ -103,7 +103,8 @@ class Worker(SupervisedRecipe):
     async def _heartbeat(self) -> None:
         for number in count(1):
             await asyncio.sleep(self._heartbeat_interval)
-            await repeat(partial(self._node.set, {"beat": number, "busy": sorted(self._busy)}))
+            write = partial(self._node.set, {"beat": number, "busy": sorted(self._busy)})
+            await repeat(partial(repeat_despite_errors, write, self._client, fatal=(NoAuthError,)))
 
     async def _follow_commands(self) -> None:
         done: set[str] = set()

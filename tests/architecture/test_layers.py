@@ -67,16 +67,17 @@ CLIENT_ASYNC: Final = tuple(
         "call",
         "compound",
         "connection",
-        "suspension",
         "core",
         "fork",
         "one_shot_event",
         "reliable",
+        "supervision",
         "surface",
+        "suspension",
         "watcher",
     )
 )
-RECIPES_USE: Final = ("call", "one_shot_event", "reliable", "surface", "watcher")
+RECIPES_USE: Final = ("call", "one_shot_event", "reliable", "supervision", "surface", "watcher")
 LAYERS: Final = (
     Layer(("protocol",), ("protocol",), pure=True),
     Layer(("server/core",), ("protocol", "server/core"), pure=True),

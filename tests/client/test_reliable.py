@@ -20,7 +20,8 @@ from zoolet.client import (
     State,
     WatchOverflowError,
 )
-from zoolet.client.reliable import Follower, SupervisedBlock, create_protected, first_event, repeat
+from zoolet.client.reliable import create_protected, first_event, repeat
+from zoolet.client.supervision import Follower, SupervisedBlock
 from zoolet.client.watcher import Watcher
 from zoolet.server import Server
 from zoolet.server.testing import lose_reply

@@ -1,4 +1,4 @@
-"""Time for which the machine was suspended: by two clocks, of which one stood still."""
+"""Time for which the machine was suspended: by two clocks, of which only one counts it."""
 
 from __future__ import annotations
 

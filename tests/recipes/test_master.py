@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from support.crew import Crew, crewed, double, for_ever
 from support.leftovers import below
 from support.simulation import eventually
 
-from zoolet.client import Client, ConnectionLossError
+from zoolet.client import Client, ConnectionLossError, NoNodeError
 from zoolet.client.recipes import Master, Worker
-from zoolet.server.testing import drop_request, hold, lose_reply
+from zoolet.protocol.errors import ErrorCode
+from zoolet.server.testing import delay, drop_request, error, hold, lose_reply
 
 # --- tasks ---
 
@@ -291,3 +293,53 @@ def test_a_wait_for_a_result_that_is_cancelled_leaves_nothing() -> None:
             await Master(zk, "/jobs").result("task-0000000000", timeout=5)
 
     cancel_everywhere(wait)
+
+
+# --- what goes wrong around tasks ---
+
+
+def test_a_task_that_cannot_be_decoded_gets_an_error_as_its_result() -> None:
+    async def main(crew: Crew) -> None:
+        master, _ = await crew.master()
+        await crew.worker("w")
+        crew.server.populate({"/jobs/tasks/task-bad": b"{not json"})
+
+        result = await master.result("task-bad", timeout=30)
+
+        assert "the data is not JSON" in result["error"]
+        assert not below(crew.server, "/jobs/tasks")
+        assert (await master.result(await master.submit("x"), timeout=30))["result"] == "xx"
+
+    crewed(main)
+
+
+@pytest.mark.parametrize("op", ["multi", "exists", "getData", "getChildren"])
+@pytest.mark.parametrize("after", [0.0, 0.001, 0.002, 0.004, 0.01])
+def test_a_task_that_is_withdrawn_while_it_is_assigned_harms_no_other(after: float, op: str) -> None:
+    async def main(crew: Crew) -> None:
+        master, zk = await crew.master(per_worker=10)
+        await crew.worker("w", concurrency=10)
+        outside = await crew.client()
+        with crew.server.fault(op, session=zk, probability=0.5, action=delay(0.003)):
+            for _ in range(20):
+                one, two = await master.submit(1), await master.submit(2)
+                await asyncio.sleep(after)
+                with contextlib.suppress(NoNodeError):
+                    await outside.delete(f"/jobs/tasks/{one}")
+                assert (await master.result(two, timeout=60))["result"] == 4
+
+    crewed(main)
+
+
+def test_a_heartbeat_goes_on_after_an_error_that_passes() -> None:
+    async def main(crew: Crew) -> None:
+        master, _ = await crew.master()
+        _, zk = await crew.worker("w", heartbeat_interval=1.0)
+        throttled = error(ErrorCode.THROTTLED_OP)
+        with crew.server.fault("setData", "/jobs/workers/w", session=zk, times=3, action=throttled, strict=True):
+            await asyncio.sleep(30)
+        before = (await master.workers())["w"]["beat"]
+        await asyncio.sleep(5)
+        assert (await master.workers())["w"]["beat"] > before
+
+    crewed(main)

@@ -10,18 +10,20 @@ from typing import Any
 import pytest
 from support.crew import double
 from support.leftovers import leftovers
-from support.simulation import with_client
+from support.simulation import eventually, with_client
 
 from zoolet.client import AuthFailedError, Client, ClosedError, NoAuthError
 from zoolet.client.recipes import (
     ChildrenCache,
     Config,
     Discovery,
+    Election,
     Instance,
     Lock,
     LockLostError,
     Master,
     NodeCache,
+    NodeElection,
     Party,
     PersistentEphemeral,
     TreeCache,
@@ -30,7 +32,7 @@ from zoolet.client.recipes import (
 from zoolet.client.serializers import Serializer
 from zoolet.protocol.acl import READ_ACL_UNSAFE
 from zoolet.server import Server
-from zoolet.server.testing import error
+from zoolet.server.testing import drop_request, error
 
 
 def _decode_or_break(data: bytes) -> Any:
@@ -385,5 +387,68 @@ def test_a_lock_that_is_lost_when_its_turn_comes_is_not_entered(monkeypatch: pyt
 
         await asyncio.sleep(1)
         assert not await zk.children("/lock")
+
+    with_client(main)
+
+
+# --- outages ---
+
+FOLLOWING: dict[str, Callable[[Client], Any]] = {
+    "party": lambda zk: Party(zk, "/x").changes(),
+    "election": lambda zk: Election(zk, "/x").observe(),
+    "node election": lambda zk: NodeElection(zk, "/x/leader").observe(),
+    "progress": lambda zk: Master(zk, "/x").progress("t"),
+}
+CHANGE: dict[str, tuple[str, bytes]] = {
+    "party": ("/x/0__party__", b"me"),
+    "election": (f"/x/{'0' * 32}__lock__0000000000", b"me"),
+    "node election": ("/x/leader", b"me"),
+    "progress": ("/x/progress/t", b'"me"'),
+}
+
+
+@pytest.mark.parametrize("expire", [False, True])
+@pytest.mark.parametrize("kind", FOLLOWING)
+def test_what_follows_others_goes_on_after_an_outage_longer_than_the_operation_timeout(kind: str, expire: bool) -> None:
+    seen: list[Any] = []
+
+    async def main(server: Server, zk: Client) -> None:
+        view = zk.with_operation_timeout(0.5)
+        await zk.ensure_path("/x")
+
+        async def follow() -> None:
+            async for change in FOLLOWING[kind](view):
+                seen.append(change)  # noqa: PERF401
+
+        following = asyncio.ensure_future(follow())
+        await asyncio.sleep(1)
+        session_id = zk.session_id
+        path, data = CHANGE[kind]
+        with server.fault(path="/x*", session=zk, times=1, action=drop_request()) as fault:
+            server.refuse_connections()
+            server.populate({path: data})  # so that it reads, and the connection is lost meanwhile
+            await eventually(lambda: fault.hits)
+        await asyncio.sleep(5)
+        if expire:
+            server.expire(session_id)
+        server.accept_connections()
+        await eventually(lambda: "me" in str(seen[-1:]))
+        following.cancel()
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("kind", FOLLOWING)
+def test_what_follows_others_ends_with_the_client(kind: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async def follow() -> None:
+            async for _ in FOLLOWING[kind](zk):
+                continue
+
+        following = asyncio.ensure_future(follow())
+        await asyncio.sleep(1)
+        await zk.aclose()
+        with pytest.raises(ClosedError):
+            await asyncio.wait_for(following, 10)
 
     with_client(main)
