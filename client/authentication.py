@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from random import Random
 
-from zoolet.client.requests import Request
+from zoolet.client.requests import Request, connection_loss, fail
+from zoolet.protocol import records as r
 from zoolet.protocol import sasl
+from zoolet.protocol.codec import Int, struct_of
+from zoolet.protocol.enums import Xid
 from zoolet.protocol.errors import AuthFailedError
+from zoolet.protocol.operations import OpCode
+
+_REQUEST = struct_of(Int, r.RequestHeader).pack
 
 
 class Credential:
@@ -18,6 +25,61 @@ class Credential:
         self.scheme = scheme
         self.auth = auth
         self.call = call
+
+
+class Credentials:
+    """The credentials of a client. All are sent on every connection, and the server answers in that order."""
+
+    def __init__(self) -> None:
+        self._all: list[Credential] = []
+        self._sent: deque[Credential] = deque()  # and not answered
+
+    def add(self, scheme: str, auth: bytes, call: Request | None) -> Credential:
+        """Add a credential; the call is completed by the first answer to it."""
+        self._all.append(Credential(scheme, auth, call))
+        return self._all[-1]
+
+    def begin(self) -> None:
+        """Begin on a new connection, on which nothing was sent, or end on one that is gone."""
+        self._sent.clear()
+
+    def send(self, *credentials: Credential) -> list[bytes]:
+        """Return the frames that authenticate with these, or with all."""
+        self._sent.extend(credentials or self._all)
+        bodies = [r.AuthPacket(0, one.scheme, one.auth).encode() for one in credentials or self._all]
+        return [_REQUEST(8 + len(body), Xid.AUTH, OpCode.AUTH) + body for body in bodies]
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether an answer is to come."""
+        return bool(self._sent)
+
+    def pop_answered(self) -> tuple[Credential, Request | None]:
+        """Return the credential that the next answer is for, and the call that waits for its first one."""
+        credential = self._sent.popleft()
+        call, credential.call = credential.call, None
+        return credential, call
+
+    def forget(self, refused: Credential) -> None:
+        """Send a credential no more."""
+        self._all = [credential for credential in self._all if credential is not refused]
+
+    def calls(self) -> list[Request]:
+        """Return the calls that wait for an answer."""
+        return [credential.call for credential in self._all if credential.call is not None]
+
+    def fail_overdue(self, now: float) -> None:
+        """Fail and forget what was not sent in time, and forget what was cancelled before it was sent."""
+        for credential in self._all:
+            call = credential.call
+            if call is not None and credential not in self._sent and (call.done() or now >= call.deadline):
+                self.forget(credential)
+                if not call.done():
+                    fail(call, connection_loss(None, "there was no connection in time to prove it", maybe=False))
+
+    def deadlines(self) -> list[float]:
+        """Return when :meth:`fail_overdue` has something to do."""
+        return [one.call.deadline for one in self._all if one.call is not None and one not in self._sent]
 
 
 class SaslLogin:

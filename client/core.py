@@ -359,6 +359,12 @@ class ClientCore:
         if self.connection is not None:
             self.connection.flush()
 
+    def rewatch(self, path: str) -> None:
+        """Register the watches of a path, as the server names it, again."""
+        self.session.rewatch(path)
+        if self.connection is not None:
+            self.connection.wake()
+
     def _remove_watches(self, path: str, kind: WatcherType) -> None:
         """Have the server remove watches that nothing here needs any more; *path* is as the server names it."""
         if self.terminal_error is not None:

@@ -40,7 +40,7 @@ from enum import Enum
 from random import Random
 from typing import Final
 
-from zoolet.client.authentication import Credential, SaslLogin
+from zoolet.client.authentication import Credentials, SaslLogin
 from zoolet.client.requests import Request, answer, connection_loss, drop, fail
 from zoolet.client.states import Event, State
 from zoolet.client.watches import WatchTable
@@ -120,14 +120,13 @@ class Session:
         self.last_confirmed = 0.0
         self.received_at = self.sent_at = 0.0
         self.out: list[bytes] = []
-        self.credentials: list[Credential] = []
+        self._credentials = Credentials()
         self.watches = WatchTable()
         self.waiting: deque[Request] = deque()
         self.inflight: deque[Request] = deque()
         self.terminal_error: Exception | None = None
         self.fatal_error: ZooKeeperError | None = None
         """What closed it, if that was not its owner."""
-        self._auths: deque[Credential] = deque()  # sent and not answered yet
         self._rewatching = 0
         self._pinged_at: deque[float] = deque()
         self._since: int | None = None  # the last zxid that was seen when all watches were there; None while they are
@@ -180,14 +179,18 @@ class Session:
         """Authenticate with a credential at this server and at every later one; the call is completed by the first."""
         if self.terminal_error is not None:
             raise self.terminal_error.with_traceback(None)  # it is raised again and again
-        self.credentials.append(Credential(scheme, auth, call))
+        credential = self._credentials.add(scheme, auth, call)
         if self.phase is Phase.READY:
-            self._send_credential(self.credentials[-1])
+            self.out += self._credentials.send(credential)
 
-    def _send_credential(self, credential: Credential) -> None:
-        body = r.AuthPacket(0, credential.scheme, credential.auth).encode()
-        self.out.append(_REQUEST(8 + len(body), Xid.AUTH, OpCode.AUTH) + body)
-        self._auths.append(credential)
+    def rewatch(self, path: str) -> None:
+        """Register the watches of a path again, of which the server may have kept only the last; nothing is missed."""
+        if self.phase is Phase.READY:  # else all are registered once it is
+            since = self._since = self.last_zxid if self._since is None else self._since
+            for op, body in self.watches.batches(since, path):
+                self.out.append(_REQUEST(8 + len(body), Xid.SET_WATCHES, op) + body)
+                self._rewatching += 1
+            self.watches.resync(since, path)
 
     # --- a connection's life ---
 
@@ -196,7 +199,7 @@ class Session:
         self.phase = Phase.HANDSHAKE
         self._frames = Frames(MAX_REPLY)
         self.out.clear()
-        self._auths.clear()
+        self._credentials.begin()
         self._pinged_at.clear()
         self._rewatching = 0
         if self._since is None:
@@ -258,9 +261,8 @@ class Session:
 
     def _send_auth(self, now: float) -> None:
         self.phase = Phase.AUTH
-        for credential in self.credentials:
-            self._send_credential(credential)
-        if not self._auths:
+        self.out += self._credentials.send()
+        if not self._credentials.unanswered:
             self._probe(now)
 
     def _probe(self, now: float) -> None:
@@ -290,7 +292,7 @@ class Session:
         was, self.phase = self.phase, Phase.OFF
         self.out.clear()
         self.read_only_now = False
-        self._auths.clear()
+        self._credentials.begin()
         unanswered = []
         while self.inflight:
             call = self.inflight.popleft()
@@ -342,7 +344,7 @@ class Session:
         self.inflight.clear()
         self.waiting.clear()
         if isinstance(error, ClosedError | AuthFailedError):
-            calls += [credential.call for credential in self.credentials if credential.call is not None]
+            calls += self._credentials.calls()
         for call in calls:
             if call.done():
                 drop(call)
@@ -363,7 +365,7 @@ class Session:
             third = self.timeout_ms / 3000
             moments = [self.sent_at + third, self.received_at + 2 * third]
         else:
-            moments = [call.deadline for call in (*self.waiting, *self._unproved())]
+            moments = [*(call.deadline for call in self.waiting), *self._credentials.deadlines()]
         return min(moments, default=None)
 
     def tick(self, now: float) -> None:
@@ -388,18 +390,7 @@ class Session:
                 else:
                     why = "there was no connection in time; it was not applied"
                     fail(call, connection_loss(call.path, why, maybe=False))
-            for call in [call for call in self._unproved() if call.done() or now >= call.deadline]:
-                self.credentials = [credential for credential in self.credentials if credential.call is not call]
-                if not call.done():
-                    fail(call, connection_loss(None, "there was no connection in time to prove it", maybe=False))
-
-    def _unproved(self) -> list[Request]:
-        """Return the calls that wait for a credential to be proved for the first time."""
-        return [
-            credential.call
-            for credential in self.credentials
-            if credential.call is not None and credential not in self._auths
-        ]
+            self._credentials.fail_overdue(now)
 
     def overdue(self, now: float) -> bool:
         """Return whether the server may have expired the session by now, for all that is known here."""
@@ -429,7 +420,7 @@ class Session:
             self._event(r.WatcherEvent.decode(payload, 16), zxid)
         elif xid == Xid.PING and self._pinged_at:
             self._on_ping_reply(zxid, now)
-        elif xid == Xid.AUTH and self._auths:
+        elif xid == Xid.AUTH and self._credentials.unanswered:
             self._on_auth_reply(err, now)
         elif xid == Xid.SET_WATCHES and self._rewatching:
             self._rewatching -= 1
@@ -463,20 +454,19 @@ class Session:
             self.watches.fire(Event(kind, event.path, zxid if zxid > 0 else None))
 
     def _on_auth_reply(self, err: int, now: float) -> None:
-        refused = credential = self._auths.popleft()
-        call, credential.call = credential.call, None
+        credential, call = self._credentials.pop_answered()
         if err:
             why = f"the server refused a credential of scheme {credential.scheme!r}"
             if call is None:  # it was accepted before: without it the client lacks rights that its user expects
                 self.close(why, AuthFailedError(detail=why))
             else:
-                self.credentials = [credential for credential in self.credentials if credential is not refused]
+                self._credentials.forget(credential)
                 if not call.done():
                     fail(call, AuthFailedError(detail=why))
             raise ConnectionBroken(why)
         if call is not None and not call.done():
             call.set_result(None)
-        if self.phase is Phase.AUTH and not self._auths:
+        if self.phase is Phase.AUTH and not self._credentials.unanswered:
             self._probe(now)
 
     def _on_sasl_reply(self, payload: bytes, err: int, now: float) -> None:

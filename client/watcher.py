@@ -119,6 +119,8 @@ class Watcher:
         if self._registration.resync is not None:
             self._registration.resync.stop()
         removal = self._remove_at_server(self._watches.remove(self._registration))
+        if self._registration.kind is Kind.RECURSIVE and self._watches.has_any(self._registration.path):
+            self._core.rewatch(self._registration.path)  # what its events have fired needs watches of its own
         removal = removal or self._core.removals.get(self._registration.path)
         if removal is None:
             return
@@ -159,12 +161,12 @@ class Watcher:
                     if registration.kind is Kind.EXIST and error is None:
                         registration.kind = Kind.DATA
                     watches.add(registration)
-                    if flag is WATCH and watches.has(Kind.PERSISTENT, registration.path):
-                        self._rewatch()
+                    if flag is WATCH and watches.has_lasting(registration.path):
+                        self._core.rewatch(registration.path)
             watches.finish(registration.path)
 
-        # Where this client has a persistent watch already, a 3.8 server would put this one in its place.
-        flag = NO_WATCH if watches.has(Kind.PERSISTENT, registration.path) else WATCH
+        # Where this client has a watch that stays, a 3.8 server would put this one in its place.
+        flag = NO_WATCH if watches.has_lasting(registration.path) else WATCH
         body = self._core.encoded_path(self._path) + flag
         watches.expect(registration.path)
         if registration.kind is Kind.DATA:
@@ -174,11 +176,6 @@ class Watcher:
         call = self._call(OpCode.EXISTS, body, operations.decode_stat, registered)
         call.fallback = NoNodeError, None
         return call
-
-    def _rewatch(self) -> None:
-        """Set the persistent watch of this path again: a 3.8 server has just put one that fires once in its place."""
-        body = operations.watch_request(put_str(self._registration.path), AddWatchMode.PERSISTENT)
-        self._call(OpCode.ADD_WATCH, body, operations.decode_nothing).add_done_callback(ignore_result)
 
     def _add_watch(self, mode: AddWatchMode) -> Call[None]:
         registration, watches = self._registration, self._watches
@@ -190,6 +187,8 @@ class Watcher:
                 watches.add(registration)
                 if registration.resync is not None:
                     registration.resync.start(None)
+                elif watches.has(Kind.RECURSIVE, registration.path):
+                    self._core.rewatch(registration.path)
             watches.finish(registration.path)
 
         body = operations.watch_request(self._core.encoded_path(self._path), mode)
@@ -197,15 +196,25 @@ class Watcher:
         return self._call(OpCode.ADD_WATCH, body, operations.decode_nothing, registered)
 
     async def _register_persistent(self) -> None:
-        def record_existence(result: Any, error: ZooKeeperError | None) -> None:
-            self._registration.exists = error is None
+        registration, watches = self._registration, self._watches
+        covered = watches.has(Kind.RECURSIVE, registration.path)
 
-        added = self._add_watch(AddWatchMode.PERSISTENT)
+        def record_existence(result: Any, error: ZooKeeperError | None) -> None:
+            registration.exists = error is None
+            if covered:
+                if self._phase is not Phase.ENDED and (error is None or isinstance(error, NoNodeError)):
+                    watches.add(registration)
+                watches.finish(registration.path)
+
+        if covered:
+            watches.expect(registration.path)
+        added = None if covered else self._add_watch(AddWatchMode.PERSISTENT)
         body = self._core.encoded_path(self._path) + NO_WATCH
         exists = self._call(OpCode.EXISTS, body, operations.decode_stat, record_existence)
         exists.fallback = NoNodeError, None
         try:
-            await added
+            if added is not None:
+                await added
             await exists
         finally:
             exists.cancel()

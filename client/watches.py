@@ -5,6 +5,11 @@ takes them from its :class:`Registration`.
 
 A watch is one of five kinds. ``DATA``, ``EXIST`` and ``CHILD`` fire once; ``PERSISTENT`` and ``RECURSIVE`` stay.
 
+A 3.8 server keeps one mode for all watches that a connection has on one path: the last one set. So where there is a
+recursive watch, the others of that path are not set at the server: its events fire them (:meth:`WatchTable.fire`). If
+it was replaced nevertheless, or ends while others are left, the path's watches are registered again, as after a
+reconnect (``Session.rewatch``).
+
 No event is lost with a connection. A server compares one-shot watches with the last zxid that a client has seen. It
 does not do that for those that stay, so here a ``PERSISTENT`` watch is registered a second time as one-shot watches of
 the same node, and a ``RECURSIVE`` one lists what is below its node (:mod:`.resync`). What happened to a node several
@@ -77,6 +82,8 @@ class Registration:
         self.exists: bool | None = None
         """Of a PERSISTENT watch: whether its node exists, as far as the events tell."""
         self.resync: SubtreeResync | None = None
+        self.derived: int | None = None
+        """Of a PERSISTENT watch: the zxid of the last change of its children that was known from a recursive watch."""
 
     def deliver(self, event: Event) -> None:
         """Queue an event for the user."""
@@ -148,7 +155,7 @@ class WatchTable:
         return self._what_to_remove(registration.path, _SERVER_KIND[registration.kind])
 
     def _is_needed(self, path: str) -> bool:
-        return path in self._expected or any(path in table for table in self._by_kind.values())
+        return path in self._expected or self.has_any(path)
 
     def expect(self, path: str) -> None:
         """Record that the server is being asked for a registration, so that nobody has it removed meanwhile."""
@@ -182,6 +189,14 @@ class WatchTable:
         """Return whether there is a watch of that kind on exactly this path."""
         return path in self._by_kind[kind]
 
+    def has_lasting(self, path: str) -> bool:
+        """Return whether there is a watch on exactly this path that stays after it has fired."""
+        return self.has(Kind.PERSISTENT, path) or self.has(Kind.RECURSIVE, path)
+
+    def has_any(self, path: str) -> bool:
+        """Return whether there is a watch on exactly this path."""
+        return any(path in table for table in self._by_kind.values())
+
     def fire(self, event: Event) -> None:
         """Deliver an event to every watch that it reaches; one-shot watches are removed."""
         path = event.path
@@ -189,7 +204,8 @@ class WatchTable:
             for registration in self._by_kind[kind].pop(path, ()):
                 registration.deliver(event)
         for registration in list(self._by_kind[Kind.PERSISTENT].get(path, ())):
-            registration.deliver(event)
+            if event.type != EventType.NODE_CHILDREN_CHANGED or not event.zxid or registration.derived != event.zxid:
+                registration.deliver(event)  # else it was delivered by _derive
         if path in self._orphans and not self._is_needed(path):
             self._orphans.discard(path)
             self.forget(path, WatcherType.ANY)
@@ -202,22 +218,37 @@ class WatchTable:
                 if above == "/":
                     break
                 above = paths.parent(above)
+            if event.type in (EventType.NODE_CREATED, EventType.NODE_DELETED) and path != "/":
+                self._derive(paths.parent(path), event)
 
-    def batches(self, last_zxid: int) -> list[tuple[OpCode, bytes]]:
-        """Return the requests that register all watches at a server; it answers with events for what has changed since.
+    def _derive(self, parent: str, event: Event) -> None:
+        """Deliver what the coming or going of a child means to other watches of a node that is watched recursively: to
+        a 3.8 server they are one watch, which says nothing of the list of children.
+        """
+        if parent not in self._by_kind[Kind.RECURSIVE]:
+            return
+        derived = Event(EventType.NODE_CHILDREN_CHANGED, parent, event.zxid)
+        for registration in self._by_kind[Kind.CHILD].pop(parent, ()):
+            registration.deliver(derived)
+        for registration in list(self._by_kind[Kind.PERSISTENT].get(parent, ())):
+            registration.derived = event.zxid
+            registration.deliver(derived)
+
+    def batches(self, last_zxid: int, path: str | None = None) -> list[tuple[OpCode, bytes]]:
+        """Return the requests that register watches at a server; it answers with events for what has changed since.
 
         Args:
             last_zxid: The last zxid that was seen before the connection was lost.
+            path: Only those of this path; by default all.
         """
         watched: list[tuple[int, str]] = []
-        watched += [(0, path) for path in self._by_kind[Kind.DATA]]
-        watched += [(1, path) for path in self._by_kind[Kind.EXIST]]
-        watched += [(2, path) for path in self._by_kind[Kind.CHILD]]
-        for path, registrations in self._by_kind[Kind.PERSISTENT].items():
-            exists = next(iter(registrations)).exists
-            watched += [(1, path)] if exists is False else [(0, path), (2, path)]
-            watched.append((3, path))
-        watched += [(4, path) for path in self._by_kind[Kind.RECURSIVE]]
+        for number, kind in enumerate((Kind.DATA, Kind.EXIST, Kind.CHILD, Kind.PERSISTENT, Kind.RECURSIVE)):
+            table = self._by_kind[kind]
+            for watched_path in table if path is None else table.keys() & {path}:
+                if kind is Kind.PERSISTENT:
+                    exists = next(iter(table[watched_path])).exists
+                    watched += [(1, watched_path)] if exists is False else [(0, watched_path), (2, watched_path)]
+                watched.append((number, watched_path))
         requests = []
         place = 0
         while place < len(watched):
@@ -236,9 +267,9 @@ class WatchTable:
                 requests.append((OpCode.SET_WATCHES, r.SetWatches(last_zxid, data, exist, child).encode()))
         return requests
 
-    def resync(self, since: int) -> None:
-        """Make every recursive watch list what it has missed."""
+    def resync(self, since: int, path: str | None = None) -> None:
+        """Make every recursive watch, or those of one path, list what it has missed."""
         for registrations in list(self._by_kind[Kind.RECURSIVE].values()):
             for registration in list(registrations):
-                if registration.resync is not None:
+                if registration.resync is not None and path in (None, registration.path):
                     registration.resync.start(since)

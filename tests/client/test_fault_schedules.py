@@ -365,8 +365,8 @@ def test_seeds_that_once_lost_an_event_of_3_8_lose_none(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("release", "together"),
-    [("3.9", False), ("3.9", True), ("3.8", False)],
-    ids=["two clients", "one client", "3.8"],
+    [("3.9", False), ("3.9", True), ("3.8", False), ("3.8", True)],
+    ids=["two clients", "one client", "3.8", "3.8, one client"],
 )
 def test_anyone_follows_by_events_ends_up_with_what_there_is(release: str, together: bool) -> None:
     for seed in range(60):

@@ -1,0 +1,111 @@
+"""Several watches of one client on one path: a 3.8 server keeps one mode for them, and nobody notices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+import pytest
+from support.simulation import Connect
+
+from zoolet.client import Client, EventType
+from zoolet.client.recipes import TreeCache
+from zoolet.client.watcher import Watcher
+from zoolet.server import Server
+
+CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
+CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
+OTHERS: Final[dict[str, Callable[[Client], Watcher]]] = {
+    "data": lambda zk: zk.watch_data("/a"),
+    "exists": lambda zk: zk.watch_exists("/a"),
+    "children": lambda zk: zk.watch_children("/a"),
+    "persistent": lambda zk: zk.watch("/a"),
+}
+TOLD: Final = {"data": CHANGED, "exists": CHANGED, "children": CHILDREN, "persistent": CHANGED}
+
+
+@pytest.fixture(params=["3.8", "3.9", "apache"])
+async def pair(request: pytest.FixtureRequest, connect: Connect) -> AsyncIterator[tuple[Client, Client]]:
+    """Two clients of one server, below a chroot of this test's own."""
+    async with AsyncExitStack() as stack:
+        if request.param == "apache":
+            at = request.getfixturevalue("apache")
+        else:
+            at = (await stack.enter_async_context(Server(compat=request.param))).hosts
+        async with Client(at) as zk:
+            chroot = await zk.create("/modes-", sequential=True)
+        one, two = [await connect(at + chroot) for _ in range(2)]
+        await one.ensure_path("/a/x")
+        yield one, two
+
+
+async def eventually(what: Callable[[], Any]) -> None:
+    async with asyncio.timeout(5):
+        while not what():
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("order", ["cache first", "other first", "other at once", "other ended"])
+@pytest.mark.parametrize("other", OTHERS)
+async def test_a_watch_at_the_root_of_a_tree_cache_silences_neither(
+    pair: tuple[Client, Client], other: str, order: str
+) -> None:
+    one, two = pair
+    cache, watch = TreeCache(one, "/a"), OTHERS[other](one)
+    async with AsyncExitStack() as stack:
+        if order == "other at once":
+            await asyncio.gather(stack.enter_async_context(cache), stack.enter_async_context(watch))
+        elif order == "other first":
+            await stack.enter_async_context(watch)
+            await stack.enter_async_context(cache)
+        else:
+            await stack.enter_async_context(cache)
+            await stack.enter_async_context(watch)
+        if order == "other ended":
+            await watch.__aexit__(None, None, None)
+
+        await two.create("/a/y", b"1")
+        await two.set("/a/x", b"2")
+        await two.set("/a", b"3")
+        await two.create("/a/x/z", b"4")
+
+        wanted = {"/a": b"3", "/a/x": b"2", "/a/x/z": b"4", "/a/y": b"1"}
+        await eventually(lambda: {path: node.value for path, node in cache.nodes.items()} == wanted)
+        if order != "other ended":
+            event = await asyncio.wait_for(watch.next(), 5)
+            if other == "persistent" and event.type == CHILDREN:
+                event = await asyncio.wait_for(watch.next(), 5)
+            assert (event.type, event.path) == (TOLD[other], "/a")
+
+
+async def test_a_persistent_watch_beside_a_recursive_one_tells_of_children_too(pair: tuple[Client, Client]) -> None:
+    one, two = pair
+    async with one.watch("/a", recursive=True) as recursive, one.watch("/a") as persistent:
+        await two.create("/a/y")
+        await two.create("/a/y/deep")
+        await two.delete("/a/x")
+        await two.set("/a", b"1")
+
+        seen = [await asyncio.wait_for(persistent.next(), 5) for _ in range(3)]
+        assert [(event.type, event.path) for event in seen] == [(CHILDREN, "/a"), (CHILDREN, "/a"), (CHANGED, "/a")]
+        below = [await asyncio.wait_for(recursive.next(), 5) for _ in range(4)]
+        assert [event.path for event in below] == ["/a/y", "/a/y/deep", "/a/x", "/a"]
+
+
+async def test_what_a_recursive_watch_covers_goes_on_when_it_ends(pair: tuple[Client, Client]) -> None:
+    one, two = pair
+    async with AsyncExitStack() as stack:
+        async with one.watch("/a", recursive=True):
+            persistent = await stack.enter_async_context(one.watch("/a"))
+            data = await stack.enter_async_context(one.watch_data("/a"))
+            children = await stack.enter_async_context(one.watch_children("/a"))
+
+        await two.create("/a/y")
+        await two.set("/a", b"1")
+
+        assert (await asyncio.wait_for(children.next(), 5)).type == CHILDREN
+        assert (await asyncio.wait_for(data.next(), 5)).type == CHANGED
+        seen = [(await asyncio.wait_for(persistent.next(), 5)).type for _ in range(2)]
+        assert seen == [CHILDREN, CHANGED]
