@@ -46,7 +46,7 @@ class Credentials:
     def send(self, *credentials: Credential) -> list[bytes]:
         """Return the frames that authenticate with these, or with all."""
         self._sent.extend(credentials or self._all)
-        bodies = [r.AuthPacket(0, one.scheme, one.auth).encode() for one in credentials or self._all]
+        bodies = [r.AuthPacket(0, item.scheme, item.auth).encode() for item in credentials or self._all]
         return [_REQUEST(8 + len(body), Xid.AUTH, OpCode.AUTH) + body for body in bodies]
 
     @property
@@ -79,7 +79,7 @@ class Credentials:
 
     def deadlines(self) -> list[float]:
         """Return when :meth:`fail_overdue` has something to do."""
-        return [one.call.deadline for one in self._all if one.call is not None and one not in self._sent]
+        return [item.call.deadline for item in self._all if item.call is not None and item not in self._sent]
 
 
 class SaslLogin:
