@@ -66,7 +66,7 @@ class Lock(LockBase[Lease]):
         self._path = path
         self._timeout = checked_timeout(timeout)
         self._namings = ("kazoo", "curator") if checked_naming(naming, "both") == "both" else (naming,)
-        self._reentrant = reentrant
+        self.reentrant = reentrant
         self._revocable = revocable
         self._data = data
 
@@ -133,7 +133,7 @@ class Lock(LockBase[Lease]):
         return bool(line)
 
     def _reenter(self, task: asyncio.Task[object] | None) -> Lease | None:
-        if not self._reentrant:
+        if not self.reentrant:
             return None
         lease = next((lease for owner, lease in self._inside if owner is task), None)
         if lease is not None:

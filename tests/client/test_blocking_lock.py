@@ -48,8 +48,3 @@ def test_a_blocking_lock_times_out_and_flags_its_loss(zoolet: Server) -> None:
                 held.raise_if_lost()
         with two.lock("/lock", timeout=5.0):
             pass
-
-
-def test_a_blocking_lock_is_not_reentrant_and_says_so(zoolet: Server) -> None:
-    with BlockingClient(zoolet.hosts) as zk, pytest.raises(ValueError, match="reentrant"):
-        zk.lock("/lock", reentrant=True)

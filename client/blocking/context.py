@@ -1,18 +1,15 @@
-"""What is used with ``with`` in the client for threads: transactions, locks and watches."""
+"""Transactions and watches of the client for threads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
-from zoolet.client.loop_thread import LoopThread
+from zoolet.client.blocking.loop_thread import LoopThread
 from zoolet.client.states import Event
 from zoolet.client.transaction import Transaction
 from zoolet.client.watcher import Watcher
-
-T = TypeVar("T")
 
 
 class BlockingTransaction:
@@ -43,26 +40,6 @@ class BlockingTransaction:
     ) -> None:
         if kind is None:
             self.commit()
-
-
-class BlockingContext(Generic[T]):
-    """An asynchronous context manager of the asyncio client, for ``with``."""
-
-    def __init__(self, thread: LoopThread, manager: AbstractAsyncContextManager[T]) -> None:
-        self._thread = thread
-        self._manager = manager
-
-    def __enter__(self) -> T:
-        return self._thread.run(self._manager.__aenter__)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        async def leave() -> bool | None:
-            return await self._manager.__aexit__(kind, error, trace)
-
-        if self._thread.running:  # otherwise the lease has gone with the session
-            self._thread.run(leave)
 
 
 class BlockingWatcher:

@@ -6,6 +6,7 @@ method hands its call over and waits for the result. It may be used from any num
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from types import TracebackType
@@ -13,16 +14,17 @@ from typing import Any, Self, TypeVar
 
 from zoolet.client import client as aio
 from zoolet.client.backoff import Backoff
-from zoolet.client.blocking_context import BlockingContext, BlockingTransaction, BlockingWatcher
+from zoolet.client.blocking.context import BlockingTransaction, BlockingWatcher
+from zoolet.client.blocking.loop_thread import LoopThread
+from zoolet.client.blocking.proxy import BlockingLock
 from zoolet.client.core import ClientStatistics
-from zoolet.client.loop_thread import LoopThread
 from zoolet.client.serializers import Serializer
 from zoolet.client.states import State
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import AclList
 from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import WatcherType
-from zoolet.protocol.errors import ConnectionLossError
+from zoolet.protocol.errors import ClosedError, ConnectionLossError
 
 T = TypeVar("T")
 Stat = r.Stat
@@ -53,6 +55,16 @@ class Client:
     def __repr__(self) -> str:
         return f"<blocking {self._client!r}>"
 
+    @property
+    def asyncio_client(self) -> aio.Client:
+        """The asyncio client that this one runs; to be used in its loop alone, as :meth:`use` does."""
+        return self._client
+
+    @property
+    def loop_thread(self) -> LoopThread:
+        """The thread with the loop in which it runs."""
+        return self._thread
+
     # --- beginning and end ---
 
     def start(self) -> None:
@@ -67,7 +79,8 @@ class Client:
     def close(self) -> None:
         """End the session and the connection; ``with`` does this."""
         if self._thread.running:
-            self.run(self._client.aclose)
+            with contextlib.suppress(ClosedError):  # another thread has closed it in this moment
+                self.run(self._client.aclose)
             self._thread.stop()
 
     def __enter__(self) -> Self:
@@ -357,14 +370,12 @@ class Client:
         """List a node's children and receive the next one's coming or going, once."""
         return BlockingWatcher(self._thread, self._client.watch_children(path))
 
-    def lock(self, path: str, **options: Any) -> BlockingContext[Any]:
+    def lock(self, path: str, **options: Any) -> BlockingLock:
         """Return a lock to use with ``with``, whose lease has the token. It is ``on_lost="flag"`` here: nothing
-        can be cancelled in a thread. It cannot be entered twice: that is a matter of tasks, and every call here is a
-        new one.
-
-        Raises:
-            ValueError: ``reentrant`` is asked for.
+        can be cancelled in a thread. ``reentrant`` is by thread.
         """
-        if options.get("reentrant"):
-            raise ValueError("reentrant=True: a lock of the blocking client cannot be entered twice")
-        return BlockingContext(self._thread, self._client.lock(path, **{"on_lost": "flag", **options}))
+
+        async def make() -> Any:
+            return self._client.lock(path, **{"on_lost": "flag", **options})
+
+        return BlockingLock(self._thread, self._thread.run(make))

@@ -1,0 +1,305 @@
+"""Leases and recipes for threads: all of them, with the names of the asyncio client's."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import pytest
+
+from zoolet.client import ClosedError, NoAuthError, recipes
+from zoolet.client.blocking import Client
+from zoolet.client.blocking import recipes as blocking
+from zoolet.client.recipes import LockLostError
+from zoolet.protocol.acl import READ_ACL_UNSAFE
+from zoolet.server import Server
+from zoolet.server.testing import hold
+
+DEADLINE_S: Final = 10.0  # only ever reached on failure
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server in a thread of its own."""
+    with Server() as running:
+        yield running
+
+
+@pytest.fixture
+def zk(server: Server) -> Iterator[Client]:
+    """A connected client."""
+    with Client(server.hosts) as client:
+        yield client
+
+
+def recipe_classes() -> list[str]:
+    return [name for name in recipes.__all__ if inspect.isclass(getattr(recipes, name)) and name != "Lease"]
+
+
+# --- parity ---
+
+
+@pytest.mark.parametrize("name", recipe_classes())
+def test_every_recipe_is_here(name: str) -> None:
+    assert name in blocking.__all__
+    assert inspect.getdoc(getattr(blocking, name)) == inspect.getdoc(getattr(recipes, name))
+
+
+MAKE: Final[dict[str, Callable[[Client], Any]]] = {
+    "Barrier": lambda zk: blocking.Barrier(zk, "/x"),
+    "ChildrenCache": lambda zk: blocking.ChildrenCache(zk, "/x"),
+    "Config": lambda zk: blocking.Config(zk, "/x"),
+    "Counter": lambda zk: blocking.Counter(zk, "/x"),
+    "Discovery": lambda zk: blocking.Discovery(zk, "/x"),
+    "DoubleBarrier": lambda zk: blocking.DoubleBarrier(zk, "/x", 1),
+    "Election": lambda zk: blocking.Election(zk, "/x", b"me"),
+    "Lock": lambda zk: blocking.Lock(zk, "/x"),
+    "LockingQueue": lambda zk: blocking.LockingQueue(zk, "/x"),
+    "Master": lambda zk: blocking.Master(zk, "/x", "m"),
+    "MultiLock": lambda zk: blocking.MultiLock(zk, ["/x", "/y"]),
+    "NodeCache": lambda zk: blocking.NodeCache(zk, "/x"),
+    "NodeElection": lambda zk: blocking.NodeElection(zk, "/x", b"me"),
+    "Party": lambda zk: blocking.Party(zk, "/x", b"me"),
+    "PersistentEphemeral": lambda zk: blocking.PersistentEphemeral(zk, "/x", b"me"),
+    "PriorityQueue": lambda zk: blocking.PriorityQueue(zk, "/x"),
+    "Queue": lambda zk: blocking.Queue(zk, "/x"),
+    "ReadWriteLock": lambda zk: blocking.ReadWriteLock(zk, "/x"),
+    "Semaphore": lambda zk: blocking.Semaphore(zk, "/x", 2),
+    "SemaphoreLock": lambda zk: blocking.SemaphoreLock(zk, "/x"),
+    "TreeCache": lambda zk: blocking.TreeCache(zk, "/x"),
+    "TryLock": lambda zk: blocking.TryLock(zk, "/x"),
+    "UniqueId": lambda zk: blocking.UniqueId(zk, "/x"),
+    "Worker": lambda zk: blocking.Worker(zk, "/x", "w", lambda task, value: value),
+}
+
+
+def test_each_is_made_below() -> None:
+    assert set(MAKE) == {name for name in recipe_classes() if name not in blocking.__all__[:2]}
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_a_recipe_has_every_public_name_of_the_asyncio_client_s(zk: Client, name: str) -> None:
+    made = MAKE[name](zk)
+
+    for member in dir(getattr(recipes, name)):
+        if not member.startswith("_"):
+            assert member in dir(made)
+            getattr(made, member)
+
+
+@pytest.mark.parametrize("name", [name for name in MAKE if hasattr(getattr(recipes, name), "__aenter__")])
+def test_a_recipe_with_a_block_has_one_here_and_leaves_nothing(server: Server, zk: Client, name: str) -> None:
+    with MAKE[name](zk):
+        pass
+
+    server.wait_for(lambda: not any(view.ephemeral_owner for view in server.tree().values()), DEADLINE_S)
+
+
+# --- one by one ---
+
+
+def test_a_lease_says_whether_it_is_held_and_guards_a_transaction(server: Server, zk: Client) -> None:
+    with zk.lock("/lock") as lease:
+        assert lease.token > 0
+        assert lease.valid_for() > 0
+        lease.raise_if_lost()
+        with lease.transaction() as transaction:
+            transaction.create("/done", b"1")
+        assert zk.get("/done")[0] == b"1"
+
+        zk.delete(lease.path)
+        assert "deleted" in lease.lost.wait(timeout=DEADLINE_S)
+        with pytest.raises(LockLostError):
+            lease.raise_if_lost()
+        with pytest.raises(LockLostError):
+            lease.transaction()
+
+
+def test_a_lock_is_acquired_and_released_without_a_block(zk: Client) -> None:
+    lock = blocking.Lock(zk, "/lock")
+    lease = lock.acquire()
+    with pytest.raises(TimeoutError):
+        lock.acquire(timeout=0.05)
+    lease.release()
+    lock.acquire(timeout=DEADLINE_S).release()
+
+    assert lock.contenders() == []
+
+
+def test_a_lock_is_reentrant_by_thread(zk: Client) -> None:
+    lock = blocking.Lock(zk, "/lock", reentrant=True)
+    with lock as outer, lock as inner, ThreadPoolExecutor() as pool:
+        assert outer.token == inner.token
+        with pytest.raises(TimeoutError):
+            pool.submit(lock.acquire, 0.05).result(DEADLINE_S)
+    lock.acquire(timeout=DEADLINE_S).release()
+
+
+def test_threads_leave_a_semaphore_each_with_its_own_lease(server: Server, zk: Client) -> None:
+    semaphore = blocking.Semaphore(zk, "/pool", 2)
+    inside, leave = threading.Barrier(2), threading.Event()
+
+    def use(first: bool) -> None:
+        with semaphore as lease:
+            inside.wait(DEADLINE_S)
+            if not first:
+                leave.wait(DEADLINE_S)
+                lease.raise_if_lost()
+
+    with ThreadPoolExecutor() as pool:
+        jobs = [pool.submit(use, first) for first in (True, False)]
+        jobs[0].result(DEADLINE_S)
+        leave.set()
+        jobs[1].result(DEADLINE_S)
+
+
+def test_readers_and_writers(zk: Client) -> None:
+    lock = blocking.ReadWriteLock(zk, "/rw")
+    with lock.read(), lock.read(), pytest.raises(TimeoutError):
+        lock.write().acquire(timeout=0.05)
+    writer = lock.write().acquire()
+    reader = lock.downgrade(writer)
+    with lock.read():
+        reader.release()
+
+
+def test_queues_counters_and_ids(zk: Client) -> None:
+    queue, counter = blocking.Queue(zk, "/q"), blocking.Counter(zk, "/n")
+    queue.put(b"1")
+    assert queue.get(timeout=1) == b"1"
+    with pytest.raises(TimeoutError):
+        queue.get(timeout=0.05)
+    counter.add(5)
+    assert counter.value() == 5
+    locking = blocking.LockingQueue(zk, "/lq")
+    locking.put(b"2")
+    with locking.acquire() as entry:
+        assert entry.value == b"2"
+    assert locking.size() == 0
+    assert blocking.UniqueId(zk, "/id").next() == 1
+
+
+def test_caches_are_read_while_they_change(zk: Client) -> None:
+    zk.ensure_path("/a")
+    with blocking.TreeCache(zk, "/a") as cache, ThreadPoolExecutor() as pool:
+        writing = pool.submit(lambda: [zk.create(f"/a/{number}") for number in range(300)])
+        while not writing.done():
+            assert all(path.startswith("/a") for path in cache.nodes)
+        writing.result()
+        changes = cache.changes()
+        while len(changes.next(timeout=DEADLINE_S)) < 301:
+            pass
+        changes.close()
+
+
+def test_others_are_observed(zk: Client, server: Server) -> None:
+    with Client(server.hosts) as other, blocking.Party(zk, "/p", b"me") as party:
+        changes = party.changes()
+        assert next(changes) == [b"me"]
+        with blocking.Party(other, "/p", b"you"):
+            assert sorted(changes.next(timeout=DEADLINE_S)) == [b"me", b"you"]
+        assert changes.next(timeout=DEADLINE_S) == [b"me"]
+        with pytest.raises(TimeoutError):
+            changes.next(timeout=0.05)
+        zk.delete("/p/" + zk.children("/p")[0])
+        assert changes.next(timeout=DEADLINE_S) is not None
+
+
+def test_a_worker_s_handlers_are_ordinary_functions_that_may_block(zk: Client) -> None:
+    def handle(task: str, value: Any) -> Any:
+        time.sleep(0.01)
+        return value * 2
+
+    worker = blocking.Worker(zk, "/jobs", "w", handle, on_command=lambda command: command + "!")
+    with blocking.Master(zk, "/jobs", "m") as master, worker:
+        task = master.submit("x")
+        assert master.result(task, timeout=DEADLINE_S) == {"worker": "w", "result": "xx"}
+        assert master.command("go", timeout=DEADLINE_S) == {"w": {"answer": "go!"}}
+
+
+def test_an_error_in_the_background_is_raised_at_the_end_of_the_block(zk: Client) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    with pytest.raises(NoAuthError), blocking.Worker(zk, "/jobs", "w", print, heartbeat_interval=0.01):  # noqa: PT012
+        before = zk.statistics().background_tasks
+        zk.set_acl("/jobs/workers/w", READ_ACL_UNSAFE)
+        while zk.statistics().background_tasks == before and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+
+# --- closing, timeouts, interruptions ---
+
+WAITS: Final[dict[str, Callable[[Client], Any]]] = {
+    "lock": lambda zk: blocking.Lock(zk, "/lock").acquire(),
+    "lock with a timeout": lambda zk: blocking.Lock(zk, "/lock").acquire(timeout=60),
+    "with": lambda zk: zk.lock("/lock").__enter__(),
+    "write lock": lambda zk: blocking.ReadWriteLock(zk, "/rw").write().acquire(),
+    "semaphore": lambda zk: blocking.Semaphore(zk, "/pool", 1).acquire(),
+    "election": lambda zk: blocking.Election(zk, "/e", b"").lead(),
+    "queue": lambda zk: blocking.Queue(zk, "/q").get(),
+    "locking queue": lambda zk: blocking.LockingQueue(zk, "/lq").acquire(),
+    "barrier": lambda zk: blocking.DoubleBarrier(zk, "/b", 2).enter(),
+    "event": lambda zk: zk.watch("/a").__enter__().next(),
+    "held call": lambda zk: zk.exists("/held"),
+    "changes": lambda zk: [None for _ in blocking.Party(zk, "/p").changes()],
+    "state": lambda zk: [None for _ in zk.states()],
+}
+
+
+@pytest.mark.parametrize("after", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize("what", WAITS)
+def test_a_thread_that_waits_hears_at_once_that_another_one_has_closed_the_client(
+    server: Server, what: str, after: float
+) -> None:
+    with (
+        Client(server.hosts) as holder,
+        holder.lock("/lock"),
+        blocking.ReadWriteLock(holder, "/rw").read(),
+        blocking.Semaphore(holder, "/pool", 1),
+        blocking.Election(holder, "/e", b"holder"),
+        server.fault("exists", "/held", action=hold()),
+        ThreadPoolExecutor() as pool,
+    ):
+        zk = Client(server.hosts)
+        zk.start()
+        waiting = pool.submit(WAITS[what], zk)
+        time.sleep(after)
+        started = time.monotonic()
+        zk.close()
+
+        error = waiting.exception(DEADLINE_S)
+        assert time.monotonic() - started < 3
+        assert error is None if what == "state" else isinstance(error, ClosedError), repr(error)
+
+
+def test_an_event_that_comes_when_the_timeout_ends_is_not_lost(zk: Client) -> None:
+    count = 200
+    with zk.watch("/a", recursive=True) as watch, ThreadPoolExecutor() as pool:
+        zk.create("/a")
+        writing = pool.submit(lambda: [zk.set("/a", str(number).encode()) for number in range(count)])
+        seen, late = 0, 0
+        deadline = time.monotonic() + DEADLINE_S
+        while seen < count + 1 and time.monotonic() < deadline:
+            try:
+                watch.next(timeout=0.0005)
+                seen += 1
+            except TimeoutError:
+                late += 1
+        writing.result()
+
+    assert seen == count + 1
+
+
+def test_an_acquire_that_times_out_leaves_no_lock_that_nobody_holds(server: Server, zk: Client) -> None:
+    lock = blocking.Lock(zk, "/lock")
+    for microseconds in range(0, 6_000, 100):
+        try:
+            lease = lock.acquire(timeout=microseconds / 1e6)
+        except TimeoutError:
+            lease = None
+        if lease is not None:
+            lease.release()
+        server.wait_for(lambda: not lock.contenders(), DEADLINE_S)
