@@ -100,7 +100,8 @@ class SubtreeResync:
                 self._emit(EventType.NODE_CREATED, path)
             elif stat.mzxid > since if mzxid is None else stat.mzxid != mzxid:
                 self._emit(EventType.NODE_DATA_CHANGED, path)
-        names = dict.fromkeys(listed.children)
+        # A server that lists what no node can be called must not lead in a circle: "/" and "" are "/" again.
+        names = dict.fromkeys(name for name in listed.children if name and "/" not in name)
         for name in [name for name in known if name not in names]:
             self._remove(paths.join(path, name))
         known.update(names)
@@ -140,6 +141,8 @@ class SubtreeResync:
     def observe(self, event: Event) -> None:
         """Record a live event."""
         path = event.path
+        if path != "/" and path.endswith("/"):  # no node has such a path
+            return
         if self._pending:
             self._observed.add(path)
         if event.type == EventType.NODE_CREATED:

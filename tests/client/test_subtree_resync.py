@@ -130,3 +130,19 @@ def test_a_listing_runs_until_its_last_answer_or_until_it_is_stopped() -> None:
     resync.stop()
 
     assert (before, answered, again, resync.running) == (True, False, True, False)
+
+
+def test_names_and_paths_that_no_node_can_have_do_not_lead_in_a_circle() -> None:
+    asked: list[str] = []
+
+    def ask(path: str, answered: Callable[[r.GetChildren2Response | None], None]) -> None:
+        asked.append(path)
+        names = ["", "/", "a/b", "x"] if path == "/" and len(asked) == 1 else []
+        answered(r.GetChildren2Response(names, r.Stat(1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1)))
+
+    one, resync = watched("/", ask)
+    one.deliver(Event(CREATED, "//", 5))
+    resync.start(1)
+
+    assert asked == ["/", "/x", "/"]
+    assert events(one) == [(CREATED, "//"), (DELETED, "/x")]
