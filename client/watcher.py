@@ -50,6 +50,8 @@ ONE_SHOT: Final = frozenset({Kind.DATA, Kind.EXIST, Kind.CHILD})
 """The kinds of watch that fire once."""
 RESYNC_TIMEOUT: Final = 3600.0
 """Seconds that a listing of a subtree waits for a connection: as long as it takes, for it is repeated after each."""
+REMOVAL_TIMEOUT: Final = 0.2
+"""Seconds that a block that ends with an error waits for the removal of its watch; it goes on all the same."""
 ASK_AGAIN: Final = 0.1
 """Seconds until a listing that was throttled is asked for again."""
 
@@ -100,7 +102,7 @@ class Watcher:
             else:
                 await self._register_persistent()
         except BaseException:  # cancelled too: the server must not keep the watch
-            await self._end()
+            self._end()
             raise
         if self._phase is Phase.REGISTERING:
             self._phase = Phase.ACTIVE
@@ -109,11 +111,23 @@ class Watcher:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._end()
-
-    async def _end(self) -> None:
-        if self._phase is Phase.ENDED:
+        removal = self._end()
+        if removal is None:
             return
+        if kind is not None:  # an error or a timeout waits not long, for the server may be stalled
+            removed = asyncio.shield(removal)  # a plain future: wait() takes a Call for a coroutine
+            removed.add_done_callback(ignore_result)
+            await asyncio.wait((removed,), timeout=REMOVAL_TIMEOUT)
+            return
+        try:
+            await asyncio.shield(removal)
+        except (NoWatcherError, ConnectionLossError, SessionExpiredError, ClosedError):
+            return  # it fired in this very moment, or the server has dropped it with the connection
+
+    def _end(self) -> Call[None] | None:
+        """End it, and return the removal of the watch at the server, if it is under way."""
+        if self._phase is Phase.ENDED:
+            return None
         self._phase = Phase.ENDED
         self._wake()
         if self._registration.resync is not None:
@@ -121,13 +135,7 @@ class Watcher:
         removal = self._remove_at_server(self._watches.remove(self._registration))
         if self._registration.kind is Kind.RECURSIVE and self._watches.has_any(self._registration.path):
             self._core.rewatch(self._registration.path)  # what its events have fired needs watches of its own
-        removal = removal or self._core.removals.get(self._registration.path)
-        if removal is None:
-            return
-        try:
-            await asyncio.shield(removal)
-        except (NoWatcherError, ConnectionLossError, SessionExpiredError, ClosedError):
-            return  # it fired in this very moment, or the server has dropped it with the connection
+        return removal or self._core.removals.get(self._registration.path)
 
     def _remove_at_server(self, kind: WatcherType | None) -> Call[None] | None:
         if kind is None or self._core.terminal_error is not None:

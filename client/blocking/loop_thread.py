@@ -88,8 +88,9 @@ class LoopThread:
             raise RuntimeError("a blocking call in the client's own loop would wait forever")
         call = _Call(do, timeout)
         with self._lock:
-            if self._loop is None:
-                raise terminal_error or RuntimeError("this Client does not run; use it as 'with Client(...) as zk:'")
+            if self._loop is None:  # why, may have become known in this moment
+                not_running = RuntimeError("this Client does not run; use it as 'with Client(...) as zk:'")
+                raise self._terminal_error() or not_running
             self._calls.add(call)
             self._loop.call_soon_threadsafe(call.start)
         try:

@@ -15,7 +15,6 @@ Source: the lock recipe in ZooKeeper's documentation; the names in :mod:`._node_
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -94,6 +93,7 @@ class Contender:
         self._client = client.with_serializer(serializers.raw)
         self._path = path
         self._naming = naming
+        self._kind = kind
         self._kinds = kinds
         self._rule = rule
         self._data = data
@@ -151,7 +151,6 @@ class Contender:
         Raises:
             SessionExpiredError: The session ended, or somebody deleted the node.
         """
-        name = self.node.rpartition("/")[2]
         line: list[NodeName] | None = None
         while True:
             if line is None or self._rule is not wait_for_predecessor:
@@ -159,17 +158,50 @@ class Contender:
             else:  # nobody comes in before one that is there: the line of before, without those that have gone
                 present = set(self._listed or ())
                 line = [node for node in line if node.name in present]
-            own = next((place for place, node in enumerate(line) if node.name == name), None)
-            if own is None or self._client.session_id != self._session_id:
-                raise SessionExpiredError(self.node, _GONE)
-            del line[own + 1 :]
-            turn = self._rule(line, own)
+            turn = self._turn(line)
             if turn.behind is None or (await self._gone(turn.behind) and turn.last):
-                self.token = self._seen_at or await self.confirm()
-                if self._client.session_id != self._session_id:
-                    raise SessionExpiredError(self.node, "the session ended while in line")
+                await self._record_grant()
                 return
             await self._list(self._client.children(self._path))
+
+    def _turn(self, line: list[NodeName]) -> Turn:
+        """Return which one to wait for; those behind are removed from the line."""
+        name = self.node.rpartition("/")[2]
+        own = next((place for place, node in enumerate(line) if node.name == name), None)
+        if own is None or self._client.session_id != self._session_id:
+            raise SessionExpiredError(self.node, _GONE)
+        del line[own + 1 :]
+        return self._rule(line, own)
+
+    async def _record_grant(self) -> None:
+        self.token = self._seen_at or await self.confirm()
+        if self._client.session_id != self._session_id:
+            raise SessionExpiredError(self.node, "the session ended while in line")
+
+    async def attempt(self) -> bool:
+        """Enter if it would be this one's turn at once; return whether it is. It creates no node if others are ahead.
+
+        Raises:
+            ConnectionLossError: There was no connection in time.
+            SessionExpiredError: The session ended meanwhile.
+        """
+        try:
+            listed = await self._client.children(self._path)
+        except NoNodeError:
+            listed = []
+        line = names.in_order(self._naming, self._kinds, listed)
+        if self._rule([*line, NodeName("", self._kind, 0)], len(line)).behind is not None:
+            return False
+        try:
+            await self.enter()
+            if self._turn(names.in_order(self._naming, self._kinds, self._listed or ())).behind is None:
+                await self._record_grant()
+                return True
+        except BaseException:  # cancelled, too
+            self.leave()
+            raise
+        self.leave()  # another one came first
+        return False
 
     async def _gone(self, other: NodeName) -> bool:
         """Wait until something happens to another contender's node; return whether it is gone."""
@@ -205,16 +237,12 @@ class Contender:
             delete_in_background(self._client, self.node)
             self.node = ""
 
-    async def acquire(self, seconds: float | None) -> None:
-        """Enter and wait; whatever goes wrong leaves no node.
+    async def acquire(self) -> None:
+        """Enter and wait. If that fails or is cancelled, the caller calls :meth:`leave`: others would wait for nobody.
 
         Raises:
-            TimeoutError: It did not become this one's turn in time.
+            ConnectionLossError: There was no connection in time.
+            SessionExpiredError: The session ended, or somebody deleted the node.
         """
-        try:
-            async with asyncio.timeout(seconds):
-                await self.enter()
-                await self.wait()
-        except BaseException:  # cancelled, too: those behind would wait for nobody
-            self.leave()
-            raise
+        await self.enter()
+        await self.wait()

@@ -95,22 +95,40 @@ class Lock(LockBase[Lease]):
             ConnectionLossError: There was no connection in time.
             SessionExpiredError: The session ended while waiting.
         """
-        seconds = self._timeout if timeout is None else timeout
-        loop = asyncio.get_running_loop()
-        deadline = None if seconds is None else loop.time() + seconds
+        places = [self._place(naming) for naming in self._namings]
+        try:
+            async with asyncio.timeout(self._timeout if timeout is None else timeout):
+                for place in places:
+                    await place.acquire()
+                return await self._lease_of(places)
+        except BaseException:  # cancelled, too
+            _leave(places)
+            raise
+
+    async def attempt(self) -> Lease | None:
+        """Acquire it if it is free; None if it is not. No node is created while somebody holds it.
+
+        Raises:
+            ConnectionLossError: There was no connection in time.
+            SessionExpiredError: The session ended meanwhile.
+        """
         places: list[Contender] = []
         try:
             for naming in self._namings:
                 place = self._place(naming)
-                await place.acquire(None if deadline is None else max(0.0, deadline - loop.time()))
+                if not await place.attempt():
+                    _leave(places)
+                    return None
                 places.append(place)
-            token = places[-1].token
-            for place in places[:-1]:  # nothing watched them while the last one waited
-                token = await place.confirm()
+            return await self._lease_of(places)
         except BaseException:  # cancelled, too
-            for place in reversed(places):
-                place.leave()
+            _leave(places)
             raise
+
+    async def _lease_of(self, places: list[Contender]) -> Lease:
+        token = places[-1].token
+        for place in places[:-1]:  # nothing watched them while the last one waited
+            token = await place.confirm()
         last, others = places[-1], [(place.node, place.czxid) for place in places[:-1]]
         return Lease(self._client, last.node, last.czxid, token=token, revocable=self._revocable, more_nodes=others)
 
@@ -139,3 +157,8 @@ class Lock(LockBase[Lease]):
         if lease is not None:
             lease.raise_if_lost()
         return lease
+
+
+def _leave(places: list[Contender]) -> None:
+    for place in reversed(places):
+        place.leave()

@@ -101,7 +101,32 @@ class MultiLock(LockBase[MultiLease]):
                 for path, lock in self._locks.items():
                     leases[path] = await lock.acquire()
         except BaseException:  # cancelled, too
-            for lease in reversed(leases.values()):
-                self._client.spawn(lease.release())
+            self._give_up(leases)
             raise
         return MultiLease(self._client, leases)
+
+    async def attempt(self) -> MultiLease | None:
+        """Acquire all of them if they are free; None if one is not, and none is kept.
+
+        Raises:
+            ConnectionLossError: There was no connection in time.
+            SessionExpiredError: The session ended meanwhile.
+        """
+        leases: dict[str, Lease] = {}
+        try:
+            for path, lock in self._locks.items():
+                lease = await lock.attempt()
+                if lease is None:
+                    break
+                leases[path] = lease
+            else:
+                return MultiLease(self._client, leases)
+        except BaseException:  # cancelled, too
+            self._give_up(leases)
+            raise
+        self._give_up(leases)
+        return None
+
+    def _give_up(self, leases: dict[str, Lease]) -> None:
+        for lease in reversed(leases.values()):
+            self._client.spawn(lease.release())

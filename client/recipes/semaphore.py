@@ -94,6 +94,29 @@ class Semaphore(LockBase[Lease]):
                 lease.release_nowait()
             raise
 
+    async def attempt(self) -> Lease | None:
+        """Acquire a lease if one is free and nobody waits; None otherwise, and then no node was created unless another
+        one came first.
+
+        Raises:
+            ConnectionLossError: There was no connection in time.
+            SessionExpiredError: The session ended meanwhile.
+            ValueError: Somebody else shares it with another number of leases.
+        """
+        if len(await self.holders()) >= self._leases:
+            return None
+        turn = await self._line.attempt()
+        if turn is None:
+            return None
+        try:
+            if self._kazoo:
+                await self._agree()
+            if len(await self.holders()) >= self._leases:
+                return None
+            return await self._create_lease(turn)
+        finally:
+            turn.release_nowait()
+
     async def _agree(self) -> None:
         """Check that all name the same number of leases."""
         text = str(self._leases).encode()
