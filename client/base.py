@@ -16,6 +16,7 @@ from zoolet.client.core import ClientCore, ClientStatistics
 from zoolet.client.hosts import Hosts
 from zoolet.client.serializers import Serializer
 from zoolet.client.states import State, StateListener
+from zoolet.protocol.acl import AclList
 from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import MAX_FRAME
 from zoolet.protocol.operations import OPERATIONS
@@ -24,9 +25,11 @@ T = TypeVar("T")
 
 
 class BaseClient:
-    """A core with an operation timeout and a serializer; arguments as for :class:`~zoolet.client.client.Client`."""
+    """A core with an operation timeout, a serializer and an ACL list; arguments as for
+    :class:`~zoolet.client.client.Client`.
+    """
 
-    __slots__ = ("_core", "_operation_timeout", "_serializer")
+    __slots__ = ("_acl", "_core", "_operation_timeout", "_serializer")
 
     def __init__(
         self,
@@ -34,7 +37,8 @@ class BaseClient:
         timeout: float = 10.0,
         *,
         operation_timeout: float | None = None,
-        serializer: Serializer = serializers.raw,
+        serializer: Serializer | None = None,
+        acl: AclList | None = None,
         read_only: bool = False,
         auth: tuple[tuple[str, bytes], ...] = (),
         login: tuple[str, str] | None = None,
@@ -47,7 +51,8 @@ class BaseClient:
         self._operation_timeout = (
             timeout if operation_timeout is None else arguments.checked_operation_timeout(operation_timeout)
         )
-        self._serializer = arguments.checked_serializer(serializer)
+        self._serializer = serializers.raw if serializer is None else arguments.checked_serializer(serializer)
+        self._acl = arguments.checked_acl(acl)
         self._core = ClientCore(
             Hosts.parse(hosts),
             session_timeout,
@@ -61,9 +66,9 @@ class BaseClient:
         )
 
     @classmethod
-    def _view(cls, core: ClientCore, operation_timeout: float, serializer: Serializer) -> Self:
+    def _view(cls, core: ClientCore, operation_timeout: float, serializer: Serializer, acl: AclList | None) -> Self:
         self = cls.__new__(cls)
-        self._core, self._operation_timeout, self._serializer = core, operation_timeout, serializer
+        self._core, self._operation_timeout, self._serializer, self._acl = core, operation_timeout, serializer, acl
         return self
 
     def __repr__(self) -> str:
@@ -107,7 +112,16 @@ class BaseClient:
         Raises:
             TypeError: It is not a serializer.
         """
-        return self._view(self._core, self._operation_timeout, arguments.checked_serializer(serializer))
+        checked = arguments.checked_serializer(serializer)
+        return self._view(self._core, self._operation_timeout, checked, self._acl)
+
+    def with_acl(self, acl: AclList | None) -> Self:
+        """Return the same client, with the same session, for nodes that are created with another ACL list.
+
+        Raises:
+            TypeError: It is not a list of ACLs.
+        """
+        return self._view(self._core, self._operation_timeout, self._serializer, arguments.checked_acl(acl))
 
     def with_operation_timeout(self, operation_timeout: float) -> Self:
         """Return the same client, with the same session, for calls that wait so many seconds for a connection.
@@ -115,7 +129,8 @@ class BaseClient:
         Raises:
             ValueError: It is negative.
         """
-        return self._view(self._core, arguments.checked_operation_timeout(operation_timeout), self._serializer)
+        checked = arguments.checked_operation_timeout(operation_timeout)
+        return self._view(self._core, checked, self._serializer, self._acl)
 
     # --- state ---
 

@@ -23,7 +23,9 @@ class Client(ClientSurface):
         hosts: ``host:port,host:port/chroot``.
         timeout: The session timeout to request, in seconds; the server may grant another.
         operation_timeout: Seconds that a call waits for a connection; 0 to fail at once. By default as *timeout*.
-        serializer: How values become bytes; see :mod:`zoolet.client.serializers`.
+        serializer: How values become bytes; None for bytes as they are. See :mod:`zoolet.client.serializers`.
+        acl: The ACL list of the nodes that it creates, those of recipes too; by default everybody has all permissions.
+            See :mod:`zoolet.client.acl`.
         read_only: Accept a server that has lost its quorum; writes fail there with NotReadOnlyError.
         auth: Credentials to begin with: pairs of scheme and bytes, such as ``("digest", b"user:password")``.
         login: User and password for SASL DIGEST-MD5.

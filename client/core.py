@@ -180,6 +180,8 @@ class ClientCore:
         return self.session.terminal_error
 
     def _on_state(self, state: State, reason: str) -> None:
+        level = logging.WARNING if state in (State.SUSPENDED, State.LOST) else logging.INFO
+        _log.log(level, "%r is %s%s", self, state.value, f": {reason}" if reason else "")
         for listener in list(self._listeners.values()):
             try:
                 listener.on_state(state)

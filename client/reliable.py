@@ -154,15 +154,22 @@ async def delete_guaranteed(client: ReliableClient, path: str) -> None:
 
 
 async def until_gone(delete: Callable[[], Awaitable[Any]]) -> None:
-    """Delete something until it is gone or the client takes no more calls, whatever the server answers."""
+    """Delete something until it is gone or the client takes no more calls, whatever the server answers.
+
+    After lost connections the pauses are short; if the server refuses it, they grow to :data:`LONGEST_PAUSE`.
+    """
+    pause = PAUSE
     while True:
         try:
             await delete()
             return
         except (NoNodeError, ClosedError, AuthFailedError):
             return
-        except ZooKeeperError:  # whatever it is, it may pass
+        except (ConnectionLossError, SessionExpiredError):
             await asyncio.sleep(PAUSE)
+        except ZooKeeperError:  # whatever it is, it may pass
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def delete_in_background(client: ReliableClient, path: str) -> None:

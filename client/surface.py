@@ -138,7 +138,7 @@ class ClientSurface(BaseClient):
             container: Delete the node some time after its last child was deleted.
             ttl: Delete the node when it had no children and was not changed for this many seconds, at least 0.001. The
                 server has to allow TTL nodes.
-            acl: The ACL list. By default everybody has all permissions.
+            acl: The ACL list; by default the client's, and without one everybody has all permissions.
             parents: Create missing parents.
             protected: Find the node again if the reply to its creation is lost. Its name gets the prefix ``_c_``, a
                 unique id and a hyphen.
@@ -189,9 +189,12 @@ class ClientSurface(BaseClient):
         core = self._core
         mode = operations.create_mode(ephemeral, sequential, container, ttl)
         below_chroot = core.sequential_path(path) if sequential else core.add_chroot(path)
-        op, request = operations.create_request(below_chroot, self._data(value), arguments.checked_acl(acl), mode, ttl)
+        op, request = operations.create_request(below_chroot, self._data(value), self._acl_of(acl), mode, ttl)
         body = request.encode()
         return lambda: self._call(op, body, operations.decode_path(core.strip_chroot), path)
+
+    def _acl_of(self, acl: AclList | None) -> AclList | None:
+        return self._acl if acl is None else arguments.checked_acl(acl)
 
     def create_and_stat(
         self,
@@ -209,7 +212,7 @@ class ClientSurface(BaseClient):
         mode = operations.create_mode(ephemeral, sequential, container, ttl)
         below_chroot = core.sequential_path(path) if sequential else core.add_chroot(path)
         op, request = operations.create_request(
-            below_chroot, self._data(value), arguments.checked_acl(acl), mode, ttl, with_stat=True
+            below_chroot, self._data(value), self._acl_of(acl), mode, ttl, with_stat=True
         )
         return self._call(op, request.encode(), operations.decode_path_and_stat(core.strip_chroot), path)
 
@@ -225,7 +228,7 @@ class ClientSurface(BaseClient):
     def _create_chroot(self, path: str) -> Call[None]:
         """Create a node of the chroot; *path* is as the server names it."""
         mode = operations.create_mode(False, False, False, None)
-        op, request = operations.create_request(path, b"", None, mode, None)
+        op, request = operations.create_request(path, b"", self._acl, mode, None)
         return self._call(op, request.encode(), operations.decode_nothing, path)
 
     def set(self, path: str, value: Any, version: int = -1) -> Call[Stat]:
@@ -296,7 +299,7 @@ class ClientSurface(BaseClient):
         def add_chroot(path: str, sequential: bool) -> str:
             return core.sequential_path(path) if sequential else core.add_chroot(path)
 
-        return Transaction(commit, add_chroot, core.strip_chroot, self._data, guards, guard_failed)
+        return Transaction(commit, add_chroot, core.strip_chroot, self._data, self._acl, guards, guard_failed)
 
     def update(self, path: str, change: Callable[[Any], Any]) -> Call[tuple[Any, Stat]]:
         """Replace a node's value by a function of it; try again if others changed the value meanwhile.

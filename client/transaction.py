@@ -33,6 +33,7 @@ class Transaction:
         add_chroot: Callable[[str, bool], str],
         strip_chroot: Callable[[str], str],
         encode: Callable[[Any], bytes],
+        acl: AclList | None = None,
         guards: Sequence[str] = (),
         guard_failed: Callable[[], Exception] | None = None,
     ) -> None:
@@ -40,6 +41,7 @@ class Transaction:
         self._add_chroot = add_chroot
         self._strip_chroot = strip_chroot
         self._encode = encode
+        self._acl = acl
         self._operations: list[tuple[OpCode, Record]] = []
         self._paths: list[str] = []
         self.results: list[Any] = []
@@ -74,7 +76,8 @@ class Transaction:
         """Create a node; arguments as for ``Client.create``."""
         mode = create_mode(ephemeral, sequential, container, ttl)
         below_chroot = self._add_chroot(path, sequential)
-        self._add(*create_request(below_chroot, self._encode(value), checked_acl(acl), mode, ttl), path)
+        entries = self._acl if acl is None else checked_acl(acl)
+        self._add(*create_request(below_chroot, self._encode(value), entries, mode, ttl), path)
 
     def set(self, path: str, value: Any, version: int = -1) -> None:
         """Replace a node's data if it has the version; -1 for any."""

@@ -186,6 +186,10 @@ class Client:
         """Return the same client, with the same session, for calls that wait so many seconds for a connection."""
         return self._view(self._client.with_operation_timeout(operation_timeout), self._thread)
 
+    def with_acl(self, acl: AclList | None) -> Self:
+        """Return the same client, with the same session, for nodes that are created with another ACL list."""
+        return self._view(self._client.with_acl(acl), self._thread)
+
     @property
     def serializer(self) -> Serializer:
         """How values become bytes."""

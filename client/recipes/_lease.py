@@ -23,20 +23,29 @@ collector, a virtual machine that moves) notices only when it goes on. What must
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from zoolet.client import serializers
 from zoolet.client.one_shot_event import OneShotEvent
-from zoolet.client.reliable import delete_guaranteed, delete_in_background, repeat_despite_errors
+from zoolet.client.reliable import delete_guaranteed, repeat_despite_errors
 from zoolet.client.states import State
 from zoolet.client.supervision import CancelledBlock
 from zoolet.client.surface import ClientSurface
 from zoolet.client.transaction import Transaction
 from zoolet.protocol.enums import EventType
-from zoolet.protocol.errors import ClosedError, NoNodeError, SessionExpiredError, ZooKeeperError
+from zoolet.protocol.errors import (
+    ClosedError,
+    ConnectionLossError,
+    NoNodeError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
 
+_log = logging.getLogger("zoolet.client")
 GUARD_AFTER: Final = 0.05
 """Seconds after which the node of a lease is watched: for a shorter one that would cost more than it brings."""
 REVOKE: Final = b"__REVOKE__"
@@ -81,6 +90,8 @@ class Lease:
         lost: Happens when it is lost.
         revoked: Happens when somebody asks that it be released; only if it is revocable.
         depth: How often its holder has entered it.
+        release_error: What the server has answered to the release, if it refuses it; it is tried again with pauses that
+            grow to five seconds.
     """
 
     def __init__(
@@ -99,6 +110,7 @@ class Lease:
         self.lost = OneShotEvent()
         self.revoked = OneShotEvent()
         self.depth = 1
+        self.release_error: ZooKeeperError | None = None
         self._client = client
         self._session_id = client.session_id
         self._nodes = [(path, czxid), *more_nodes]
@@ -167,6 +179,7 @@ class Lease:
         if self._released or self.lost.is_set():
             return
         self.lost.set(reason)
+        _log.warning("%s is lost: %s", self.path, reason)
         self._stop_monitors()
         if self._block is not None:
             self._block.cancel(f"{self.path} is lost: {reason}")
@@ -244,24 +257,37 @@ class Lease:
         client = self._client
         if client.state is State.CLOSED or (self.lost.is_set() and client.session_id != self._session_id):
             return []
-        call = self._delete()
-        call.add_done_callback(self._on_deleted)
+        # All are sent before this returns: the process may end right behind the block.
+        calls = [(self._delete(), self._delete_guaranteed)]
         for path, _ in reversed(self._nodes[1:]):
-            delete_in_background(client, path)
+            calls.append((client.delete(path), partial(delete_guaranteed, client, path)))
+        for call, repeat_delete in calls:
+            call.add_done_callback(partial(self._on_deleted, repeat_delete))
         client.flush()
-        return [call]
+        return [call for call, _ in calls]
 
-    def _on_deleted(self, call: asyncio.Future[None]) -> None:
+    def _on_deleted(self, repeat_delete: Callable[[], Coroutine[Any, Any, None]], call: asyncio.Future[None]) -> None:
         error = None if call.cancelled() else call.exception()
-        gone = isinstance(error, NoNodeError | SessionExpiredError | ClosedError)
-        if (call.cancelled() or (error is not None and not gone)) and self._client.state is not State.CLOSED:
-            self._client.spawn(self._delete_guaranteed())
+        if error is None and not call.cancelled():
+            return
+        if isinstance(error, NoNodeError | SessionExpiredError | ClosedError) or self._client.state is State.CLOSED:
+            return
+        if isinstance(error, ZooKeeperError) and not isinstance(error, ConnectionLossError):
+            self.release_error = error
+            _log.error("%s cannot be released, and it is tried again and again: %s", self.path, error)
+        self._client.spawn(repeat_delete())
 
     def _delete(self) -> asyncio.Future[None]:
         return self._client.delete(self.path)
 
     async def _delete_guaranteed(self) -> None:
         await delete_guaranteed(self._client, self.path)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.release_nowait()
 
     async def release(self) -> None:
         """Release it, and wait until the server has answered."""

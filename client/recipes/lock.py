@@ -11,6 +11,7 @@ from zoolet.client.recipes._lease import REVOKE, Lease, LockBase
 from zoolet.client.recipes._node_names import checked_naming, in_order
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
+from zoolet.protocol.acl import AclList
 from zoolet.protocol.errors import NoNodeError
 
 
@@ -39,6 +40,7 @@ class Lock(LockBase[Lease]):
         reentrant: Let the task that holds it acquire it again; the last exit releases.
         revocable: Let :meth:`revoke` ask the holder to release it: ``lease.revoked`` happens.
         data: What the node holds, for people to read.
+        acl: The ACL list of its nodes; by default the client's.
 
     Raises:
         ValueError: An argument is invalid.
@@ -59,10 +61,11 @@ class Lock(LockBase[Lease]):
         reentrant: bool = False,
         revocable: bool = False,
         data: bytes = b"",
+        acl: AclList | None = None,
     ) -> None:
         super().__init__(on_lost)
         client.add_chroot(path)
-        self._client = client
+        self._client = client if acl is None else client.with_acl(acl)
         self._path = path
         self._timeout = checked_timeout(timeout)
         self._namings = ("kazoo", "curator") if checked_naming(naming, "both") == "both" else (naming,)

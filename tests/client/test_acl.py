@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from support.simulation import Connect
 
-from zoolet.client import Client, NoAuthError
-from zoolet.protocol.acl import ACL, ANYONE, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+from zoolet.client import Client, NoAuthError, acl
+from zoolet.client.recipes import Counter, Lock, PersistentEphemeral, Queue
+from zoolet.protocol.acl import ACL, ANYONE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Id
 from zoolet.protocol.enums import Perm
 from zoolet.protocol.errors import InvalidACLError
 
@@ -34,3 +36,52 @@ async def test_a_new_node_is_open_to_everybody_unless_set_otherwise(zk: Client) 
 async def test_an_acl_without_entries_is_refused_by_the_server(zk: Client) -> None:
     with pytest.raises(InvalidACLError):
         await zk.create("/a", acl=())
+
+
+# --- lists, and a default for all creates ---
+
+
+def test_lists_are_made_with_names_and_joined() -> None:
+    assert acl.CREATOR_ALL + acl.READ_ONLY == (*CREATOR_ALL_ACL, *READ_ACL_UNSAFE)
+    assert acl.digest("super", "admin") == (ACL(Perm.ALL, Id("digest", "super:xQJmxLMiHGwaqBvst5y6rkB6HQs=")),)
+    assert acl.ip("10.0.0.0/8", acl.READ | acl.WRITE) == (ACL(Perm.READ | Perm.WRITE, Id("ip", "10.0.0.0/8")),)
+
+
+async def test_a_client_s_list_is_that_of_every_node_that_it_creates(hosts: str, connect: Connect) -> None:
+    mine = acl.digest("bob", "secret")
+    zk = await connect(hosts, acl=mine, auth=(("digest", b"bob:secret"),))
+    await zk.create("/a/b", parents=True)
+    await zk.create_and_stat("/c")
+    await zk.ensure_path("/d/e")
+    async with zk.transaction() as transaction:
+        transaction.create("/f")
+        transaction.create("/g", acl=acl.OPEN)
+    await zk.with_acl(acl.READ_ONLY + mine).create("/h")
+
+    lists = {path: (await zk.get_acl(path))[0] for path in ("/a", "/a/b", "/c", "/d", "/d/e", "/f", "/g", "/h")}
+
+    assert lists.pop("/g") == acl.OPEN
+    assert lists.pop("/h") == acl.READ_ONLY + mine
+    assert set(lists.values()) == {mine}
+
+
+async def test_recipes_use_the_list_of_the_view_that_they_are_given(hosts: str, connect: Connect) -> None:
+    mine = acl.digest("bob", "secret")
+    zk = await connect(hosts, auth=(("digest", b"bob:secret"),))
+    stranger = await connect(hosts)
+    view = zk.with_acl(mine)
+    await Counter(view, "/n").add(1)
+    await Queue(view, "/q").put(b"1")
+
+    async with Lock(zk, "/lock", acl=mine) as lease, PersistentEphemeral(view, "/up/me", b"1"):
+        for path in (lease.path, "/up/me", "/n", "/q"):
+            assert (await zk.get_acl(path))[0] == mine
+        with pytest.raises(NoAuthError):
+            await stranger.get(lease.path)
+    assert await Queue(view, "/q").get() == b"1"
+
+
+@pytest.mark.parametrize("wrong", ["open", [1], 7])
+def test_a_list_that_is_none_is_refused(wrong: object) -> None:
+    with pytest.raises(TypeError, match="acl must be"):
+        Client("127.0.0.1:1", acl=wrong)  # type: ignore[arg-type]

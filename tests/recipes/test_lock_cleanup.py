@@ -346,3 +346,50 @@ def test_readers_attempts_succeed_together() -> None:
         assert await KINDS["write"](one).attempt() is None
 
     simulate_clients(main)
+
+
+# --- releases ---
+
+
+def test_a_release_that_the_server_refuses_is_an_error_and_is_tried_with_growing_pauses(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        refused = error(NoAuthError)
+        with server.fault("delete", "/lock/*", session=zk, action=refused) as fault:
+            async with zk.lock("/lock") as lease:
+                pass
+            await asyncio.sleep(60)
+            assert isinstance(lease.release_error, NoAuthError)
+            assert fault.hits < 25  # 950 without growing pauses
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+    assert len([record for record in caplog.records if "cannot be released" in record.getMessage()]) == 1
+
+
+@pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
+def test_the_release_of_every_node_is_sent_when_the_block_ends_so_that_the_process_may_end(naming: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        async with Lock(zk, "/lock", naming=naming):
+            await asyncio.sleep(1)
+            nodes = len(ephemerals(server))
+        now = zk.statistics()
+        assert (now.in_flight, now.waiting) == (nodes, 0)
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_a_lease_ends_with_a_block_of_its_own() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        async with await zk.lock("/lock").acquire() as lease:
+            assert lease.valid_for() > 0
+        assert lease.valid_for() == 0
+        await nothing_left(server)
+
+    simulate_clients(main)
