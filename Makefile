@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
 PACKAGE := __init__.py __main__.py testing.py py.typed protocol server client
 
-.PHONY: help setup links run test types lint bench bench-server bench-clients schedules budget docs apache-3.9 differential kazoo-suite wheel clean attacks fuzz
+.PHONY: help setup links run test types lint bench bench-server bench-clients schedules ensemble budget docs apache-3.9 differential kazoo-suite wheel clean attacks fuzz
 
 help:
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## /  make \1\t/' | expand -t 20
@@ -66,6 +66,9 @@ attacks: setup  ## exit 1 if a misbehaving client can delay, fill or stop the se
 
 schedules: setup  ## the long runs: 1,000 fault schedules a recipe, 10,000 rounds beside kazoo's and Curator's locks
 	ZOOLET_SCHEDULES=1000 ZOOLET_ROUNDS=10000 $(BIN)/pytest tests/recipes $(ARGS)
+
+ensemble: setup  ## five minutes of locks on an Apache ensemble whose leaders are killed (ARGS=...)
+	ZOOLET_REQUIRE_APACHE=1 ZOOLET_ENSEMBLE_SECONDS=300 $(BIN)/pytest -s -n 0 tests/recipes/test_locks_on_an_ensemble.py $(ARGS)
 
 budget: setup  ## exit 1 if a request costs more CPU than benchmarks/budget.toml allows
 	$(BIN)/python benchmarks/inproc.py --check
