@@ -15,7 +15,10 @@ Source: the lock recipe in ZooKeeper's documentation; the names in :mod:`._node_
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
+import socket
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -61,6 +64,11 @@ def wait_for_writer(line: Sequence[NodeName], own: int) -> Turn:
     return Turn(ahead[-1], len(ahead) == 1) if ahead else Turn(None, True)
 
 
+def process_name() -> bytes:
+    """Return this process's name for people: its host and its process id."""
+    return f"{socket.gethostname()}:{os.getpid()}".encode()
+
+
 class Contender:
     """A place in line.
 
@@ -74,7 +82,8 @@ class Contender:
         data: What its node holds, as bytes.
 
     Attributes:
-        node: Its node's path; empty until it has one.
+        node: Its node's path; empty until it has one, and after it has left.
+        left: The node that it has left.
         czxid: Its node's czxid; 0 until then.
         token: The zxid at which it was known to be its turn; 0 until then.
     """
@@ -103,8 +112,14 @@ class Contender:
         self._watch: Watcher | None = None
         self._session_id = 0
         self._listens = False
-        self.node = ""
+        self.node = self.left = ""
         self.czxid = self.token = 0
+        self._entered = (0.0, 0.0)  # when the node was created: by the server's clock, and by the loop's
+
+    def server_time(self) -> float:
+        """Return the present time by the server's clock, as far as is known, in seconds since the epoch."""
+        created, then = self._entered
+        return created + asyncio.get_running_loop().time() - then
 
     def on_state(self, state: State) -> None:
         """Receive the client's state: with the session the place in line is gone."""
@@ -139,6 +154,7 @@ class Contender:
         try:
             node, stat = await created
             self.czxid, self._session_id = stat.czxid, stat.ephemeralOwner
+            self._entered = stat.ctime / 1000, asyncio.get_running_loop().time()
             with contextlib.suppress(ZooKeeperError):  # the node is there: the list can be asked for again
                 await self._list(listed)
         finally:
@@ -235,7 +251,7 @@ class Contender:
         """Leave the line: the node is deleted, guaranteed, in the background."""
         if self.node and self._client.state is not State.CLOSED:
             delete_in_background(self._client, self.node)
-            self.node = ""
+            self.node, self.left = "", self.node
 
     async def acquire(self) -> None:
         """Enter and wait. If that fails or is cancelled, the caller calls :meth:`leave`: others would wait for nobody.

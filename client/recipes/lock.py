@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from typing import Final
 
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_timeout
-from zoolet.client.recipes._contender import Contender, Rule, wait_for_predecessor
+from zoolet.client.recipes._contender import Contender, Rule, process_name, wait_for_predecessor
 from zoolet.client.recipes._lease import REVOKE, Lease, LockBase
 from zoolet.client.recipes._node_names import checked_naming, in_order
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.acl import AclList
-from zoolet.protocol.errors import NoNodeError
+from zoolet.protocol.errors import NoNodeError, ZooKeeperError
+
+FACTS_TIMEOUT: Final = 0.2
+"""Seconds after a timeout for finding out who holds the lock."""
 
 
 class Lock(LockBase[Lease]):
@@ -39,7 +44,7 @@ class Lock(LockBase[Lease]):
             raises LockLostError; ``flag`` only makes ``lease.lost`` happen.
         reentrant: Let the task that holds it acquire it again; the last exit releases.
         revocable: Let :meth:`revoke` ask the holder to release it: ``lease.revoked`` happens.
-        data: What the node holds, for people to read.
+        data: What the node holds, for people to read; by default host and process id, ``host-1:4711``.
         acl: The ACL list of its nodes; by default the client's.
 
     Raises:
@@ -60,7 +65,7 @@ class Lock(LockBase[Lease]):
         on_lost: str = "cancel",
         reentrant: bool = False,
         revocable: bool = False,
-        data: bytes = b"",
+        data: bytes | None = None,
         acl: AclList | None = None,
     ) -> None:
         super().__init__(on_lost)
@@ -71,7 +76,7 @@ class Lock(LockBase[Lease]):
         self._namings = ("kazoo", "curator") if checked_naming(naming, "both") == "both" else (naming,)
         self.reentrant = reentrant
         self._revocable = revocable
-        self._data = data
+        self._data = process_name() if data is None else data
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path}>"
@@ -94,19 +99,43 @@ class Lock(LockBase[Lease]):
             timeout: Seconds to wait at most; None for what the lock was made with.
 
         Raises:
-            TimeoutError: It was not free in time.
+            TimeoutError: It was not free in time; the message says who holds it.
             ConnectionLossError: There was no connection in time.
             SessionExpiredError: The session ended while waiting.
         """
+        seconds = self._timeout if timeout is None else timeout
         places = [self._place(naming) for naming in self._namings]
         try:
-            async with asyncio.timeout(self._timeout if timeout is None else timeout):
+            async with asyncio.timeout(seconds) as limit:
                 for place in places:
                     await place.acquire()
                 return await self._lease_of(places)
-        except BaseException:  # cancelled, too
+        except BaseException as error:  # cancelled, too
             _leave(places)
+            if isinstance(error, TimeoutError) and limit.expired():
+                raise TimeoutError(
+                    f"{self._path} was not free within {seconds:g} s{await self._facts(places)}"
+                ) from None
             raise
+
+    async def _facts(self, places: list[Contender]) -> str:
+        """Return who holds it and how many wait, if the server tells that at once."""
+        own = {place.left for place in places}
+        with contextlib.suppress(ZooKeeperError, TimeoutError):
+            async with asyncio.timeout(FACTS_TIMEOUT):
+                others = [node for node in await self.contenders() if node not in own]
+                if not others:  # it is free in this moment
+                    return ""
+                data, stat = await self._client.with_serializer(serializers.raw).get(others[0])
+                name = str(data)
+                with contextlib.suppress(UnicodeDecodeError):
+                    name = data.decode() or "somebody"
+                age = places[0].server_time() - stat.ctime / 1000
+                return (
+                    f": held by {name} (session {stat.ephemeralOwner:#x}, which asked for it {age:.0f} s ago), "
+                    f"{len(others) - 1} waiting"
+                )
+        return ""
 
     async def attempt(self) -> Lease | None:
         """Acquire it if it is free; None if it is not. No node is created while somebody holds it.

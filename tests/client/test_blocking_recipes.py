@@ -272,7 +272,7 @@ def test_a_thread_that_waits_hears_at_once_that_another_one_has_closed_the_clien
 
         error = waiting.exception(DEADLINE_S)
         assert time.monotonic() - started < 3
-        assert error is None if what == "state" else isinstance(error, ClosedError), repr(error)
+        assert isinstance(error, ClosedError) or (what == "state" and error is None), repr(error)
 
 
 def test_an_event_that_comes_when_the_timeout_ends_is_not_lost(zk: Client) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
+import socket
 import warnings
 from collections.abc import Callable
 from typing import Any, Final
@@ -391,5 +393,61 @@ def test_a_lease_ends_with_a_block_of_its_own() -> None:
             assert lease.valid_for() > 0
         assert lease.valid_for() == 0
         await nothing_left(server)
+
+    simulate_clients(main)
+
+
+# --- what a timeout says ---
+
+
+def test_a_timeout_says_who_holds_the_lock_since_when_and_how_many_wait() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two, three = await connect(), await connect(), await connect()
+        async with Lock(one, "/locks/p", data=b"host-1:4711"):
+            await asyncio.sleep(180)
+            waiting = asyncio.ensure_future(three.lock("/locks/p").acquire())
+            await asyncio.sleep(1)
+            with pytest.raises(TimeoutError) as caught:
+                await two.lock("/locks/p").acquire(timeout=1)
+            waiting.cancel()
+
+        assert str(caught.value) == (
+            f"/locks/p was not free within 1 s: held by host-1:4711 (session {one.session_id:#x}, "
+            "which asked for it 182 s ago), 1 waiting"
+        )
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("data", [b"\xff\x00", b""])
+def test_a_timeout_shows_data_that_are_no_text(data: bytes) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with Lock(one, "/l", data=data):
+            with pytest.raises(TimeoutError, match=r"held by (b'\\xff\\x00'|somebody) \(session"):
+                await two.lock("/l").acquire(timeout=1)
+
+    simulate_clients(main)
+
+
+def test_a_timeout_of_the_caller_s_own_stays_what_it_is() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with one.lock("/l"):
+            began = sim.time()
+            with pytest.raises(TimeoutError) as caught:
+                async with asyncio.timeout(1):
+                    await two.lock("/l").acquire(timeout=100)
+            assert sim.time() - began < 1.3
+            assert str(caught.value) == ""
+
+    simulate_clients(main)
+
+
+def test_the_data_of_a_lock_say_which_process_holds_it_unless_others_are_given() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        async with zk.lock("/l") as lease:
+            assert server.tree()[lease.path].data == f"{socket.gethostname()}:{os.getpid()}".encode()
 
     simulate_clients(main)
