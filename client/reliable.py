@@ -25,6 +25,7 @@ from zoolet.protocol.errors import (
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
+    UnimplementedError,
     ZooKeeperError,
 )
 
@@ -78,6 +79,12 @@ class ReliableClient(Protocol):
 
     def ensure_path(self, path: str) -> Awaitable[None]:
         """Create a node and those above it."""
+        ...
+
+    def create(
+        self, path: str, value: bytes = b"", *, container: bool = False, parents: bool = False
+    ) -> Awaitable[str]:
+        """Create a node."""
         ...
 
 
@@ -212,6 +219,7 @@ async def create_protected(
     *,
     ephemeral: bool = True,
     parents: bool = True,
+    container: bool = False,
 ) -> str:
     """Create a node that is known by a unique id in its name, whatever happens to the reply.
 
@@ -224,6 +232,7 @@ async def create_protected(
         create: Creates it.
         ephemeral: It ends with the session.
         parents: Create the nodes above it that are missing.
+        container: Create the node right above it as a container; the client's values are bytes then.
 
     Returns:
         Its path.
@@ -246,7 +255,7 @@ async def create_protected(
                 sent = False
                 if not parents:
                     raise
-                await client.ensure_path(parent)
+                await (ensure_container(client, parent) if container else client.ensure_path(parent))
             except (ConnectionLossError, NodeExistsError) as error:  # it exists: the try whose reply was lost did it
                 if isinstance(error, ConnectionLossError) and not error.maybe_applied:
                     sent = False
@@ -265,6 +274,26 @@ async def create_protected(
         if sent and not gone and client.terminal_error is None:
             client.spawn(delete_protected(client, parent, protection_id))
         raise
+
+
+async def ensure_container(client: ReliableClient, path: str) -> None:
+    """Create a node that goes with its last child, unless it exists; a persistent one where a server has no containers.
+
+    Args:
+        client: Whose session creates it; of bytes.
+        path: The node; those above it are persistent.
+    """
+    while True:
+        try:
+            await client.create(path, b"", container=True, parents=True)
+            return
+        except NodeExistsError:
+            return
+        except UnimplementedError:
+            return await client.ensure_path(path)
+        except ConnectionLossError as error:
+            if not error.maybe_applied:
+                raise
 
 
 # --- several watches ---

@@ -134,7 +134,7 @@ class Contender:
             ConnectionLossError: There was no connection in time.
             SessionExpiredError: The session ended meanwhile.
         """
-        self.node = await create_protected(self._client, self._path, self._prefix, self._create)
+        self.node = await create_protected(self._client, self._path, self._prefix, self._create, container=True)
         if not self.czxid:  # the reply was lost, and the node found by its prefix
             stat = await self._client.exists(self.node)
             if stat is None:

@@ -24,7 +24,7 @@ class Lock(LockBase[Lease]):
     """A fair lock: ``async with Lock(zk, "/locks/p") as lease:``, or ``zk.lock("/locks/p")``.
 
     Znodes: ``PATH/<name>``, ephemeral and sequential, named as kazoo's Lock or Curator's InterProcessMutex; their data
-    is *data*. PATH is created if it is missing, and stays.
+    is *data*. PATH is created if it is missing, as a container: the server deletes it some time after its last child.
 
     Guarantees: holders follow each other in the order of their nodes. When one goes, one waiter wakes up. A waiter that
     gives up (timeout, cancellation, lost replies) leaves no node. If the reply to the create is lost, the node is found

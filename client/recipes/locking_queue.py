@@ -11,6 +11,7 @@ from zoolet.client.recipes._lease import LockLostError
 from zoolet.client.recipes._owned_node import OwnedNode, acquire_node
 from zoolet.client.recipes.priority_queue import PriorityQueue
 from zoolet.client.reliable import first_event
+from zoolet.client.serializers import UndecodableError
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.errors import NoNodeError, SessionExpiredError
@@ -26,7 +27,8 @@ class LockingQueue(PriorityQueue):
     kazoo's LockingQueue; ``PATH/taken/<same name>-<uuid>`` ephemeral, the proof node of the lease.
 
     Guarantees: an entry has one consumer at a time, and another one if that one dies. It is deleted only together with
-    the consumer's node, in one transaction: a consumer that has lost it cannot acknowledge it.
+    the consumer's node, in one transaction: a consumer that has lost it cannot acknowledge it. An entry that the
+    serializer cannot read blocks nobody: it has an ``error``.
 
     Limits: a consumer that is stopped longer than its session timeout may work on an entry while another one does; its
     acknowledgement fails.
@@ -38,17 +40,16 @@ class LockingQueue(PriorityQueue):
         self._taken = paths.join(path, "taken")
 
     async def get(self, timeout: float | None = None) -> Any:
-        """Acquire and acknowledge the first entry at once; raises as :meth:`acquire` and :meth:`Entry.acknowledge`."""
-        entry = await self.acquire(timeout)
-        await entry.acknowledge()
-        return entry.value
+        """Acquire and acknowledge the first entry at once; raises as :meth:`acquire` and :meth:`Entry.acknowledge`.
+
+        Raises:
+            UndecodableError: The serializer cannot read the entry, which is off the queue; the error has its bytes.
+        """
+        return await (await self.acquire(timeout)).consume()
 
     async def _pop_first(self, names: list[str]) -> list[Any]:
         entry = await self._acquire_first(names, await children_of(self._client, self._taken))
-        if entry is None:
-            return []
-        await entry.acknowledge()
-        return [entry.value]
+        return [] if entry is None else [await entry.consume()]
 
     async def acquire(self, timeout: float | None = None) -> Entry:
         """Acquire the first entry that has no consumer; wait for one if there is none.
@@ -83,7 +84,10 @@ class LockingQueue(PriorityQueue):
             if lease is None:
                 continue
             try:
-                return Entry(path, (await client.get(path))[0], lease)
+                try:
+                    return Entry(path, (await client.get(path))[0], lease)
+                except UndecodableError as error:
+                    return Entry(path, None, lease, error)
             except BaseException as error:  # cancelled, too
                 lease.release_nowait()
                 if not isinstance(error, NoNodeError):  # which it is if another has acknowledged the entry
@@ -95,14 +99,16 @@ class Entry:
     """An entry and its lease; ``async with`` acknowledges it, or releases it if the block raises.
 
     Attributes:
-        value: What was put.
+        value: What was put; None if it cannot be read.
+        error: Why it cannot be read: its bytes are in ``error.data``. To acknowledge it takes it off the queue.
         lease: Its lease, with ``lost``, ``token``, ``raise_if_lost()`` and ``transaction()``.
     """
 
-    def __init__(self, path: str, value: Any, lease: OwnedNode) -> None:
+    def __init__(self, path: str, value: Any, lease: OwnedNode, error: UndecodableError | None = None) -> None:
         self._path = path
         self.value = value
         self.lease = lease
+        self.error = error
 
     async def acknowledge(self) -> None:
         """Delete the entry.
@@ -123,6 +129,17 @@ class Entry:
                 raise LockLostError(self._path, "another consumer has acknowledged it") from None
             raise
         self.lease.mark_released()
+
+    async def consume(self) -> Any:
+        """Acknowledge it, and return its value.
+
+        Raises:
+            UndecodableError: The serializer cannot read it.
+        """
+        await self.acknowledge()
+        if self.error is not None:
+            raise self.error
+        return self.value
 
     async def release(self) -> None:
         """Leave it to another consumer."""

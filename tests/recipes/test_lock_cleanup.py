@@ -451,3 +451,45 @@ def test_the_data_of_a_lock_say_which_process_holds_it_unless_others_are_given()
             assert server.tree()[lease.path].data == f"{socket.gethostname()}:{os.getpid()}".encode()
 
     simulate_clients(main)
+
+
+# --- the node above ---
+
+
+def test_the_node_of_a_lock_goes_some_time_after_its_last_contender() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        async with zk.lock("/locks/p"):
+            await asyncio.sleep(200)
+            assert "/locks/p" in server.tree()
+        await asyncio.sleep(200)
+        assert set(server.tree()) == {"/locks"}
+        async with zk.lock("/locks/p"):
+            pass
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("op", ["createContainer", "create"])
+@pytest.mark.parametrize("action", [lose_reply, drop_request])
+def test_a_lost_reply_to_the_create_of_the_node_above_makes_no_difference(op: str, action: type) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        with server.fault(op, nth={1, 3}, action=action()):
+            async with zk.lock("/locks/p"):
+                assert "/locks/p" in server.tree()
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_where_the_server_has_no_containers_the_node_of_a_lock_is_persistent() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        with server.fault("createContainer", action=error(ErrorCode.UNIMPLEMENTED)):
+            async with zk.lock("/locks/p"):
+                pass
+        await asyncio.sleep(200)
+        assert "/locks/p" in server.tree()
+
+    simulate_clients(main)

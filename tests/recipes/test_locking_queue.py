@@ -10,7 +10,7 @@ from support.cancellation import cancel_everywhere
 from support.leftovers import below, leftovers
 from support.simulation import client_of, with_client
 
-from zoolet.client import Client, ConnectionLossError
+from zoolet.client import Client, ConnectionLossError, UndecodableError, serializers
 from zoolet.client.recipes import LockingQueue, LockLostError
 from zoolet.server import Server
 from zoolet.server.testing import drop_request, hold, lose_reply
@@ -200,5 +200,31 @@ def test_a_take_that_times_out_at_the_last_moment_leaves_the_entry_to_others() -
         if entry is not None:
             await entry.release()
         await _one_entry(server, zk)
+
+    with_client(main)
+
+
+# --- entries that cannot be read ---
+
+
+def test_an_entry_that_cannot_be_decoded_does_not_block_the_queue() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = LockingQueue(zk.with_serializer(serializers.json), "/q")
+        server.populate({"/q/entries/entry-100-0000000000": b"{broken"})
+        await queue.put({"fine": 1})
+
+        async with await queue.acquire() as entry:
+            assert entry.value is None
+            assert isinstance(entry.error, UndecodableError)
+            assert entry.error.data == b"{broken"
+            second = await queue.acquire()
+            assert (second.value, second.error) == ({"fine": 1}, None)
+            await second.release()
+        assert await queue.size() == 1
+
+        server.populate({"/q/entries/entry-000-0000000009": b"{broken"})
+        with pytest.raises(UndecodableError):
+            await queue.get(timeout=5)
+        assert await queue.get(timeout=5) == {"fine": 1}
 
     with_client(main)
