@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from zoolet.client import recipes
 from zoolet.client.blocking.client import Client
 from zoolet.client.blocking.proxy import Blocking, BlockingLock, unwrapped, with_handlers_in_threads
-from zoolet.client.recipes import Instance, LockLostError
+from zoolet.client.recipes import DeadlockError, Instance, LockLostError
 from zoolet.client.recipes._lease import LockBase
 
-__all__ = ["Instance", "LockLostError"]
+__all__ = ["DeadlockError", "Instance", "LockLostError"]
 
 
 class _Recipe:

@@ -70,6 +70,10 @@ class LockLostError(Exception):
         return f"{self.path} is lost: {self.reason}"
 
 
+class DeadlockError(TimeoutError):
+    """The task that waits for a lock holds it itself: it could only end by a timeout, and ends at once."""
+
+
 class Lease:
     """A hold that lasts until :meth:`release`, or until it is lost.
 
@@ -253,6 +257,9 @@ class Lease:
         """
         if self._released:
             return []
+        if self.depth > 1:  # its holder has acquired it once more
+            self.depth -= 1
+            return []
         self.mark_released()
         client = self._client
         if client.state is State.CLOSED or (self.lost.is_set() and client.session_id != self._session_id):
@@ -297,6 +304,11 @@ class Lease:
             except ZooKeeperError:
                 continue  # a background task repeats it, where there is anything left
 
+    @property
+    def released(self) -> bool:
+        """Whether it was released."""
+        return self._released
+
     def mark_released(self) -> None:
         """Record that its holder has deleted its node, or is about to."""
         self._released = True
@@ -325,44 +337,67 @@ class LockBase(Generic[L]):
         ValueError: It is neither.
     """
 
+    reentrant = False
+    """Whether the task that holds it may acquire it once more."""
+
     def __init__(self, on_lost: str) -> None:
         if on_lost not in ON_LOST:
             raise ValueError(f"on_lost is {on_lost!r}; it must be one of {', '.join(ON_LOST)}")
         self._on_lost = on_lost
-        self._inside: list[tuple[asyncio.Task[Any] | None, L]] = []
+        self._inside: list[tuple[asyncio.Task[Any] | None, L, LockBase[Any]]] = []
 
     async def acquire(self) -> L:
         """Wait until it can be held; return the lease."""
         raise NotImplementedError
 
-    def _reenter(self, task: asyncio.Task[Any] | None) -> L | None:
-        """Return the lease that the task has already, if it may enter once more."""
+    def excludes(self, held: LockBase[Any]) -> bool:
+        """Return whether a task that holds *held* would wait for itself here."""
+        return True
+
+    def includes(self, held: LockBase[Any]) -> bool:
+        """Return whether a task that holds *held* has what it would acquire here."""
+        return True
+
+    def share_tasks(self, other: LockBase[Any]) -> None:
+        """Know which tasks are inside another lock, and the other way round."""
+        self._inside = other._inside
+
+    def _own_lease(self) -> L | None:
+        """Return the lease that this task has already and may share.
+
+        Raises:
+            DeadlockError: The task would wait for itself.
+        """
+        task = asyncio.current_task()
+        for owner, lease, lock in reversed(self._inside):
+            if owner is task and not lease.released and self.reentrant and self.includes(lock):
+                lease.raise_if_lost()
+                lease.depth += 1
+                shared: L = lease
+                return shared
+            if owner is task and not lease.released and self.excludes(lock):
+                raise DeadlockError(f"this task holds {lock!r}, and would wait for itself; there is reentrant=True")
         return None
 
     async def __aenter__(self) -> L:
-        task = asyncio.current_task()
-        lease = self._reenter(task)
-        if lease is not None:
-            lease.depth += 1
-            return lease
-        lease = await self.acquire()
-        if self._on_lost == "cancel":
-            if lease.lost.is_set():  # while its turn came: nothing would cancel the block later
-                lease.release_nowait()
-                raise LockLostError(lease.path, lease.lost.reason)
-            lease.cancel_when_lost()
-        self._inside.append((task, lease))
+        lease = self._own_lease()
+        if lease is None:
+            lease = await self.acquire()
+            if self._on_lost == "cancel":
+                if lease.lost.is_set():  # while its turn came: nothing would cancel the block later
+                    lease.release_nowait()
+                    raise LockLostError(lease.path, lease.lost.reason)
+                lease.cancel_when_lost()
+        self._inside.append((asyncio.current_task(), lease, self))
         return lease
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task = asyncio.current_task()
-        own = [place for place, (owner, _) in enumerate(self._inside) if owner is task]
-        place = own[-1] if own else len(self._inside) - 1  # another task leaves for it: a blocking client's
-        lease = self._inside[place][1]
-        lease.depth -= 1
-        if not lease.depth:
-            del self._inside[place]
-            lease.release_nowait()
+        entered = [place for place, (_, _, lock) in enumerate(self._inside) if lock is self]
+        own = [place for place in entered if self._inside[place][0] is task]
+        _, lease, _ = self._inside.pop((own or entered)[-1])  # another task leaves for it: a blocking client's
+        lease.release_nowait()
+        if lease.released:
             lease.end_block(kind, error)

@@ -9,6 +9,7 @@ from typing import Final
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_timeout
 from zoolet.client.recipes._contender import Contender, Rule, process_name, wait_for_predecessor
+from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._lease import REVOKE, Lease, LockBase
 from zoolet.client.recipes._node_names import checked_naming, in_order
 from zoolet.client.surface import ClientSurface
@@ -42,7 +43,8 @@ class Lock(LockBase[Lease]):
             ``extra_lock_patterns=["-lock-"]`` waits for Curator's, and Curator's does not for it.)
         on_lost: ``cancel`` cancels the task inside the ``async with`` block when the lock is lost, and the block
             raises LockLostError; ``flag`` only makes ``lease.lost`` happen.
-        reentrant: Let the task that holds it acquire it again; the last exit releases.
+        reentrant: Allow the task that is inside its block to enter or acquire it once more; the last exit or release
+            releases it. Without this, entering it once more raises DeadlockError: the task would wait for itself.
         revocable: Let :meth:`revoke` ask the holder to release it: ``lease.revoked`` happens.
         data: What the node holds, for people to read; by default host and process id, ``host-1:4711``.
         acl: The ACL list of its nodes; by default the client's.
@@ -103,6 +105,8 @@ class Lock(LockBase[Lease]):
             ConnectionLossError: There was no connection in time.
             SessionExpiredError: The session ended while waiting.
         """
+        if self.reentrant and (lease := self._own_lease()) is not None:
+            return lease
         seconds = self._timeout if timeout is None else timeout
         places = [self._place(naming) for naming in self._namings]
         try:
@@ -173,22 +177,15 @@ class Lock(LockBase[Lease]):
         return [paths.join(self._path, node.name) for node in in_order(self._namings[-1], self.kinds, names)]
 
     async def revoke(self) -> bool:
-        """Ask the holder to release it, which it may or may not do; return whether there was a holder."""
-        line = await self.contenders()
-        try:
-            for node in line[:1]:
-                await self._client.with_serializer(serializers.raw).set(node, REVOKE)
-        except NoNodeError:
-            return False
-        return bool(line)
-
-    def _reenter(self, task: asyncio.Task[object] | None) -> Lease | None:
-        if not self.reentrant:
-            return None
-        lease = next((lease for owner, lease in self._inside if owner is task), None)
-        if lease is not None:
-            lease.raise_if_lost()
-        return lease
+        """Ask every holder to release it, which it may or may not do; return whether there was one."""
+        client, asked = self._client.with_serializer(serializers.raw), False
+        line = in_order(self._namings[-1], self.kinds, await children_of(self._client, self._path))
+        readers = next((place for place, node in enumerate(line) if node.kind != "read"), len(line))
+        for node in line[: max(readers, 1)]:  # all readers before the first writer hold it, or else the first one
+            with contextlib.suppress(NoNodeError):  # it has just been released
+                await client.set(paths.join(self._path, node.name), REVOKE)
+                asked = True
+        return asked
 
 
 def _leave(places: list[Contender]) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from zoolet.client.recipes._contender import Rule, Turn, wait_for_writer
-from zoolet.client.recipes._lease import Lease, LockLostError
+from zoolet.client.recipes._lease import Lease, LockBase, LockLostError
 from zoolet.client.recipes._node_names import NodeName, checked_naming, number_of, prefix
 from zoolet.client.recipes.lock import Lock
 from zoolet.client.reliable import delete_in_background
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
+from zoolet.protocol.acl import AclList
 from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError
 from zoolet.protocol.paths import sequence_suffix
 
@@ -33,6 +34,10 @@ class ReadLock(Lock):
     kinds = ("read", "write")
     rule: Rule = staticmethod(wait_for_every_writer)
 
+    def excludes(self, held: LockBase[Any]) -> bool:
+        """Return whether the task is the writer."""
+        return isinstance(held, WriteLock)
+
 
 class WriteLock(Lock):
     """The writers' side of a :class:`ReadWriteLock`: held by one."""
@@ -40,6 +45,10 @@ class WriteLock(Lock):
     kind = "write"
     kinds = ("read", "write")
     rule: Rule = staticmethod(wait_for_every_predecessor)
+
+    def includes(self, held: LockBase[Any]) -> bool:
+        """Return whether the task is the writer: a reader cannot become one, for two would wait for each other."""
+        return isinstance(held, WriteLock)
 
 
 class ReadWriteLock:
@@ -61,7 +70,11 @@ class ReadWriteLock:
         naming: ``kazoo`` or ``curator``.
         timeout: Seconds to wait at most; None for no limit.
         on_lost: As for Lock.
-        data: What the nodes hold.
+        reentrant: Allow the task that is inside a block to enter once more: a writer as a writer or a reader, a reader
+            as a reader.
+        revocable: As for Lock. A client that wants to write can ask all readers, with ``write().revoke()``.
+        data: What the nodes hold; as for Lock.
+        acl: As for Lock.
     """
 
     def __init__(
@@ -72,20 +85,27 @@ class ReadWriteLock:
         naming: str = "kazoo",
         timeout: float | None = None,
         on_lost: str = "cancel",
-        data: bytes = b"",
+        reentrant: bool = False,
+        revocable: bool = False,
+        data: bytes | None = None,
+        acl: AclList | None = None,
     ) -> None:
-        self._client = client
+        self._client = client if acl is None else client.with_acl(acl)
         self._path = path
         self._naming = checked_naming(naming)
-        self._options: dict[str, Any] = {"naming": naming, "timeout": timeout, "on_lost": on_lost, "data": data}
+        options: dict[str, Any] = {"naming": naming, "timeout": timeout, "on_lost": on_lost, "data": data}
+        options |= {"reentrant": reentrant, "revocable": revocable}
+        self._read = ReadLock(self._client, path, **options)
+        self._write = WriteLock(self._client, path, **options)
+        self._read.share_tasks(self._write)
 
     def read(self) -> ReadLock:
         """Return the readers' side."""
-        return ReadLock(self._client, self._path, **self._options)
+        return self._read
 
     def write(self) -> WriteLock:
         """Return the writers' side."""
-        return WriteLock(self._client, self._path, **self._options)
+        return self._write
 
     async def downgrade(self, lease: Lease) -> Lease:
         """Become a reader: in one transaction the writer's node goes and a reader's takes its place in line.

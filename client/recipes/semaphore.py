@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_count, checked_timeout
@@ -66,6 +67,10 @@ class Semaphore(LockBase[Lease]):
         self._parent = path if self._kazoo else paths.join(path, "leases")
         lock = f"{path}-__lock__" if self._kazoo else paths.join(path, "locks")
         self._line = Lock(client, lock, naming=naming, on_lost="flag", data=data)
+
+    def excludes(self, held: LockBase[Any]) -> bool:
+        """Return False: there may be another lease."""
+        return False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path} of {self._leases}>"

@@ -9,6 +9,7 @@ from support import kazoo_bugs
 from support.leftovers import nothing_left
 from support.simulation import Connect, simulate_clients
 
+from zoolet.client.recipes import DeadlockError, MultiLock, ReadWriteLock, TryLock
 from zoolet.server import Server
 from zoolet.server.testing import Simulation
 
@@ -48,13 +49,73 @@ def test_another_task_does_not_enter_a_reentrant_lock() -> None:
     simulate_clients(main)
 
 
-def test_a_lock_that_is_not_reentrant_waits_for_itself() -> None:
+def test_a_task_that_would_wait_for_itself_gets_an_error() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
-        lock = (await connect()).lock("/lock", timeout=0.2)
-        async with lock:
-            with pytest.raises(TimeoutError):
-                async with lock:
-                    pass
+        zk = await connect()
+        rw = ReadWriteLock(zk, "/rw")
+        pairs = [(lock, lock) for lock in (zk.lock("/lock"), MultiLock(zk, ["/m"]), TryLock(zk, "/t"))]
+        for outer, inner in [*pairs, (rw.write(), rw.read()), (rw.read(), rw.write()), (rw.write(), rw.write())]:
+            async with outer:
+                with pytest.raises(DeadlockError, match="would wait for itself"):
+                    async with inner:
+                        pass
         await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_a_reentrant_lock_is_acquired_again_inside_its_block_and_the_last_release_counts() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        lock = one.lock("/lock", reentrant=True)
+        async with lock as lease:
+            again = await lock.acquire()
+            assert again is lease
+        assert await two.lock("/lock").attempt() is None
+        await again.release()
+        other = await two.lock("/lock").attempt()
+        assert other is not None
+        await other.release()
+
+    simulate_clients(main)
+
+
+def test_a_writer_enters_as_a_writer_and_as_a_reader_and_a_reader_as_a_reader() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        rw, other = ReadWriteLock(one, "/rw", reentrant=True), ReadWriteLock(two, "/rw")
+        async with rw.write() as writer, rw.write(), rw.read() as reader:
+            assert reader is writer
+            assert await other.read().attempt() is None
+        async with rw.read(), rw.read():
+            assert len(await other.read().contenders()) == 1
+            with pytest.raises(DeadlockError, match="would wait for itself"):
+                async with rw.write():
+                    pass
+        async with other.write() as lease:
+            assert lease.token > writer.token
+
+    simulate_clients(main)
+
+
+def test_a_writer_asks_all_readers_and_a_reader_the_writer() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        clients = [await connect() for _ in range(3)]
+        locks = [ReadWriteLock(zk, "/rw", revocable=True) for zk in clients]
+        readers = [await lock.read().acquire() for lock in locks[:2]]
+        waiting = asyncio.ensure_future(locks[2].write().acquire())
+        await asyncio.sleep(0.5)
+
+        assert await locks[2].write().revoke()
+
+        for reader in readers:
+            await asyncio.wait_for(reader.revoked.wait(), 5)
+            await reader.release()
+        writer = await waiting
+        assert not writer.revoked.is_set()
+        assert await locks[0].read().revoke()
+        await asyncio.wait_for(writer.revoked.wait(), 5)
+        await writer.release()
+        assert not await locks[0].read().revoke()
 
     simulate_clients(main)
