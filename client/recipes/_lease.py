@@ -339,6 +339,8 @@ class LockBase(Generic[L]):
 
     reentrant = False
     """Whether the task that holds it may acquire it once more."""
+    waits_for_release = False
+    """Whether the end of a block waits for the server's answer to the release."""
 
     def __init__(self, on_lost: str) -> None:
         if on_lost not in ON_LOST:
@@ -398,6 +400,11 @@ class LockBase(Generic[L]):
         entered = [place for place, (_, _, lock) in enumerate(self._inside) if lock is self]
         own = [place for place in entered if self._inside[place][0] is task]
         _, lease, _ = self._inside.pop((own or entered)[-1])  # another task leaves for it: a blocking client's
-        lease.release_nowait()
-        if lease.released:
-            lease.end_block(kind, error)
+        try:
+            if self.waits_for_release:
+                await lease.release()
+            else:
+                lease.release_nowait()
+        finally:
+            if lease.released:
+                lease.end_block(kind, error)

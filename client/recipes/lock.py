@@ -7,7 +7,7 @@ import contextlib
 from typing import Final
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_timeout
+from zoolet.client.arguments import checked_choice, checked_timeout
 from zoolet.client.recipes._contender import Contender, Rule, process_name, wait_for_predecessor
 from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._lease import REVOKE, Lease, LockBase
@@ -17,6 +17,7 @@ from zoolet.protocol import paths
 from zoolet.protocol.acl import AclList
 from zoolet.protocol.errors import NoNodeError, ZooKeeperError
 
+RELEASES: Final = ("send", "wait")
 FACTS_TIMEOUT: Final = 0.2
 """Seconds after a timeout for finding out who holds the lock."""
 
@@ -46,6 +47,7 @@ class Lock(LockBase[Lease]):
         reentrant: Allow the task that is inside its block to enter or acquire it once more; the last exit or release
             releases it. Without this, entering it once more raises DeadlockError: the task would wait for itself.
         revocable: Let :meth:`revoke` ask the holder to release it: ``lease.revoked`` happens.
+        release: ``send`` only sends the release at the end of a block; ``wait`` waits until the server has answered it.
         data: What the node holds, for people to read; by default host and process id, ``host-1:4711``.
         acl: The ACL list of its nodes; by default the client's.
 
@@ -67,6 +69,7 @@ class Lock(LockBase[Lease]):
         on_lost: str = "cancel",
         reentrant: bool = False,
         revocable: bool = False,
+        release: str = "send",
         data: bytes | None = None,
         acl: AclList | None = None,
     ) -> None:
@@ -77,6 +80,7 @@ class Lock(LockBase[Lease]):
         self._timeout = checked_timeout(timeout)
         self._namings = ("kazoo", "curator") if checked_naming(naming, "both") == "both" else (naming,)
         self.reentrant = reentrant
+        self.waits_for_release = checked_choice("release", release, RELEASES) == "wait"
         self._revocable = revocable
         self._data = process_name() if data is None else data
 

@@ -73,6 +73,7 @@ class ReadWriteLock:
         reentrant: Allow the task that is inside a block to enter once more: a writer as a writer or a reader, a reader
             as a reader.
         revocable: As for Lock. A client that wants to write can ask all readers, with ``write().revoke()``.
+        release: As for Lock.
         data: What the nodes hold; as for Lock.
         acl: As for Lock.
     """
@@ -87,6 +88,7 @@ class ReadWriteLock:
         on_lost: str = "cancel",
         reentrant: bool = False,
         revocable: bool = False,
+        release: str = "send",
         data: bytes | None = None,
         acl: AclList | None = None,
     ) -> None:
@@ -94,7 +96,7 @@ class ReadWriteLock:
         self._path = path
         self._naming = checked_naming(naming)
         options: dict[str, Any] = {"naming": naming, "timeout": timeout, "on_lost": on_lost, "data": data}
-        options |= {"reentrant": reentrant, "revocable": revocable}
+        options |= {"reentrant": reentrant, "revocable": revocable, "release": release}
         self._read = ReadLock(self._client, path, **options)
         self._write = WriteLock(self._client, path, **options)
         self._read.share_tasks(self._write)

@@ -1,0 +1,160 @@
+"""Timeouts of locks bind and say what they know, and an attempt waits for nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from support.leftovers import nothing_left
+from support.simulation import Connect, simulate_clients
+
+from zoolet.client import Client
+from zoolet.client.recipes import Lock, MultiLock, ReadWriteLock, Semaphore, TryLock
+from zoolet.server import Server
+from zoolet.server.testing import Simulation
+
+# --- timeouts, attempts ---
+
+KINDS: Final[dict[str, Callable[[Client], Any]]] = {
+    "lock": lambda zk: Lock(zk, "/l"),
+    "both": lambda zk: Lock(zk, "/l", naming="both"),
+    "multi": lambda zk: MultiLock(zk, ["/k", "/l"]),
+    "read": lambda zk: ReadWriteLock(zk, "/l").read(),
+    "write": lambda zk: ReadWriteLock(zk, "/l").write(),
+    "semaphore": lambda zk: Semaphore(zk, "/l", 1),
+    "try": lambda zk: TryLock(zk, "/l"),
+}
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["free", "held"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_acquire_with_a_timeout_returns_in_time_whenever_the_server_stalls(kind: str, held: bool) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(timeout=30.0), await connect(timeout=30.0)
+        for milliseconds in range(0, 60, 3):
+            holder = KINDS["write" if kind == "read" else kind](one)
+            lease = await holder.acquire() if held else None
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            loop.call_later(milliseconds / 1000, server.pause, two)
+            acquired = None
+            with contextlib.suppress(TimeoutError):
+                acquired = await KINDS[kind](two).acquire(timeout=1)
+            assert loop.time() - began <= 1.5
+            assert not (held and acquired)
+            await asyncio.sleep(1.5 - (loop.time() - began))
+            server.resume(two)
+            for taken in (acquired, lease):
+                if taken is not None:
+                    await taken.release()
+            await nothing_left(server)
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_attempt_at_a_lock_that_is_held_creates_no_node(kind: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        holder, other = KINDS["write" if kind == "read" else kind](one), KINDS[kind](two)
+        lease = await holder.attempt()
+        assert lease is not None
+        await asyncio.sleep(1)
+        before = server.zxid()
+
+        assert await other.attempt() is None
+        assert kind == "try" or server.zxid() == before  # an attempt at a TryLock is a transaction that fails
+        await lease.release()
+        again = await other.attempt()
+        assert again is not None
+        await again.release()
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_two_attempts_at_once_do_not_both_succeed() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        clients = [await connect() for _ in range(4)]
+        for _ in range(20):
+            for kind in ("lock", "both", "multi", "write", "semaphore", "try"):
+                leases = await asyncio.gather(*[KINDS[kind](zk).attempt() for zk in clients])
+                assert sum(lease is not None for lease in leases) <= 1
+                for lease in leases:
+                    if lease is not None:
+                        await lease.release()
+                await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_readers_attempts_succeed_together() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        first, second = await KINDS["read"](one).attempt(), await KINDS["read"](two).attempt()
+        assert first is not None
+        assert second is not None
+        assert await KINDS["write"](one).attempt() is None
+
+    simulate_clients(main)
+
+
+# --- what a timeout says ---
+
+
+def test_a_timeout_says_who_holds_the_lock_since_when_and_how_many_wait() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two, three = await connect(), await connect(), await connect()
+        async with Lock(one, "/locks/p", data=b"host-1:4711"):
+            await asyncio.sleep(180)
+            waiting = asyncio.ensure_future(three.lock("/locks/p").acquire())
+            await asyncio.sleep(1)
+            with pytest.raises(TimeoutError) as caught:
+                await two.lock("/locks/p").acquire(timeout=1)
+            waiting.cancel()
+
+        assert str(caught.value) == (
+            f"/locks/p was not free within 1 s: held by host-1:4711 (session {one.session_id:#x}, "
+            "which asked for it 182 s ago), 1 waiting"
+        )
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("data", [b"\xff\x00", b""])
+def test_a_timeout_shows_data_that_are_no_text(data: bytes) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with Lock(one, "/l", data=data):
+            with pytest.raises(TimeoutError, match=r"held by (b'\\xff\\x00'|somebody) \(session"):
+                await two.lock("/l").acquire(timeout=1)
+
+    simulate_clients(main)
+
+
+def test_a_timeout_of_the_caller_s_own_stays_what_it_is() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with one.lock("/l"):
+            began = sim.time()
+            with pytest.raises(TimeoutError) as caught:
+                async with asyncio.timeout(1):
+                    await two.lock("/l").acquire(timeout=100)
+            assert sim.time() - began < 1.3
+            assert str(caught.value) == ""
+
+    simulate_clients(main)
+
+
+def test_the_data_of_a_lock_say_which_process_holds_it_unless_others_are_given() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        async with zk.lock("/l") as lease:
+            assert server.tree()[lease.path].data == f"{socket.gethostname()}:{os.getpid()}".encode()
+
+    simulate_clients(main)
