@@ -61,7 +61,7 @@ class SubtreeResync:
         """
         if not self._pending:
             self._since = since if self._complete else None
-            self._observed.clear()
+        self._observed.clear()
         self._pending = 0  # of a count that was broken off: this one goes on from where that began
         self._round += 1
         self._list(self._path)
@@ -91,7 +91,7 @@ class SubtreeResync:
         self._zxids[path] = stat.czxid, stat.mzxid
         if known is None:
             known = self.children[path] = {}
-            if since is not None and path not in self._observed:
+            if since is not None:  # if its creation had been delivered, it would be known
                 self._emit(EventType.NODE_CREATED, path)
         elif since is not None and path not in self._observed:
             # Not "higher than before": the server may be another one, whose zxids started over.

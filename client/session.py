@@ -180,7 +180,7 @@ class Session:
         if self.terminal_error is not None:
             raise self.terminal_error.with_traceback(None)  # it is raised again and again
         credential = self._credentials.add(scheme, auth, call)
-        if self.phase is Phase.READY:
+        if self.phase in (Phase.AUTH, Phase.PROBE, Phase.READY):
             self.out += self._credentials.send(credential)
 
     def rewatch(self, path: str) -> None:

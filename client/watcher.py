@@ -169,7 +169,8 @@ class Watcher:
                     if registration.kind is Kind.EXIST and error is None:
                         registration.kind = Kind.DATA
                     watches.add(registration)
-                    if flag is WATCH and watches.has_lasting(registration.path):
+                    covered = watches.has_lasting(registration.path)
+                    if covered == (flag is WATCH):  # what was true when it was sent is so no longer
                         self._core.rewatch(registration.path)
             watches.finish(registration.path)
 
@@ -212,6 +213,8 @@ class Watcher:
             if covered:
                 if self._phase is not Phase.ENDED and (error is None or isinstance(error, NoNodeError)):
                     watches.add(registration)
+                    if not watches.has(Kind.RECURSIVE, registration.path):  # it has ended meanwhile
+                        self._core.rewatch(registration.path)
                 watches.finish(registration.path)
 
         if covered:

@@ -123,6 +123,8 @@ class _Call:
         if not self._abandoned:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="zoolet-client-call")
             self._task.add_done_callback(self._ended)
+            if self._abandoned:  # in this very moment
+                self._task.cancel()
 
     async def _run(self) -> Any:
         # The timeout is the loop's: what is done in time is returned, and nothing is done that is not returned.
@@ -142,8 +144,9 @@ class _Call:
         if not self._done.is_set():
             self._result, self._error = result, error
             self._done.set()
-        if self._abandoned and hasattr(result, "release_nowait"):
-            result.release_nowait()
+        held = getattr(result, "asyncio_object", result)  # what stands for it here would wait for this loop
+        if self._abandoned and hasattr(held, "release_nowait"):
+            held.release_nowait()
 
     def _cancel(self) -> None:
         if self._task is not None:

@@ -21,6 +21,7 @@ A block is not cancelled when a lease is lost or a background task fails: a thre
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -39,6 +40,7 @@ from zoolet.client.recipes.rwlock import ReadWriteLock
 from zoolet.client.transaction import Transaction
 from zoolet.client.watcher import Watcher
 
+ELECTIONS: Final = (Election, NodeElection)
 WRAPPED: Final = (Lease, LockBase, Recipe, ReadWriteLock, Election, NodeElection, Entry, OneShotEvent)
 """What is made blocking when a call or an attribute is one."""
 
@@ -49,7 +51,7 @@ def blocking(thread: LoopThread, value: Any) -> Any:
         return BlockingWatcher(thread, value)
     if isinstance(value, Transaction):
         return BlockingTransaction(thread, value)
-    if isinstance(value, LockBase):
+    if isinstance(value, (LockBase, *ELECTIONS)):
         return BlockingLock(thread, value)
     if isinstance(value, WRAPPED):
         return Blocking(thread, value)
@@ -132,9 +134,9 @@ class Blocking:
 
 
 class BlockingLock(Blocking):
-    """A lock for threads: each thread that enters it has a lease of its own, and leaves with that."""
+    """A lock or an election for threads: each thread that enters it has a lease of its own, and leaves with that."""
 
-    def __init__(self, thread: LoopThread, lock: LockBase[Any]) -> None:
+    def __init__(self, thread: LoopThread, lock: LockBase[Any] | Election | NodeElection) -> None:
         super().__init__(thread, lock)
         self._of_thread = threading.local()
 
@@ -144,7 +146,7 @@ class BlockingLock(Blocking):
             inside[-1].raise_if_lost()
             inside.append(inside[-1])
         else:
-            inside.append(self.acquire())
+            inside.append(self.lead() if isinstance(self.asyncio_object, ELECTIONS) else self.acquire())
         return inside[-1]
 
     def __exit__(
@@ -225,7 +227,17 @@ def in_thread(handler: Callable[..., Any]) -> Callable[..., Any]:
         return handler
 
     async def call(*args: Any) -> Any:
-        return await asyncio.to_thread(handler, *args)
+        # Not the loop's own threads: those resolve host names, and a few long handlers would end the connecting.
+        loop, result = asyncio.get_running_loop(), concurrent.futures.Future[Any]()
+
+        def work() -> None:
+            try:
+                result.set_result(handler(*args))
+            except BaseException as error:  # the caller's to handle, whatever it is
+                result.set_exception(error)
+
+        threading.Thread(target=work, name="zoolet-handler", daemon=True).start()
+        return await asyncio.wrap_future(result, loop=loop)
 
     return call
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from zoolet.client import recipes
 from zoolet.client.blocking.client import Client
-from zoolet.client.blocking.proxy import Blocking, BlockingLock, unwrapped, with_handlers_in_threads
+from zoolet.client.blocking.proxy import ELECTIONS, Blocking, BlockingLock, unwrapped, with_handlers_in_threads
 from zoolet.client.recipes import DeadlockError, Instance, LockLostError
 from zoolet.client.recipes._lease import LockBase
 
@@ -37,7 +37,7 @@ class _Recipe:
 
 def _made_blocking(recipe: type) -> type:
     """Return the class for threads of a recipe's."""
-    base = BlockingLock if issubclass(recipe, LockBase) else Blocking
+    base = BlockingLock if issubclass(recipe, (LockBase, *ELECTIONS)) else Blocking
     return type(recipe.__name__, (_Recipe, base), {"recipe": recipe, "__doc__": recipe.__doc__, "__module__": __name__})
 
 

@@ -25,6 +25,7 @@ from typing import NamedTuple
 from zoolet.client import serializers
 from zoolet.client.call import Call
 from zoolet.client.recipes import _node_names as names
+from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._node_names import NodeName
 from zoolet.client.reliable import create_protected, delete_in_background
 from zoolet.client.states import State
@@ -140,6 +141,7 @@ class Contender:
             if stat is None:
                 raise SessionExpiredError(self.node, "the node is gone again")
             self.czxid, self._session_id = stat.czxid, stat.ephemeralOwner
+            self._entered = stat.ctime / 1000, asyncio.get_running_loop().time()
         if self._listed is None:
             await self._list(self._client.children(self._path))
 
@@ -194,6 +196,11 @@ class Contender:
         if self._client.session_id != self._session_id:
             raise SessionExpiredError(self.node, "the session ended while in line")
 
+    async def is_free(self) -> bool:
+        """Return whether it would be this one's turn at once."""
+        line = names.in_order(self._naming, self._kinds, await children_of(self._client, self._path))
+        return self._rule([*line, NodeName("", self._kind, 0)], len(line)).behind is None
+
     async def attempt(self) -> bool:
         """Enter if it would be this one's turn at once; return whether it is. It creates no node if others are ahead.
 
@@ -201,12 +208,7 @@ class Contender:
             ConnectionLossError: There was no connection in time.
             SessionExpiredError: The session ended meanwhile.
         """
-        try:
-            listed = await self._client.children(self._path)
-        except NoNodeError:
-            listed = []
-        line = names.in_order(self._naming, self._kinds, listed)
-        if self._rule([*line, NodeName("", self._kind, 0)], len(line)).behind is not None:
+        if not await self.is_free():
             return False
         try:
             await self.enter()

@@ -48,6 +48,8 @@ from zoolet.protocol.errors import (
 _log = logging.getLogger("zoolet.client")
 GUARD_AFTER: Final = 0.05
 """Seconds after which the node of a lease is watched: for a shorter one that would cost more than it brings."""
+CHECK_EVERY: Final = 1.0
+"""Seconds after which the deadline of a lease is looked at, at the latest."""
 REVOKE: Final = b"__REVOKE__"
 """The data of a node whose owner is asked to release it, as Curator's Revoker writes it."""
 _MAYBE_EXPIRED: Final = "the server may have ended the session by now"
@@ -94,8 +96,6 @@ class Lease:
         lost: Happens when it is lost.
         revoked: Happens when somebody asks that it be released; only if it is revocable.
         depth: How often its holder has entered it.
-        release_error: What the server has answered to the release, if it refuses it; it is tried again with pauses that
-            grow to five seconds.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Lease:
         self.lost = OneShotEvent()
         self.revoked = OneShotEvent()
         self.depth = 1
-        self.release_error: ZooKeeperError | None = None
+        self._release_error: ZooKeeperError | None = None
         self._client = client
         self._session_id = client.session_id
         self._nodes = [(path, czxid), *more_nodes]
@@ -209,7 +209,8 @@ class Lease:
         if left <= 0:
             self.mark_lost(_MAYBE_EXPIRED)
         else:
-            self._timer = asyncio.get_running_loop().call_later(left, self._check_deadline)
+            # Not later than in a second: the loop's clock does not count a suspension of the machine, this one does.
+            self._timer = asyncio.get_running_loop().call_later(min(left, CHECK_EVERY), self._check_deadline)
 
     def _start_monitors(self) -> None:
         self._check_deadline()
@@ -280,7 +281,7 @@ class Lease:
         if isinstance(error, NoNodeError | SessionExpiredError | ClosedError) or self._client.state is State.CLOSED:
             return
         if isinstance(error, ZooKeeperError) and not isinstance(error, ConnectionLossError):
-            self.release_error = error
+            self._release_error = error
             _log.error("%s cannot be released, and it is tried again and again: %s", self.path, error)
         self._client.spawn(repeat_delete())
 
@@ -303,6 +304,13 @@ class Lease:
                 await call
             except ZooKeeperError:
                 continue  # a background task repeats it, where there is anything left
+
+    @property
+    def release_error(self) -> ZooKeeperError | None:
+        """What the server has answered to the release, if it has refused it; it is tried again with pauses that grow to
+        five seconds.
+        """
+        return self._release_error
 
     @property
     def released(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import Self
 
 from zoolet.client import serializers
@@ -49,6 +50,7 @@ class DoubleBarrier(Recipe):
         self._members = checked_count("members", members, 1)
         self._timeout = timeout
         self._node: str | None = None
+        self._former: set[str] = set()  # own nodes that were given up, and may be there still
         self._round = 0  # the version of PATH in this round
         self._names: set[str] = set()  # of the members of this round
         self._guard: SessionGuard | None = None
@@ -65,12 +67,21 @@ class DoubleBarrier(Recipe):
         self._node = node = self._at(name)
         try:
             async with asyncio.timeout(self._timeout):
+                for former in sorted(self._former):  # which would be counted as another member
+                    await repeat(partial(client.delete, former), done=(NoNodeError,))
+                    self._former.discard(former)
                 await create_protected(client, self._path, name, lambda: client.create(node, ephemeral=True))
                 await self._wait_for_members(node, session_id)
         except BaseException:  # cancelled, too
-            self._node = None
-            delete_in_background(client, node)
+            self._give_up()
             raise
+
+    def _give_up(self) -> None:
+        """Leave without waiting for the others."""
+        if self._node is not None:
+            self._former.add(self._node)
+            delete_in_background(self._client, self._node)
+            self._node = None
 
     async def _wait_for_members(self, node: str, session_id: int) -> None:
         client = self._client
@@ -145,6 +156,5 @@ class DoubleBarrier(Recipe):
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             await self.leave()
-        elif self._node is not None:
-            delete_in_background(self._client, self._node)
-            self._node = None
+        else:
+            self._give_up()

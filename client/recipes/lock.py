@@ -153,6 +153,8 @@ class Lock(LockBase[Lease]):
             SessionExpiredError: The session ended meanwhile.
         """
         places: list[Contender] = []
+        if len(self._namings) > 1 and not await self.is_free():  # with one, the place looks itself
+            return None
         try:
             for naming in self._namings:
                 place = self._place(naming)
@@ -164,6 +166,10 @@ class Lock(LockBase[Lease]):
         except BaseException:  # cancelled, too
             _leave(places)
             raise
+
+    async def is_free(self) -> bool:
+        """Return whether nobody holds it or waits for it that an acquire would have to wait for."""
+        return all([await self._place(naming).is_free() for naming in self._namings])
 
     async def _lease_of(self, places: list[Contender]) -> Lease:
         token = places[-1].token

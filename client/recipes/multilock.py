@@ -9,6 +9,7 @@ from zoolet.client.arguments import checked_timeout
 from zoolet.client.recipes._lease import Lease, LockBase
 from zoolet.client.recipes.lock import Lock
 from zoolet.client.surface import ClientSurface
+from zoolet.protocol.errors import ZooKeeperError
 
 
 class MultiLease(Lease):
@@ -36,6 +37,11 @@ class MultiLease(Lease):
         super().raise_if_lost()
         for part in self.parts:
             part.raise_if_lost()
+
+    @property
+    def release_error(self) -> ZooKeeperError | None:
+        """What the server has answered to the release of a part, if it has refused it."""
+        return next((part.release_error for part in self.parts if part.release_error is not None), None)
 
     def proof_nodes(self) -> list[str]:
         """Return the nodes of all parts."""
@@ -113,6 +119,8 @@ class MultiLock(LockBase[MultiLease]):
             SessionExpiredError: The session ended meanwhile.
         """
         leases: dict[str, Lease] = {}
+        if not all([await lock.is_free() for lock in self._locks.values()]):
+            return None
         try:
             for path, lock in self._locks.items():
                 lease = await lock.attempt()

@@ -8,12 +8,12 @@ from typing import Final
 
 import pytest
 from support.apache import ApacheZooKeeper
-from support.simulation import Connect
+from support.simulation import Connect, client_of, eventually, simulate
 
 from zoolet.client import AuthFailedError, Client, ConnectionLossError, NoAuthError, State
 from zoolet.protocol.acl import CREATOR_ALL_ACL
 from zoolet.server import Server
-from zoolet.server.testing import error, hold, lose_reply
+from zoolet.server.testing import Simulation, delay, error, hold, lose_reply
 
 MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 
@@ -214,3 +214,17 @@ async def test_a_login_is_what_apache_s_server_takes(tmp_path: Path, connect: Co
         with pytest.raises(AuthFailedError):
             await connect(apache.hosts, login=("bob", "wrong"))
         await zk.aclose()
+
+
+@pytest.mark.parametrize("during", ["auth", "ping"])
+def test_a_credential_that_is_added_while_a_connection_begins_is_sent_on_it(during: str) -> None:
+    async def main(sim: Simulation, server: Server) -> None:
+        async with client_of(server, auth=(("digest", b"a:b"),) if during == "auth" else ()) as zk:
+            async with zk.watch_exists("/a"):
+                with server.fault(during, action=delay(0.5), times=1, strict=True) as fault:
+                    server.expire(zk) if during == "ping" else server.drop(zk)
+                    await eventually(lambda: fault.hits)
+                    await asyncio.wait_for(zk.add_auth("digest", b"x:y"), 5)
+            assert {one.user for one in await zk.who_am_i()} >= {"x"}
+
+    simulate(main)

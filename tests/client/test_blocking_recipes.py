@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from zoolet.client import ClosedError, NoAuthError, recipes
-from zoolet.client.blocking import Client
+from zoolet.client import ClosedError, NoAuthError, State, recipes
+from zoolet.client.blocking import Client, loop_thread
 from zoolet.client.blocking import recipes as blocking
 from zoolet.client.recipes import LockLostError
 from zoolet.protocol.acl import READ_ACL_UNSAFE
@@ -303,3 +303,72 @@ def test_an_acquire_that_times_out_leaves_no_lock_that_nobody_holds(server: Serv
         if lease is not None:
             lease.release()
         server.wait_for(lambda: not lock.contenders(), DEADLINE_S)
+
+
+def test_a_lock_that_is_granted_in_the_moment_of_an_interruption_is_released(
+    zk: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            super().wait(timeout)
+            raise KeyboardInterrupt
+
+    lock, other = blocking.Lock(zk, "/lock"), blocking.Lock(zk, "/lock")
+    init = loop_thread._Call.__init__
+
+    def interrupted(self: Any, *args: Any) -> None:
+        init(self, *args)
+        self._done = Interrupted()
+
+    monkeypatch.setattr(loop_thread._Call, "__init__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lock.acquire()
+    monkeypatch.undo()
+
+    other.acquire(timeout=DEADLINE_S).release()
+
+
+def test_handlers_run_side_by_side_and_keep_nobody_from_connecting(server: Server) -> None:
+    count, release = 12, threading.Event()
+    together = threading.Barrier(count + 1)
+
+    def handle(task: str, value: Any) -> Any:
+        together.wait(DEADLINE_S)
+        release.wait(DEADLINE_S)
+
+    with Client(f"localhost:{server.port}", timeout=5) as zk:
+        worker = blocking.Worker(zk, "/jobs", "w", handle, concurrency=count)
+        with blocking.Master(zk, "/jobs", "m", per_worker=count) as master, worker:
+            tasks = [master.submit(number) for number in range(count)]
+            together.wait(DEADLINE_S)
+            session_id = zk.session_id
+            server.drop(zk)
+            zk.exists("/")
+            assert (zk.state, zk.session_id) == (State.CONNECTED, session_id)
+            release.set()
+            for task in tasks:
+                master.result(task, timeout=DEADLINE_S)
+
+
+@pytest.mark.parametrize("kind", ["election", "node election"])
+def test_threads_that_lead_one_after_the_other_leave_each_its_own_leadership(server: Server, kind: str) -> None:
+    with Client(server.hosts) as zk:
+        make = {"election": blocking.Election, "node election": blocking.NodeElection}[kind]
+        election = make(zk, "/e", b"me")
+        entered, leave = threading.Event(), threading.Event()
+
+        def lead_first() -> None:
+            with election:
+                entered.set()
+                leave.wait(DEADLINE_S)
+
+        with ThreadPoolExecutor() as pool:
+            first = pool.submit(lead_first)
+            entered.wait(DEADLINE_S)
+            session_id = zk.session_id
+            server.expire(session_id)
+            server.wait_for(lambda: any(one != session_id for one in server.sessions()), DEADLINE_S)
+            with election as lease:
+                leave.set()
+                first.result(DEADLINE_S)
+                lease.raise_if_lost()

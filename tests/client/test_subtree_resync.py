@@ -146,3 +146,33 @@ def test_names_and_paths_that_no_node_can_have_do_not_lead_in_a_circle() -> None
 
     assert asked == ["/", "/x", "/"]
     assert events(one) == [(CREATED, "//"), (DELETED, "/x")]
+
+
+def test_a_change_during_a_second_absence_is_delivered_though_a_live_event_came_before_it() -> None:
+    tree = Tree(a=(1, 1), a_p=(2, 2))
+    one, resync = watched("/a", tree.ask)
+
+    pending: list[tuple[str, Callable[[r.GetChildren2Response | None], None]]] = []
+    resync._ask = lambda path, answered: pending.append((path, answered))
+    resync.start(2)
+    one.deliver(Event(CHANGED, "/a/p", 5))  # live, while it lists
+    tree.nodes = Tree(a=(1, 1), a_p=(2, 9)).nodes  # and once more while the client is away again
+    resync._ask = tree.ask
+    resync.start(2)
+
+    assert events(one) == [(CHANGED, "/a/p"), (CHANGED, "/a/p")]
+
+
+def test_a_node_that_was_created_during_an_absence_is_delivered_as_created_though_it_was_changed_live() -> None:
+    tree = Tree(a=(1, 1))
+    one, resync = watched("/a", tree.ask)
+
+    pending: list[tuple[str, Callable[[r.GetChildren2Response | None], None]]] = []
+    resync._ask = lambda path, answered: pending.append((path, answered))
+    tree.nodes = Tree(a=(1, 1), a_p=(5, 7)).nodes
+    resync.start(2)
+    one.deliver(Event(CHANGED, "/a/p", 7))
+    resync._ask = tree.ask
+    tree.ask(*pending[0])
+
+    assert (CREATED, "/a/p") in events(one)

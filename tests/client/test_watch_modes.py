@@ -109,3 +109,24 @@ async def test_what_a_recursive_watch_covers_goes_on_when_it_ends(pair: tuple[Cl
         assert (await asyncio.wait_for(data.next(), 5)).type == CHANGED
         seen = [(await asyncio.wait_for(persistent.next(), 5)).type for _ in range(2)]
         assert seen == [CHILDREN, CHANGED]
+
+
+@pytest.mark.parametrize("kind", ["children", "data", "persistent"])
+async def test_a_watch_that_is_being_set_while_a_recursive_one_ends_misses_nothing(
+    pair: tuple[Client, Client], kind: str
+) -> None:
+    one, two = pair
+    for _ in range(5):
+        async with AsyncExitStack() as stack:
+            recursive = one.watch("/a", recursive=True)
+            await recursive.__aenter__()
+            watch = OTHERS[kind](one)
+            entering = asyncio.ensure_future(stack.enter_async_context(watch))
+            await asyncio.sleep(0)
+            await recursive.__aexit__(None, None, None)
+            await entering
+            node = await two.create("/a/n-", sequential=True)
+            await two.set("/a", node.encode())
+
+            event = await asyncio.wait_for(watch.next(), 5)
+            assert (event.type, event.path) == (CHANGED if kind == "data" else CHILDREN, "/a")

@@ -260,3 +260,27 @@ def test_an_error_inside_the_block_surfaces_at_once() -> None:
         assert set(server.tree()) == {"/b"}
 
     simulate_clients(main)
+
+
+@pytest.mark.parametrize("how", ["timeout", "error"])
+def test_a_member_that_gave_up_and_comes_again_is_not_counted_twice(how: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk, other = await connect(), await connect()
+        barrier = DoubleBarrier(zk, "/b", 2, timeout=5)
+        with server.fault("delete", session=zk, times=1, action=drop_request(), strict=True):
+            if how == "timeout":
+                with pytest.raises(TimeoutError):
+                    await barrier.enter()
+            else:
+                entering = asyncio.ensure_future(DoubleBarrier(other, "/b", 2).enter())
+                with pytest.raises(KeyError):  # noqa: PT012
+                    async with barrier:
+                        await entering
+                        raise KeyError
+                await other.delete(next(path for path in server.tree() if path.endswith("/ready")))
+                for path in [path for path in server.tree() if server.tree()[path].ephemeral_owner == other.session_id]:
+                    await other.delete(path)
+            with pytest.raises(TimeoutError):
+                await barrier.enter()
+
+    simulate_clients(main)

@@ -401,3 +401,21 @@ def test_an_error_in_answer_to_the_watch_of_a_lease_ends_neither_it_nor_the_watc
         await asyncio.wait_for(lease.lost.wait(), 5)
 
     simulate_clients(main)
+
+
+def test_a_lease_is_lost_within_a_second_after_a_suspension_though_its_timer_was_set_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    suspended = 0.0
+    monkeypatch.setattr("zoolet.client.suspension.Suspensions.total", lambda self: suspended)
+
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        nonlocal suspended
+        zk = await connect(timeout=30.0)
+        lease = await zk.lock("/lock").acquire()
+        await asyncio.sleep(1)
+        server.pause(zk)
+        suspended = 60.0
+        await asyncio.wait_for(lease.lost.wait(), 1.1)
+
+    simulate_clients(main)

@@ -9,7 +9,7 @@ from support.leftovers import ephemerals, nothing_left
 from support.simulation import Connect, simulate_clients
 
 from zoolet.client import Client
-from zoolet.client.recipes import Lock, LockLostError
+from zoolet.client.recipes import Lock, LockLostError, MultiLock
 from zoolet.protocol.errors import ErrorCode, NoAuthError
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, drop_request, error, lose_reply
@@ -122,3 +122,15 @@ def test_a_block_can_wait_until_the_server_has_released_it(naming: str) -> None:
 def test_how_a_lock_is_released_is_one_of_two() -> None:
     with pytest.raises(ValueError, match="release"):
         Lock(Client("127.0.0.1:1"), "/lock", release="never")
+
+
+def test_a_multilock_says_that_the_release_of_a_part_is_refused() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        lease = await MultiLock(zk, ["/l", "/m"]).acquire()
+        with server.fault("delete", "/m/*", session=zk, times=2, action=error(NoAuthError)):
+            await lease.release()
+        assert isinstance(lease.release_error, NoAuthError)
+        await nothing_left(server)
+
+    simulate_clients(main)

@@ -16,7 +16,7 @@ from support.simulation import Connect, simulate_clients
 from zoolet.client import Client
 from zoolet.client.recipes import Lock, MultiLock, ReadWriteLock, Semaphore, TryLock
 from zoolet.server import Server
-from zoolet.server.testing import Simulation
+from zoolet.server.testing import Simulation, lose_reply
 
 # --- timeouts, attempts ---
 
@@ -156,5 +156,31 @@ def test_the_data_of_a_lock_say_which_process_holds_it_unless_others_are_given()
         zk = await connect()
         async with zk.lock("/l") as lease:
             assert server.tree()[lease.path].data == f"{socket.gethostname()}:{os.getpid()}".encode()
+
+    simulate_clients(main)
+
+
+def test_an_attempt_at_several_nodes_creates_none_if_one_is_held() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk, other = await connect(), await connect()
+        await Lock(other, "/l", naming="curator").acquire()
+        await Lock(other, "/m").acquire()
+        before = server.zxid()
+
+        assert await Lock(zk, "/l", naming="both").attempt() is None
+        assert await MultiLock(zk, ["/k", "/m"]).attempt() is None
+
+        assert server.zxid() == before
+
+    simulate_clients(main)
+
+
+def test_a_timeout_knows_how_long_ago_also_when_the_reply_to_its_create_was_lost() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk, other = await connect(), await connect()
+        await Lock(other, "/l").acquire()
+        with server.fault("create2", session=zk, times=1, action=lose_reply(), strict=True):
+            with pytest.raises(TimeoutError, match=r"asked for it \d s ago"):
+                await Lock(zk, "/l").acquire(timeout=3)
 
     simulate_clients(main)
