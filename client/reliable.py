@@ -238,7 +238,8 @@ async def create_protected(
         Its path.
 
     Raises:
-        ConnectionLossError: It may have been created; there was no connection in time. It is deleted later.
+        ConnectionLossError: There was no connection in time. If it may have been created (``maybe_applied``), it is
+            deleted later.
         SessionExpiredError: The session has ended; if the node was ephemeral, it is gone.
 
     Source: Curator's withProtection.

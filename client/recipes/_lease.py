@@ -9,9 +9,9 @@ What is held is an ephemeral node. States of a lease, and transitions::
       +--somebody else deleted the node (watched after 0.05 s, or at once if revocable) --> LOST, with the reason
       +--what watches the node failed
 
-Three detectors call :meth:`Lease.mark_lost`: the client's states (:meth:`Lease.on_state`), a timer for the deadline
-(``_check_deadline``), and a task for each node (``_monitor``). SUSPENDED alone changes nothing: the session may still
-exist, until the deadline.
+Three detectors run while it is held, and call :meth:`Lease.mark_lost`: the client's states (:meth:`Lease.on_state`), a
+timer for the deadline (``_check_deadline``), and a task for each node (``_monitor``). SUSPENDED alone changes nothing:
+the session may still exist, until the deadline.
 
 The invariant: while a lease counts as held, no server can have ended its session, if clocks run at the same rate on
 both machines, because the time is counted from before the server can have received anything, and goes on while the
@@ -250,8 +250,8 @@ class Lease:
     def release_nowait(self) -> list[asyncio.Future[None]]:
         """Release it without waiting for the server's answer: the request is on its way when this returns.
 
-        If the connection is lost meanwhile, a background task repeats it. The end of an ``async with`` block does this:
-        waiting would tell nothing more, for whether the answer comes or not, the node goes.
+        If the connection is lost meanwhile, a background task repeats it. The end of an ``async with`` block does this,
+        unless it is asked to wait: that would tell nothing more, for whether the answer comes or not, the node goes.
 
         Returns:
             What :meth:`release` waits for.

@@ -5,7 +5,8 @@ deletes their ephemeral nodes), and so do connections that open no session.
 
 An item is in one of two states:
 
-- *expiring*: ``deadline`` is the key of the one bucket that contains it; :meth:`Expiry.touch` moves it to a later one;
+- *expiring*: ``deadline`` is the key of the one bucket that contains it, or contained it until it became due;
+  :meth:`Expiry.touch` moves it to a later one;
 - *not expiring*: ``deadline`` is NEVER and no bucket contains it: before the first touch, and after ``remove`` or
   ``pop_due``.
 

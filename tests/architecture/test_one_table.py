@@ -176,10 +176,7 @@ def test_the_page_on_compatibility_lists_the_operation() -> None:
 
 # --- the client ---
 
-needs_call = pytest.mark.skipif(not hasattr(Client, "call"), reason="this client has no method for any operation")
 
-
-@needs_call
 @pytest.mark.usefixtures("row")
 @pytest.mark.parametrize("operation", [NAME, CODE])
 def test_the_client_sends_the_operation_and_decodes_its_reply(operation: str | int) -> None:
@@ -193,7 +190,6 @@ def test_the_client_sends_the_operation_and_decodes_its_reply(operation: str | i
     with_client(main)
 
 
-@needs_call
 @pytest.mark.usefixtures("row")
 def test_the_client_raises_the_error_of_the_reply() -> None:
     async def main(server: Server, zk: Client) -> None:
@@ -203,7 +199,6 @@ def test_the_client_raises_the_error_of_the_reply() -> None:
     with_client(main)
 
 
-@needs_call
 @pytest.mark.usefixtures("row")
 def test_the_client_sends_the_operation_again_after_a_lost_reply() -> None:
     async def main(server: Server, zk: Client) -> None:
@@ -216,7 +211,6 @@ def test_the_client_sends_the_operation_again_after_a_lost_reply() -> None:
     with_client(main)
 
 
-@needs_call
 def test_the_client_does_not_send_it_again_unless_the_row_says_that_it_may(
     row: Operation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,7 +228,6 @@ def test_the_client_does_not_send_it_again_unless_the_row_says_that_it_may(
     with_client(main)
 
 
-@needs_call
 def test_the_client_refuses_an_operation_that_has_no_row() -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(ValueError, match=NAME):
