@@ -112,9 +112,9 @@ class Lock(LockBase[Lease]):
         if self.reentrant and (lease := self._own_lease()) is not None:
             return lease
         seconds = self._timeout if timeout is None else timeout
-        places = [self._place(naming) for naming in self._namings]
+        places, limit = [self._place(naming) for naming in self._namings], asyncio.timeout(seconds)
         try:
-            async with asyncio.timeout(seconds) as limit:
+            async with limit:
                 for place in places:
                     await place.acquire()
                 return await self._lease_of(places)
