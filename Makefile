@@ -38,7 +38,7 @@ links:
 run: $(VENV)/.daemon  ## the daemon on 127.0.0.1:2181 (PORT=..., ARGS=... pass through)
 	exec $(BIN)/zoolet serve --port $(PORT) $(ARGS)
 
-test: setup  ## the whole suite (ARGS=... pass through to pytest)
+test: setup  ## the whole suite (ARGS=... pass through to pytest; "-n auto" takes half the time)
 	$(BIN)/pytest $(ARGS)
 
 types: setup  ## mypy and pyright
