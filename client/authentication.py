@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import deque
 from random import Random
 
-from zoolet.client.requests import Request, connection_loss, fail
+from zoolet.client.requests import Request, connection_loss, fail, request_frame
 from zoolet.protocol import records as r
 from zoolet.protocol import sasl
-from zoolet.protocol.codec import Int, struct_of
 from zoolet.protocol.enums import Xid
 from zoolet.protocol.errors import AuthFailedError
 from zoolet.protocol.operations import OpCode
-
-_REQUEST = struct_of(Int, r.RequestHeader).pack
 
 
 class Credential:
@@ -47,7 +44,7 @@ class Credentials:
         """Return the frames that authenticate with these, or with all."""
         self._sent.extend(credentials or self._all)
         bodies = [r.AuthPacket(0, item.scheme, item.auth).encode() for item in credentials or self._all]
-        return [_REQUEST(8 + len(body), Xid.AUTH, OpCode.AUTH) + body for body in bodies]
+        return [request_frame(Xid.AUTH, OpCode.AUTH, body) for body in bodies]
 
     @property
     def unanswered(self) -> bool:

@@ -11,10 +11,13 @@ A recipe has no loop of its own around ``ConnectionLossError``. It uses
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from random import Random
 from typing import Any, Final, Protocol, TypeVar
 
+from zoolet.client.backoff import Backoff
 from zoolet.client.states import State, StateListener
 from zoolet.client.watcher import Watcher
 from zoolet.protocol import paths
@@ -33,12 +36,17 @@ T = TypeVar("T")
 _log = logging.getLogger("zoolet.client")
 PAUSE: Final = 0.05
 """Seconds between two tries of what is repeated."""
-LONGEST_PAUSE: Final = 5.0
-"""Seconds between two tries of what a server refuses again and again."""
+REFUSED: Final = Backoff()
+"""The delays between tries of what a server refuses again and again: from 0.05 to 5 seconds."""
 
 
 class ReliableClient(Protocol):
     """What this module needs of a client."""
+
+    @property
+    def rng(self) -> Random:
+        """The source of randomness."""
+        ...
 
     @property
     def session_id(self) -> int:
@@ -117,39 +125,43 @@ async def repeat(
 
 
 async def repeat_despite_errors(
-    do: Callable[[], Awaitable[T]],
     client: ReliableClient,
+    do: Callable[[], Awaitable[T]],
     *,
     done: tuple[type[Exception], ...] = (),
     fatal: tuple[type[ZooKeeperError], ...] = (),
+    while_expired: bool = False,
 ) -> T | None:
-    """Repeat what may be done again in this session until the server has done it, whatever else it answers.
+    """Repeat what may be done again until the server has done it, whatever else it answers.
 
-    The pauses grow to :data:`LONGEST_PAUSE`; the first error is logged.
+    After lost connections the pauses are short; if the server refuses it, they are those of :data:`REFUSED`, and the
+    first refusal is logged.
 
     Args:
+        client: Whose requests they are.
         do: Makes the requests; called for each attempt.
-        client: Whose they are, for the log.
         done: Errors that mean that there is nothing left to do; the result is None then.
         fatal: Errors that would not pass.
+        while_expired: Go on in the next session when one ends.
 
     Raises:
         ClosedError: The client was closed.
-        SessionExpiredError: The session ended.
+        AuthFailedError: The client's credentials were refused.
+        SessionExpiredError: The session ended, if *while_expired* is False.
         ZooKeeperError: One of *fatal*.
     """
-    pause = PAUSE
+    delays = None
     ends: tuple[type[ZooKeeperError], ...] = (ClosedError, AuthFailedError, SessionExpiredError, *fatal)
     while True:
         try:
-            return await repeat(do, done=done, while_expired=False)
+            return await repeat(do, done=done, while_expired=while_expired)
         except ends:
             raise
         except ZooKeeperError as error:
-            if pause == PAUSE:
-                _log.warning("%r cannot go on, and tries again: %s", client, error)
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE)
+            if delays is None:
+                delays = REFUSED.delays(client.rng)
+                _log.warning("%r is refused, and tries again: %s", client, error)
+        await asyncio.sleep(next(delays))
 
 
 async def delete_guaranteed(client: ReliableClient, path: str) -> None:
@@ -157,26 +169,13 @@ async def delete_guaranteed(client: ReliableClient, path: str) -> None:
 
     Source: Curator's guaranteed delete.
     """
-    await until_gone(lambda: client.delete(path))
+    await until_gone(client, lambda: client.delete(path))
 
 
-async def until_gone(delete: Callable[[], Awaitable[Any]]) -> None:
-    """Delete something until it is gone or the client takes no more calls, whatever the server answers.
-
-    After lost connections the pauses are short; if the server refuses it, they grow to :data:`LONGEST_PAUSE`.
-    """
-    pause = PAUSE
-    while True:
-        try:
-            await delete()
-            return
-        except (NoNodeError, ClosedError, AuthFailedError):
-            return
-        except (ConnectionLossError, SessionExpiredError):
-            await asyncio.sleep(PAUSE)
-        except ZooKeeperError:  # whatever it is, it may pass
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+async def until_gone(client: ReliableClient, delete: Callable[[], Awaitable[object]]) -> None:
+    """Delete something until it is gone or the client takes no more calls, whatever the server answers."""
+    with contextlib.suppress(ClosedError, AuthFailedError):
+        await repeat_despite_errors(client, delete, done=(NoNodeError,), while_expired=True)
 
 
 def delete_in_background(client: ReliableClient, path: str) -> None:
@@ -208,7 +207,7 @@ async def delete_protected(client: ReliableClient, parent: str, protection_id: s
         if path is not None:
             await client.delete(path)
 
-    await until_gone(delete)
+    await until_gone(client, delete)
 
 
 async def create_protected(
@@ -217,9 +216,8 @@ async def create_protected(
     protection_id: str,
     create: Callable[[], Awaitable[str]],
     *,
+    create_parent: Callable[[str], Awaitable[object]] | None,
     ephemeral: bool = True,
-    parents: bool = True,
-    container: bool = False,
 ) -> str:
     """Create a node that is known by a unique id in its name, whatever happens to the reply.
 
@@ -230,9 +228,8 @@ async def create_protected(
         parent: The node above it.
         protection_id: A text in its name and in no other's.
         create: Creates it.
+        create_parent: Creates the node above it if that is missing; None to raise NoNodeError then.
         ephemeral: It ends with the session.
-        parents: Create the nodes above it that are missing.
-        container: Create the node right above it as a container; the client's values are bytes then.
 
     Returns:
         Its path.
@@ -254,9 +251,9 @@ async def create_protected(
                 return await create()
             except NoNodeError:
                 sent = False
-                if not parents:
+                if create_parent is None:
                     raise
-                await (ensure_container(client, parent) if container else client.ensure_path(parent))
+                await create_parent(parent)
             except (ConnectionLossError, NodeExistsError) as error:  # it exists: the try whose reply was lost did it
                 if isinstance(error, ConnectionLossError) and not error.maybe_applied:
                     sent = False

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from zoolet.protocol import records as r
+from zoolet.protocol.codec import Int, struct_of
 from zoolet.protocol.errors import ConnectionLossError, MarshallingError, ZooKeeperError, error_for
+
+HEADER = struct_of(Int, r.RequestHeader).pack
+"""Packs the length of a request, its xid and its op code."""
+
+
+def request_frame(xid: int, op: int, body: bytes = b"") -> bytes:
+    """Return the frame of a request."""
+    return HEADER(8 + len(body), xid, op) + body
 
 
 class Request(Protocol):

@@ -41,11 +41,11 @@ from random import Random
 from typing import Final
 
 from zoolet.client.authentication import Credentials, SaslLogin
-from zoolet.client.requests import Request, answer, connection_loss, drop, fail
+from zoolet.client.requests import HEADER, Request, answer, connection_loss, drop, fail, request_frame
 from zoolet.client.states import Event, State
 from zoolet.client.watches import WatchTable
 from zoolet.protocol import records as r
-from zoolet.protocol.codec import Int, struct_of
+from zoolet.protocol.codec import struct_of
 from zoolet.protocol.enums import EventType, Xid
 from zoolet.protocol.errors import (
     AuthFailedError,
@@ -63,8 +63,7 @@ from zoolet.protocol.sasl import SaslFailure
 MAX_REPLY: Final = 64 << 20
 """Bytes of the longest reply that is taken; what claims to be longer is no reply."""
 _HEAD = struct_of(r.ReplyHeader).unpack_from
-_REQUEST = struct_of(Int, r.RequestHeader).pack
-_PING = _REQUEST(8, Xid.PING, OpCode.PING)
+_PING = request_frame(Xid.PING, OpCode.PING)
 _LAST_XID: Final = 0x7FFFFFFF
 
 
@@ -171,7 +170,7 @@ class Session:
             call.sent_at = now
             inflight.append(call)
             body = call.body
-            out.append(_REQUEST(8 + len(body), xid, call.op) + body)
+            out.append(HEADER(8 + len(body), xid, call.op) + body)  # no call of a function for each
         self.last_xid = xid
         self.sent_at = now
 
@@ -187,10 +186,15 @@ class Session:
         """Register the watches of a path again, of which the server may have kept only the last; nothing is missed."""
         if self.phase is Phase.READY:  # else all are registered once it is
             since = self._since = self.last_zxid if self._since is None else self._since
-            for op, body in self.watches.batches(since, path):
-                self.out.append(_REQUEST(8 + len(body), Xid.SET_WATCHES, op) + body)
-                self._rewatching += 1
+            self._register_watches(since, path)
             self.watches.resync(since, path)
+
+    def _register_watches(self, since: int, path: str | None = None) -> None:
+        for op, body in self.watches.batches(since, path):
+            self.out.append(request_frame(Xid.SET_WATCHES, op, body))
+            self._rewatching += 1
+        if not self._rewatching:
+            self._since = None
 
     # --- a connection's life ---
 
@@ -257,7 +261,7 @@ class Session:
 
     def _sasl(self, token: bytes) -> None:
         body = r.GetSASLRequest(token).encode()
-        self.out.append(_REQUEST(8 + len(body), 0, OpCode.SASL) + body)
+        self.out.append(request_frame(0, OpCode.SASL, body))
 
     def _send_auth(self, now: float) -> None:
         self.phase = Phase.AUTH
@@ -278,11 +282,7 @@ class Session:
         self.phase = Phase.READY
         self._since_in_doubt = False
         since = self._since or 0
-        for op, body in self.watches.batches(since):
-            self.out.append(_REQUEST(8 + len(body), Xid.SET_WATCHES, op) + body)
-            self._rewatching += 1
-        if not self._rewatching:
-            self._since = None
+        self._register_watches(since)
         self._set_state(State.READ_ONLY if self.read_only_now else State.CONNECTED, "")
         self.watches.resync(since)
         self.flush(now)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
-from zoolet.client.reliable import PAUSE, ReliableClient
+from zoolet.client.reliable import PAUSE, REFUSED, ReliableClient
 from zoolet.client.states import State, WatchOverflowError
 from zoolet.protocol.errors import ClosedError, ConnectionLossError, SessionExpiredError, ZooKeeperError
 
@@ -23,7 +23,7 @@ class Follower:
     """Follows something in the background: a step that watches and reads, again and again until it is stopped.
 
     A step that fails with a ZooKeeperError is repeated, unless it is the first, and failed although there was a
-    connection; unless the connection or the session was lost, the error is logged, once until a step completes again.
+    connection. If the server refuses it, the pauses grow, and the error is logged, once until a step completes again.
     Another error ends the following: before the first complete step it is raised by :meth:`start`, after it
     by :meth:`changes`, and given to the owner.
 
@@ -42,12 +42,12 @@ class Follower:
         self._on_failure: Callable[[Exception], None] | None = None
         self._task: asyncio.Task[Any] | None = None
         self._stopped = False
-        self._refused = False
+        self._delays: Iterator[float] | None = None  # once a step was refused, until one completes
 
     def mark_ready(self) -> None:
         """Record that what is followed is complete."""
         self._ready.set()
-        self._refused = False
+        self._delays = None
 
     def mark_changed(self) -> None:
         """Wake those that iterate the changes: there is one."""
@@ -137,10 +137,10 @@ class Follower:
                 if not self._ready.is_set() and self._client.state is State.CONNECTED:
                     self._error = error  # start() raises it
                     return
-                if not self._refused:
-                    self._refused = True
-                    _log.warning("%r cannot go on, and tries again every %g s: %s", self._client, PAUSE, error)
-                await asyncio.sleep(PAUSE)
+                if self._delays is None:
+                    self._delays = REFUSED.delays(self._client.rng)
+                    _log.warning("%r is refused, and tries again: %s", self._client, error)
+                await asyncio.sleep(next(self._delays))
 
 
 class CancelledBlock:

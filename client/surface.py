@@ -170,7 +170,12 @@ class ClientSurface(BaseClient):
 
         if protected:
             steps = reliable.create_protected(
-                self, parent, protection_id, attempt, ephemeral=ephemeral, parents=parents
+                self,
+                parent,
+                protection_id,
+                attempt,
+                create_parent=self.ensure_path if parents else None,
+                ephemeral=ephemeral,
             )
             return self._compound(steps, first)
         return self._compound(compound.create_with_parents(self, path, attempt), first)

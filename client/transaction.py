@@ -1,4 +1,4 @@
-"""Transactions: operations that happen together or not at all."""
+"""Transactions: operations that are applied together or not at all."""
 
 from __future__ import annotations
 

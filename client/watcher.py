@@ -156,27 +156,43 @@ class Watcher:
     ) -> RequestCall[Any]:
         return self._core.call(op, body, decode, self._path, self._operation_timeout, then)
 
+    def _covered(self) -> bool:
+        """Return whether the events of another watch of this path, one that stays, fire this one too. A 3.8 server
+        would put this one in its place, so it is not set at the server then.
+        """
+        has, path = self._watches.has, self._registration.path
+        return (self._registration.kind in ONE_SHOT and has(Kind.PERSISTENT, path)) or (
+            self._registration.kind is not Kind.RECURSIVE and has(Kind.RECURSIVE, path)
+        )
+
+    def _registered(self, *, was_set: bool) -> None:
+        """Add the registration, in the place of the reply that says that the watch is there.
+
+        Args:
+            was_set: It was set at the server; otherwise another watch covered it when the request was made.
+        """
+        if self._phase is Phase.ENDED:
+            self._watches.add_orphan(self._registration.path)
+            return
+        self._watches.add(self._registration)
+        if self._registration.resync is not None:
+            self._registration.resync.start(None)
+        if self._covered() == was_set:  # another one has come, and was replaced by this one, or has ended
+            self._core.rewatch(self._registration.path)
+
     def _read(self) -> Call[Any]:
         """Read with the watch flag."""
         registration, watches = self._registration, self._watches
+        was_set = not self._covered()
 
         def registered(result: Any, error: ZooKeeperError | None) -> None:
-            missing = isinstance(error, NoNodeError) and registration.kind is Kind.EXIST
-            if error is None or missing:
-                if self._phase is Phase.ENDED:
-                    watches.add_orphan(registration.path)
-                else:
-                    if registration.kind is Kind.EXIST and error is None:
-                        registration.kind = Kind.DATA
-                    watches.add(registration)
-                    covered = watches.has_lasting(registration.path)
-                    if covered == (flag is WATCH):  # what was true when it was sent is so no longer
-                        self._core.rewatch(registration.path)
+            if registration.kind is Kind.EXIST and error is None:
+                registration.kind = Kind.DATA
+            if error is None or (registration.kind is Kind.EXIST and isinstance(error, NoNodeError)):
+                self._registered(was_set=was_set)
             watches.finish(registration.path)
 
-        # Where this client has a watch that stays, a 3.8 server would put this one in its place.
-        flag = NO_WATCH if watches.has_lasting(registration.path) else WATCH
-        body = self._core.encoded_path(self._path) + flag
+        body = self._core.encoded_path(self._path) + (WATCH if was_set else NO_WATCH)
         watches.expect(registration.path)
         if registration.kind is Kind.DATA:
             return self._call(OpCode.GET_DATA, body, operations.decode_data(self._path, self._serializer), registered)
@@ -187,17 +203,12 @@ class Watcher:
         return call
 
     def _add_watch(self, mode: AddWatchMode) -> Call[None]:
+        """Set the watch with a request that does nothing else."""
         registration, watches = self._registration, self._watches
 
         def registered(result: Any, error: ZooKeeperError | None) -> None:
-            if error is None and self._phase is Phase.ENDED:
-                watches.add_orphan(registration.path)
-            elif error is None:
-                watches.add(registration)
-                if registration.resync is not None:
-                    registration.resync.start(None)
-                elif watches.has(Kind.RECURSIVE, registration.path):
-                    self._core.rewatch(registration.path)
+            if error is None:
+                self._registered(was_set=True)
             watches.finish(registration.path)
 
         body = operations.watch_request(self._core.encoded_path(self._path), mode)
@@ -205,21 +216,17 @@ class Watcher:
         return self._call(OpCode.ADD_WATCH, body, operations.decode_nothing, registered)
 
     async def _register_persistent(self) -> None:
+        """Set the watch, unless another one covers it, and find out whether the node exists."""
         registration, watches = self._registration, self._watches
-        covered = watches.has(Kind.RECURSIVE, registration.path)
+        added = None if self._covered() else self._add_watch(AddWatchMode.PERSISTENT)
 
         def record_existence(result: Any, error: ZooKeeperError | None) -> None:
             registration.exists = error is None
-            if covered:
-                if self._phase is not Phase.ENDED and (error is None or isinstance(error, NoNodeError)):
-                    watches.add(registration)
-                    if not watches.has(Kind.RECURSIVE, registration.path):  # it has ended meanwhile
-                        self._core.rewatch(registration.path)
-                watches.finish(registration.path)
+            if added is None and (error is None or isinstance(error, NoNodeError)):
+                self._registered(was_set=False)
+            watches.finish(registration.path)
 
-        if covered:
-            watches.expect(registration.path)
-        added = None if covered else self._add_watch(AddWatchMode.PERSISTENT)
+        watches.expect(registration.path)
         body = self._core.encoded_path(self._path) + NO_WATCH
         exists = self._call(OpCode.EXISTS, body, operations.decode_stat, record_existence)
         exists.fallback = NoNodeError, None

@@ -189,10 +189,6 @@ class WatchTable:
         """Return whether there is a watch of that kind on exactly this path."""
         return path in self._by_kind[kind]
 
-    def has_lasting(self, path: str) -> bool:
-        """Return whether there is a watch on exactly this path that stays after it has fired."""
-        return self.has(Kind.PERSISTENT, path) or self.has(Kind.RECURSIVE, path)
-
     def has_any(self, path: str) -> bool:
         """Return whether there is a watch on exactly this path."""
         return any(path in table for table in self._by_kind.values())

@@ -296,7 +296,7 @@ class Client:
         )
 
     def ensure_path(self, path: str, acl: AclList | None = None) -> None:
-        """Create a node and all above it, where they are missing."""
+        """Create a node and its parents, unless they exist."""
         return self.run(lambda: self._client.ensure_path(path, acl))
 
     def set(self, path: str, value: Any, version: int = -1) -> Stat:
@@ -304,15 +304,15 @@ class Client:
         return self.run(lambda: self._client.set(path, value, version))
 
     def update(self, path: str, change: Callable[[Any], Any]) -> tuple[Any, Stat]:
-        """Replace a node's value by what a function makes of it; it is called in the client's thread."""
+        """Replace a node's value by a function of it, which is called in the client's thread."""
         return self.run(lambda: self._client.update(path, change))
 
     def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
-        """Remove a node."""
+        """Delete a node."""
         return self.run(lambda: self._client.delete(path, version, recursive=recursive))
 
     def set_acl(self, path: str, acl: AclList, version: int = -1) -> Stat:
-        """Replace who may do what with a node."""
+        """Replace a node's ACL list."""
         return self.run(lambda: self._client.set_acl(path, acl, version))
 
     def add_auth(self, scheme: str, auth: bytes) -> None:
@@ -334,7 +334,7 @@ class Client:
         return self.run(lambda: self._client.check_watches(path, kind))
 
     def remove_watches(self, path: str, kind: WatcherType = WatcherType.ANY) -> None:
-        """Make the server drop watches of this client on a node."""
+        """Remove watches of this client on a node from the server."""
         return self.run(lambda: self._client.remove_watches(path, kind))
 
     def call(self, operation: str | int, request: Record) -> Any:
@@ -342,7 +342,7 @@ class Client:
         return self.run(lambda: self._client.call(operation, request))
 
     def retry(self, do: Callable[[], T], backoff: Backoff | None = None) -> T:
-        """Do something again for as long as connections are lost. Only for what may be done twice."""
+        """Repeat a call while the connection is lost. Use this only for calls that may be applied twice."""
         for delay in (backoff or Backoff(tries=5)).delays(self._client.rng):
             try:
                 return do()
@@ -355,11 +355,11 @@ class Client:
     def transaction(
         self, *, guards: Sequence[str] = (), guard_failed: Callable[[], Exception] | None = None
     ) -> BlockingTransaction:
-        """Collect operations that happen together or not at all; use it with ``with``."""
+        """Collect operations that are applied together or not at all; use it with ``with``."""
         return BlockingTransaction(self._thread, self._client.transaction(guards=guards, guard_failed=guard_failed))
 
     def watch(self, path: str, *, recursive: bool = False, limit: int = 10_000) -> BlockingWatcher:
-        """Receive what happens to a node from now on; iterate the result of ``with``."""
+        """Receive the events of a node from now on; iterate the result of ``with``."""
         return BlockingWatcher(self._thread, self._client.watch(path, recursive=recursive, limit=limit))
 
     def watch_data(self, path: str) -> BlockingWatcher:

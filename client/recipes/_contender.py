@@ -20,6 +20,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from zoolet.client import serializers
@@ -27,9 +28,9 @@ from zoolet.client.call import Call
 from zoolet.client.recipes import _node_names as names
 from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._node_names import NodeName
-from zoolet.client.reliable import create_protected, delete_in_background
+from zoolet.client.reliable import create_protected, delete_in_background, ensure_container
 from zoolet.client.states import State
-from zoolet.client.surface import ClientSurface
+from zoolet.client.surface import ClientSurface, Stat
 from zoolet.client.watcher import Watcher
 from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
@@ -84,7 +85,6 @@ class Contender:
 
     Attributes:
         node: Its node's path; empty until it has one, and after it has left.
-        left: The node that it has left.
         czxid: Its node's czxid; 0 until then.
         token: The zxid at which it was known to be its turn; 0 until then.
     """
@@ -113,14 +113,22 @@ class Contender:
         self._watch: Watcher | None = None
         self._session_id = 0
         self._listens = False
-        self.node = self.left = ""
+        self.node = ""
         self.czxid = self.token = 0
-        self._entered = (0.0, 0.0)  # when the node was created: by the server's clock, and by the loop's
+        self._clock_offset: float | None = None  # of the server's clock from the loop's
 
-    def server_time(self) -> float:
-        """Return the present time by the server's clock, as far as is known, in seconds since the epoch."""
-        created, then = self._entered
-        return created + asyncio.get_running_loop().time() - then
+    def owns(self, path: str) -> bool:
+        """Return whether a node is this one's, also if it has left, or does not know its node yet."""
+        return self._prefix in path
+
+    def server_time(self) -> float | None:
+        """Return the present time by the server's clock, in seconds since the epoch; None if it has no node yet."""
+        offset = self._clock_offset
+        return None if offset is None else offset + asyncio.get_running_loop().time()
+
+    def _record_node(self, stat: Stat) -> None:
+        self.czxid, self._session_id = stat.czxid, stat.ephemeralOwner
+        self._clock_offset = stat.ctime / 1000 - asyncio.get_running_loop().time()
 
     def on_state(self, state: State) -> None:
         """Receive the client's state: with the session the place in line is gone."""
@@ -135,13 +143,15 @@ class Contender:
             ConnectionLossError: There was no connection in time.
             SessionExpiredError: The session ended meanwhile.
         """
-        self.node = await create_protected(self._client, self._path, self._prefix, self._create, container=True)
+        in_container = partial(ensure_container, self._client)
+        self.node = await create_protected(
+            self._client, self._path, self._prefix, self._create, create_parent=in_container
+        )
         if not self.czxid:  # the reply was lost, and the node found by its prefix
             stat = await self._client.exists(self.node)
             if stat is None:
                 raise SessionExpiredError(self.node, "the node is gone again")
-            self.czxid, self._session_id = stat.czxid, stat.ephemeralOwner
-            self._entered = stat.ctime / 1000, asyncio.get_running_loop().time()
+            self._record_node(stat)
         if self._listed is None:
             await self._list(self._client.children(self._path))
 
@@ -155,8 +165,7 @@ class Contender:
         listed = client.children(self._path)
         try:
             node, stat = await created
-            self.czxid, self._session_id = stat.czxid, stat.ephemeralOwner
-            self._entered = stat.ctime / 1000, asyncio.get_running_loop().time()
+            self._record_node(stat)
             with contextlib.suppress(ZooKeeperError):  # the node is there: the list can be asked for again
                 await self._list(listed)
         finally:
@@ -253,7 +262,7 @@ class Contender:
         """Leave the line: the node is deleted, guaranteed, in the background."""
         if self.node and self._client.state is not State.CLOSED:
             delete_in_background(self._client, self.node)
-            self.node, self.left = "", self.node
+            self.node = ""
 
     async def acquire(self) -> None:
         """Enter and wait. If that fails or is cancelled, the caller calls :meth:`leave`: others would wait for nobody.

@@ -241,7 +241,7 @@ class Lease:
                     self.revoked.set("somebody asks for it")
                 return (await watch.next()).type != EventType.NODE_DELETED
 
-        while await repeat_despite_errors(is_there, self._client, done=(NoNodeError,)):
+        while await repeat_despite_errors(self._client, is_there, done=(NoNodeError,)):
             continue
         self.mark_lost("somebody deleted its node")
 
@@ -355,6 +355,7 @@ class LockBase(Generic[L]):
             raise ValueError(f"on_lost is {on_lost!r}; it must be one of {', '.join(ON_LOST)}")
         self._on_lost = on_lost
         self._inside: list[tuple[asyncio.Task[Any] | None, L, LockBase[Any]]] = []
+        self._acquired: list[tuple[asyncio.Task[Any] | None, L, LockBase[Any]]] = []  # of a reentrant one
 
     async def acquire(self) -> L:
         """Wait until it can be held; return the lease."""
@@ -370,7 +371,14 @@ class LockBase(Generic[L]):
 
     def share_tasks(self, other: LockBase[Any]) -> None:
         """Know which tasks are inside another lock, and the other way round."""
-        self._inside = other._inside
+        self._inside, self._acquired = other._inside, other._acquired
+
+    def _remembered(self, lease: L) -> L:
+        """Return a lease that this task has acquired; if the lock is reentrant, it can be shared from now on."""
+        if self.reentrant:
+            held = [entry for entry in self._acquired if not entry[1].released]
+            self._acquired[:] = [*held, (asyncio.current_task(), lease, self)]
+        return lease
 
     def _own_lease(self) -> L | None:
         """Return the lease that this task has already and may share.
@@ -379,7 +387,7 @@ class LockBase(Generic[L]):
             DeadlockError: The task would wait for itself.
         """
         task = asyncio.current_task()
-        for owner, lease, lock in reversed(self._inside):
+        for owner, lease, lock in (*reversed(self._inside), *self._acquired):
             if owner is task and not lease.released and self.reentrant and self.includes(lock):
                 lease.raise_if_lost()
                 lease.depth += 1

@@ -51,7 +51,7 @@ class OwnedNode(Lease):
             await self._client.sync(self.path)
             await self._delete_own()
 
-        await until_gone(delete)
+        await until_gone(self._client, delete)
 
 
 def _delete_both(client: ClientSurface, path: str, proof_node: str) -> Coroutine[Any, Any, None]:
@@ -78,7 +78,7 @@ def _clean_up(client: ClientSurface, path: str, proof_node: str) -> None:
         await client.sync(path)
         await _delete_both(client, path, proof_node)
 
-    client.spawn(until_gone(delete))
+    client.spawn(until_gone(client, delete))
 
 
 async def acquire_node(client: ClientSurface, path: str, data: bytes) -> OwnedNode | None:

@@ -70,7 +70,8 @@ class DoubleBarrier(Recipe):
                 for former in sorted(self._former):  # which would be counted as another member
                     await repeat(partial(client.delete, former), done=(NoNodeError,))
                     self._former.discard(former)
-                await create_protected(client, self._path, name, lambda: client.create(node, ephemeral=True))
+                create = partial(client.create, node, ephemeral=True)
+                await create_protected(client, self._path, name, create, create_parent=client.ensure_path)
                 await self._wait_for_members(node, session_id)
         except BaseException:  # cancelled, too
             self._give_up()

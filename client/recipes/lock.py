@@ -11,7 +11,7 @@ from zoolet.client.arguments import checked_choice, checked_timeout
 from zoolet.client.recipes._contender import Contender, Rule, process_name, wait_for_predecessor
 from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._lease import REVOKE, Lease, LockBase
-from zoolet.client.recipes._node_names import checked_naming, in_order
+from zoolet.client.recipes._node_names import NodeName, checked_naming, in_order
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.acl import AclList
@@ -44,8 +44,8 @@ class Lock(LockBase[Lease]):
             ``extra_lock_patterns=["-lock-"]`` waits for Curator's, and Curator's does not for it.)
         on_lost: ``cancel`` cancels the task inside the ``async with`` block when the lock is lost, and the block
             raises LockLostError; ``flag`` only makes ``lease.lost`` happen.
-        reentrant: Allow the task that is inside its block to enter or acquire it once more; the last exit or release
-            releases it. Without this, entering it once more raises DeadlockError: the task would wait for itself.
+        reentrant: Allow the task that holds it to enter or acquire it once more; the last exit or release releases it.
+            Without this, entering it once more raises DeadlockError: the task would wait for itself.
         revocable: Let :meth:`revoke` ask the holder to release it: ``lease.revoked`` happens.
         release: ``send`` only sends the release at the end of a block; ``wait`` waits until the server has answered it.
         data: What the node holds, for people to read; by default host and process id, ``host-1:4711``.
@@ -117,7 +117,7 @@ class Lock(LockBase[Lease]):
             async with limit:
                 for place in places:
                     await place.acquire()
-                return await self._lease_of(places)
+                return self._remembered(await self._lease_of(places))
         except BaseException as error:  # cancelled, too
             _leave(places)
             if isinstance(error, TimeoutError) and limit.expired():
@@ -128,21 +128,18 @@ class Lock(LockBase[Lease]):
 
     async def _facts(self, places: list[Contender]) -> str:
         """Return who holds it and how many wait, if the server tells that at once."""
-        own = {place.left for place in places}
         with contextlib.suppress(ZooKeeperError, TimeoutError):
             async with asyncio.timeout(FACTS_TIMEOUT):
-                others = [node for node in await self.contenders() if node not in own]
+                others = [node for node in await self.contenders() if not any(place.owns(node) for place in places)]
                 if not others:  # it is free in this moment
                     return ""
                 data, stat = await self._client.with_serializer(serializers.raw).get(others[0])
                 name = str(data)
                 with contextlib.suppress(UnicodeDecodeError):
                     name = data.decode() or "somebody"
-                age = places[0].server_time() - stat.ctime / 1000
-                return (
-                    f": held by {name} (session {stat.ephemeralOwner:#x}, which asked for it {age:.0f} s ago), "
-                    f"{len(others) - 1} waiting"
-                )
+                now = places[0].server_time()
+                since = f", which asked for it {now - stat.ctime / 1000:.0f} s ago" if now is not None else ""
+                return f": held by {name} (session {stat.ephemeralOwner:#x}{since}), {len(others) - 1} waiting"
         return ""
 
     async def attempt(self) -> Lease | None:
@@ -152,6 +149,8 @@ class Lock(LockBase[Lease]):
             ConnectionLossError: There was no connection in time.
             SessionExpiredError: The session ended meanwhile.
         """
+        if self.reentrant and (lease := self._own_lease()) is not None:
+            return lease
         places: list[Contender] = []
         if len(self._namings) > 1 and not await self.is_free():  # with one, the place looks itself
             return None
@@ -162,7 +161,7 @@ class Lock(LockBase[Lease]):
                     _leave(places)
                     return None
                 places.append(place)
-            return await self._lease_of(places)
+            return self._remembered(await self._lease_of(places))
         except BaseException:  # cancelled, too
             _leave(places)
             raise
@@ -180,16 +179,15 @@ class Lock(LockBase[Lease]):
 
     async def contenders(self) -> list[str]:
         """Return the paths of all nodes in line, the holder's first."""
-        try:
-            names = await self._client.children(self._path)
-        except NoNodeError:
-            return []
-        return [paths.join(self._path, node.name) for node in in_order(self._namings[-1], self.kinds, names)]
+        return [paths.join(self._path, node.name) for node in await self._line()]
+
+    async def _line(self) -> list[NodeName]:
+        return in_order(self._namings[-1], self.kinds, await children_of(self._client, self._path))
 
     async def revoke(self) -> bool:
         """Ask every holder to release it, which it may or may not do; return whether there was one."""
         client, asked = self._client.with_serializer(serializers.raw), False
-        line = in_order(self._namings[-1], self.kinds, await children_of(self._client, self._path))
+        line = await self._line()
         readers = next((place for place, node in enumerate(line) if node.kind != "read"), len(line))
         for node in line[: max(readers, 1)]:  # all readers before the first writer hold it, or else the first one
             with contextlib.suppress(NoNodeError):  # it has just been released

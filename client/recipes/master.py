@@ -123,14 +123,16 @@ class Master(SupervisedRecipe):
             await client.ensure_path(self._at(ACKS, name))
             async with asyncio.timeout(timeout):
                 create = lambda: client.create(path, data, sequential=True)
-                await create_protected(client, self._at(COMMANDS), name, create, ephemeral=False)
+                await create_protected(
+                    client, self._at(COMMANDS), name, create, create_parent=client.ensure_path, ephemeral=False
+                )
                 return await self._acknowledgements(name)
         finally:
             client.spawn(self._withdraw(name))
 
     async def _withdraw(self, name: str) -> None:
         await delete_protected(self._client, self._at(COMMANDS), name)
-        await until_gone(lambda: self._client.delete(self._at(ACKS, name), recursive=True))
+        await until_gone(self._client, lambda: self._client.delete(self._at(ACKS, name), recursive=True))
 
     async def _acknowledgements(self, name: str) -> dict[str, Any]:
         watch, path = self._client.watch_children, self._at(ACKS, name)

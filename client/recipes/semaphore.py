@@ -161,7 +161,7 @@ class Semaphore(LockBase[Lease]):
             transaction.create(path, self._data, ephemeral=True, sequential=not self._kazoo)
             return str((await transaction.commit())[0])
 
-        node = await create_protected(client, self._parent, name, create)
+        node = await create_protected(client, self._parent, name, create, create_parent=client.ensure_path)
         try:
             stat = await client.exists(node)
             if stat is None:

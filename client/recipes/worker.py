@@ -104,7 +104,7 @@ class Worker(SupervisedRecipe):
         for number in count(1):
             await asyncio.sleep(self._heartbeat_interval)
             write = partial(self._node.set, {"beat": number, "busy": sorted(self._busy)})
-            await repeat(partial(repeat_despite_errors, write, self._client, fatal=(NoAuthError,)))
+            await repeat(partial(repeat_despite_errors, self._client, write, fatal=(NoAuthError,)))
 
     async def _follow_commands(self) -> None:
         done: set[str] = set()

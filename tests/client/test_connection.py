@@ -158,5 +158,5 @@ async def test_a_host_whose_name_is_malformed_does_not_end_the_connecting(server
     async with Client(f"zk1..example:2181,{server.hosts}", 2.0) as zk:
         for _ in range(5):
             server.drop(zk)
-            await asyncio.sleep(0.05)
+            await zk.wait_for(State.SUSPENDED)
             assert await zk.exists("/") is not None

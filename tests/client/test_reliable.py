@@ -319,7 +319,7 @@ def test_a_protected_create_accepts_the_node_of_its_own_earlier_try() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/id-1")
 
-        path = await create_protected(zk, "/", "id-1", lambda: zk.create("/id-1", ephemeral=True))
+        path = await create_protected(zk, "/", "id-1", lambda: zk.create("/id-1", ephemeral=True), create_parent=None)
 
         assert path == "/id-1"
 

@@ -25,9 +25,8 @@ def test_where_there_are_no_such_clocks_the_total_is_0() -> None:
 
 def test_on_this_machine_the_total_is_0_while_it_runs() -> None:
     suspensions = Suspensions()
-    time.sleep(0.01)
 
-    assert suspensions.total() == 0.0
+    assert {suspensions.total() for _ in range(1_000)} == {0.0}
 
 
 def test_the_total_costs_less_than_what_it_is_added_to() -> None:

@@ -119,3 +119,25 @@ def test_a_writer_asks_all_readers_and_a_reader_the_writer() -> None:
         assert not await locks[0].read().revoke()
 
     simulate_clients(main)
+
+
+def test_a_reentrant_lock_is_acquired_again_by_the_task_that_has_acquired_it_without_a_block() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        lock = one.lock("/lock", reentrant=True)
+        lease = await lock.acquire()
+        assert await lock.acquire(timeout=5) is lease
+        assert await lock.attempt() is lease
+        async with lock as entered:
+            assert entered is lease
+        for held in (True, True):
+            assert await two.lock("/lock").attempt() is None, held
+            await lease.release()
+        await lease.release()
+        await nothing_left(server)
+
+        other = await asyncio.create_task(lock.acquire())
+        assert other is not lease
+        await other.release()
+
+    simulate_clients(main)

@@ -16,7 +16,7 @@ from support.simulation import Connect, simulate_clients
 from zoolet.client import Client
 from zoolet.client.recipes import Lock, MultiLock, ReadWriteLock, Semaphore, TryLock
 from zoolet.server import Server
-from zoolet.server.testing import Simulation, lose_reply
+from zoolet.server.testing import Simulation, delay, lose_reply
 
 # --- timeouts, attempts ---
 
@@ -182,5 +182,16 @@ def test_a_timeout_knows_how_long_ago_also_when_the_reply_to_its_create_was_lost
         with server.fault("create2", session=zk, times=1, action=lose_reply(), strict=True):
             with pytest.raises(TimeoutError, match=r"asked for it \d s ago"):
                 await Lock(zk, "/l").acquire(timeout=3)
+
+    simulate_clients(main)
+
+
+def test_a_timeout_before_there_is_a_node_says_nothing_of_the_time() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk, other = await connect(), await connect()
+        await Lock(other, "/l", data=b"host-1").acquire()
+        with server.fault("create2", session=zk, times=1, action=delay(0.55), strict=True):
+            with pytest.raises(TimeoutError, match=r"held by host-1 \(session 0x[0-9a-f]+\), 0 waiting"):
+                await Lock(zk, "/l").acquire(timeout=0.5)
 
     simulate_clients(main)

@@ -81,7 +81,9 @@ async def test_no_two_hold_a_lock_and_tokens_grow_while_leaders_are_killed() -> 
         ]
         killed = await kill_leaders(ensemble, SECONDS)
         before = len(holds)
-        await asyncio.sleep(3)
+        async with asyncio.timeout(30):
+            while len(holds) < before + 50:
+                await asyncio.sleep(0.01)
         stop.set()
         await asyncio.wait(jobs)
         for job in jobs:
@@ -94,7 +96,6 @@ async def test_no_two_hold_a_lock_and_tokens_grow_while_leaders_are_killed() -> 
 
     print(f"{killed} leaders killed, {len(holds)} holds, {len(holds) - before} of them after the last")
     assert killed >= 2
-    assert len(holds) > before
     in_order = sorted(holds)
     for earlier, later in pairwise(in_order):
         assert earlier.end <= later.begin, "two held it at once"
