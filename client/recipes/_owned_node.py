@@ -8,15 +8,16 @@ still the same owner's. The two are only deleted together.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from zoolet.client.call import ignore_result
 from zoolet.client.recipes._lease import Lease
 from zoolet.client.reliable import until_gone
 from zoolet.client.surface import ClientSurface
+from zoolet.client.transaction import Transaction
 from zoolet.protocol import paths
-from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError
+from zoolet.protocol.errors import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
 
 
 class OwnedNode(Lease):
@@ -81,13 +82,17 @@ def _clean_up(client: ClientSurface, path: str, proof_node: str) -> None:
     client.spawn(until_gone(client, delete))
 
 
-async def acquire_node(client: ClientSurface, path: str, data: bytes) -> OwnedNode | None:
+async def acquire_node(
+    client: ClientSurface, path: str, data: bytes, also: Callable[[Transaction], None] | None = None
+) -> OwnedNode | None:
     """Acquire a path if it is free; None if it is not.
 
     Args:
         client: Whose session acquires it; of bytes.
         path: The node; the nodes above it are created if they are missing.
         data: What it holds.
+        also: Adds what has to happen in the same transaction; if a node of that is missing or has another version, the
+            path is not acquired.
 
     Raises:
         ConnectionLossError: There was no connection in time; what was created is deleted once there is one.
@@ -99,11 +104,17 @@ async def acquire_node(client: ClientSurface, path: str, data: bytes) -> OwnedNo
             transaction = client.transaction()
             transaction.create(proof_node, b"", ephemeral=True)
             transaction.create(path, data, ephemeral=True)
+            if also is not None:
+                also(transaction)
             try:
                 await transaction.commit()
                 in_doubt = True  # until it is the caller's
                 return await _confirm(client, path, proof_node)
-            except NoNodeError:
+            except BadVersionError:
+                return None
+            except NoNodeError as error:
+                if error.path != proof_node:
+                    return None
                 await client.ensure_path(paths.parent(path))
             except NodeExistsError as error:
                 if error.path == proof_node:  # created by the try whose reply was lost

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Self
+import contextlib
+import logging
+from itertools import islice
+from typing import Any, Final, Self
 
 from zoolet.client import serializers
+from zoolet.client.arguments import checked_backoff
+from zoolet.client.backoff import Backoff
 from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._lease import LockLostError
 from zoolet.client.recipes._owned_node import OwnedNode, acquire_node
 from zoolet.client.recipes.priority_queue import PriorityQueue
 from zoolet.client.reliable import first_event
 from zoolet.client.serializers import UndecodableError
-from zoolet.client.surface import ClientSurface
+from zoolet.client.surface import ClientSurface, Stat
+from zoolet.client.transaction import Transaction
+from zoolet.client.watcher import Watcher
 from zoolet.protocol import paths
-from zoolet.protocol.errors import NoNodeError, SessionExpiredError
+from zoolet.protocol.errors import BadVersionError, NodeExistsError, NoNodeError, SessionExpiredError, ZooKeeperError
+
+_log = logging.getLogger("zoolet.client")
+RETRY: Final = Backoff(first=0.1, longest=60.0)
+"""How soon an entry is tried again, and how often, unless the queue is given something else."""
 
 
 class LockingQueue(PriorityQueue):
@@ -24,20 +35,32 @@ class LockingQueue(PriorityQueue):
             work(entry.value)      # the entry is gone when the block ends well, and back when it raises
 
     Znodes: ``PATH/entries/entry-<prio>-<seq>`` persistent and sequential; ``PATH/taken/<same name>`` ephemeral, as
-    kazoo's LockingQueue; ``PATH/taken/<same name>-<uuid>`` ephemeral, the proof node of the lease.
+    kazoo's LockingQueue; ``PATH/taken/<same name>-<uuid>`` ephemeral, the proof node of the lease; ``PATH/dead/<same
+    name>`` persistent, the entries that were given up, which is itself a :class:`Queue`. The version of an entry's node
+    counts the attempts, and its mtime is when the last one began.
 
     Guarantees: an entry has one consumer at a time, and another one if that one dies. It is deleted only together with
     the consumer's node, in one transaction: a consumer that has lost it cannot acknowledge it. An entry that the
-    serializer cannot read blocks nobody: it has an ``error``.
+    serializer cannot read blocks nobody: it has an ``error``. Neither does one that fails again and again: others are
+    consumed during its delay.
 
     Limits: a consumer that is stopped longer than its session timeout may work on an entry while another one does; its
-    acknowledgement fails.
+    acknowledgement fails. kazoo's consumers neither count attempts nor wait.
+
+    Args:
+        retry: The delays from the beginning of an attempt to that of the next; with ``tries``, an entry goes to
+            ``PATH/dead`` when so many have failed. By default 0.1 s, doubled up to 60 s, without end.
     """
 
-    def __init__(self, client: ClientSurface, path: str) -> None:
+    def __init__(self, client: ClientSurface, path: str, *, retry: Backoff = RETRY) -> None:
         client.add_chroot(path)
         super().__init__(client, paths.join(path, "entries"))
         self._taken = paths.join(path, "taken")
+        self._dead = paths.join(path, "dead")
+        self._retry = checked_backoff(retry)
+        self._raw = client.with_serializer(serializers.raw)
+        self._due: dict[str, float] = {}  # entries whose delay is not over: when it is, by the loop's clock
+        self._clock_offset: float | None = None  # of the server's clock from the loop's
 
     async def get(self, timeout: float | None = None) -> Any:
         """Acquire and acknowledge the first entry at once; raises as :meth:`acquire` and :meth:`Entry.acknowledge`.
@@ -52,7 +75,7 @@ class LockingQueue(PriorityQueue):
         return [] if entry is None else [await entry.consume()]
 
     async def acquire(self, timeout: float | None = None) -> Entry:
-        """Acquire the first entry that has no consumer; wait for one if there is none.
+        """Acquire the first entry that has no consumer and no delay; wait for one if there is none.
 
         Raises:
             TimeoutError: None came in time.
@@ -66,7 +89,7 @@ class LockingQueue(PriorityQueue):
                         async with watch(self._path) as put, watch(self._taken) as taken:
                             entry = await self._acquire_first(put.initial, taken.initial)
                             if entry is None:
-                                await first_event(put, taken)
+                                await self._wait(put, taken)
                     except NoNodeError:
                         for path in (self._path, self._taken):
                             await self._client.ensure_path(path)
@@ -76,39 +99,113 @@ class LockingQueue(PriorityQueue):
             raise
         return entry
 
+    async def _wait(self, *watches: Watcher) -> None:
+        """Wait until something has changed, or a delay is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(min(self._due.values(), default=None)):
+                await first_event(*watches)
+
     async def _acquire_first(self, names: list[str], taken: list[str]) -> Entry | None:
-        client = self._client
-        for path in self._entries(set(names).difference(taken)):
-            node = paths.join(self._taken, path.rpartition("/")[2])
-            lease = await acquire_node(client.with_serializer(serializers.raw), node, client.new_uuid().encode())
-            if lease is None:
+        free = set(names).difference(taken)
+        self._due = {name: due for name, due in self._due.items() if name in free}
+        for path in self._entries(free):
+            name = path.rpartition("/")[2]
+            if self._due.get(name, 0.0) > _now():
                 continue
             try:
-                try:
-                    return Entry(path, (await client.get(path))[0], lease)
-                except UndecodableError as error:
-                    return Entry(path, None, lease, error)
-            except BaseException as error:  # cancelled, too
-                lease.release_nowait()
-                if not isinstance(error, NoNodeError):  # which it is if another has acknowledged the entry
-                    raise
+                data, stat = await self._raw.get(path)
+                if self._is_exhausted(stat.version):
+                    await self._move_unowned_to_dead(name, data, stat.version)
+                    continue
+                if not await self._is_due(name, stat):
+                    continue
+                if (entry := await self._attempt(path, data, stat.version)) is not None:
+                    return entry
+            except NoNodeError:  # another one has acknowledged the entry
+                continue
         return None
+
+    # --- attempts ---
+
+    def _is_exhausted(self, attempts: int) -> bool:
+        """Return whether so many attempts are all that an entry gets."""
+        return self._retry.tries is not None and attempts >= self._retry.tries
+
+    async def _is_due(self, name: str, stat: Stat) -> bool:
+        """Return whether an entry may be tried; remember when, if not."""
+        attempts = min(stat.version, 1000)  # with so many, every delay is the longest one
+        delay = next(islice(self._retry.delays(self._client.rng), attempts - 1, None), 0.0) if attempts else 0.0
+        if not delay:
+            return True
+        if self._clock_offset is None:  # any write brings the server's time; this one notifies nobody
+            self._clock_offset = (await self._raw.set(self._taken, b"")).mtime / 1000 - _now()
+        self._due[name] = stat.mtime / 1000 - self._clock_offset + delay
+        return self._due[name] <= _now()
+
+    async def _attempt(self, path: str, data: bytes, attempts: int) -> Entry | None:
+        """Acquire an entry and count the attempt, in one transaction; None if another one was first."""
+
+        def count(transaction: Transaction) -> None:
+            transaction.set(path, data, attempts)
+
+        node = paths.join(self._taken, path.rpartition("/")[2])
+        lease = await acquire_node(self._raw, node, self._client.new_uuid().encode(), count)
+        if lease is None:
+            return None
+        name = path.rpartition("/")[2]
+        self._due.pop(name, None)
+        entry = Entry(self._raw, path, data, lease, attempts + 1)
+        if self._is_exhausted(attempts + 1):
+            entry.move_to = paths.join(self._dead, name)
+        try:
+            entry.value = self._client.serializer.read(path, data)
+        except UndecodableError as error:
+            entry.error = error
+        return entry
+
+    async def _move_unowned_to_dead(self, name: str, data: bytes, attempts: int) -> None:
+        """Move an entry whose last consumer has died to the dead ones, unless it has a consumer again."""
+        node = paths.join(self._taken, name)
+        transaction = self._raw.transaction()
+        transaction.create(node, ephemeral=True)
+        transaction.delete(node)
+        with contextlib.suppress(NodeExistsError, BadVersionError):
+            await _move(self._raw, transaction, self._at(name), paths.join(self._dead, name), data, attempts)
+
+
+async def _move(
+    client: ClientSurface, transaction: Transaction, path: str, move_to: str, data: bytes, attempts: int
+) -> None:
+    """Move an entry to another path, in a transaction that was begun."""
+    await client.ensure_path(paths.parent(move_to))
+    transaction.delete(path)
+    transaction.create(move_to, data)
+    await transaction.commit()
+    _log.warning("%s has failed %d times; it is %s now", path, attempts, move_to)
 
 
 class Entry:
     """An entry and its lease; ``async with`` acknowledges it, or releases it if the block raises.
 
     Attributes:
+        path: Its node.
+        data: What the node holds, as bytes.
         value: What was put; None if it cannot be read.
         error: Why it cannot be read: its bytes are in ``error.data``. To acknowledge it takes it off the queue.
+        attempts: How often it was acquired, this time included.
+        move_to: Where it goes if this attempt, its last one, fails; empty if it comes back.
         lease: Its lease, with ``lost``, ``token``, ``raise_if_lost()`` and ``transaction()``.
     """
 
-    def __init__(self, path: str, value: Any, lease: OwnedNode, error: UndecodableError | None = None) -> None:
-        self._path = path
-        self.value = value
+    def __init__(self, client: ClientSurface, path: str, data: bytes, lease: OwnedNode, attempts: int) -> None:
+        self._client = client
+        self.path = path
+        self.data = data
         self.lease = lease
-        self.error = error
+        self.attempts = attempts
+        self.value: Any = None
+        self.error: UndecodableError | None = None
+        self.move_to = ""
 
     async def acknowledge(self) -> None:
         """Delete the entry.
@@ -119,14 +216,14 @@ class Entry:
         """
         try:
             async with self.lease.transaction() as transaction:
-                for path in (self._path, self.lease.path, self.lease.proof_node):
+                for path in (self.path, self.lease.path, self.lease.proof_node):
                     transaction.delete(path)
         except SessionExpiredError:
-            raise LockLostError(self._path, "the session is over") from None
+            raise LockLostError(self.path, "the session is over") from None
         except BaseException as error:
             self.lease.release_nowait()  # if it was not deleted, another consumer is to have it
             if isinstance(error, NoNodeError):
-                raise LockLostError(self._path, "another consumer has acknowledged it") from None
+                raise LockLostError(self.path, "another consumer has acknowledged it") from None
             raise
         self.lease.mark_released()
 
@@ -142,11 +239,31 @@ class Entry:
         return self.value
 
     async def release(self) -> None:
-        """Leave it to another consumer."""
+        """Leave it to another consumer, after the delay that the queue's *retry* names; after its last attempt, move it
+        to the dead ones.
+        """
+        try:
+            if self.move_to and not self.lease.lost.is_set():
+                with contextlib.suppress(ZooKeeperError):  # the next consumer will do it
+                    await self._move_to_dead()
+        except BaseException:  # cancelled
+            self.lease.release_nowait()
+            raise
         await self.lease.release()
+
+    async def _move_to_dead(self) -> None:
+        transaction = self._client.transaction()
+        transaction.delete(self.lease.proof_node)
+        transaction.delete(self.lease.path)
+        await _move(self._client, transaction, self.path, self.move_to, self.data, self.attempts)
+        self.lease.mark_released()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         await (self.acknowledge() if kind is None else self.release())
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_count
+from zoolet.client.arguments import checked_count, checked_node_name
 from zoolet.client.one_shot_event import OneShotEvent
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes._follow import children_of, values_of
@@ -56,14 +56,38 @@ class Master(SupervisedRecipe):
 
     # --- for every client ---
 
-    async def submit(self, task: Any) -> str:
+    async def submit(self, task: Any, *, key: str = "") -> str:
         """Submit a task; return its name.
+
+        Args:
+            key: The caller's name for the task, which is the task's name then. What was submitted before, and has no
+                result or one that was not forgotten, is not submitted again. So it can be repeated after an error.
 
         Raises:
             ConnectionLossError: It may have been submitted.
+            ValueError: The key is not a node's name.
         """
+        if key:
+            await self._submit_once(task, checked_node_name(key))
+            return key
         node = await self._client.create(self._at(TASKS, "task-"), task, sequential=True, parents=True)
         return node.rpartition("/")[2]
+
+    async def _submit_once(self, task: Any, name: str) -> None:
+        while True:
+            transaction = self._client.transaction()
+            transaction.create(self._at(RESULTS, name), None)  # fails if there is one
+            transaction.delete(self._at(RESULTS, name))
+            transaction.create(self._at(TASKS, name), task)
+            try:
+                await transaction.commit()
+            except NodeExistsError:
+                return
+            except NoNodeError:
+                for parent in (RESULTS, TASKS):
+                    await self._client.ensure_path(self._at(parent))
+                continue
+            return
 
     async def result(self, task: str, timeout: float | None = None) -> Any:
         """Wait for a task's result: a dict with ``worker`` and ``result`` or ``error``; without ``worker`` if the task

@@ -8,37 +8,69 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from zoolet.client import serializers
+from zoolet.client.arguments import checked_node_name
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._node_names import sorted_by_sequence
-from zoolet.protocol.errors import ConnectionLossError, NoNodeError
+from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, UnimplementedError
 
+REMEMBER_KEYS: Final = 86_400.0
+"""Seconds for which the key of a value is known after it was put."""
 _ENTRY: Final = re.compile(r"entry-(\d+)-(-?\d+)")
 
 
 class Queue(Recipe):
     """First in, first out: ``await queue.put(value)``, ``value = await queue.get()``.
 
-    Znodes: ``PATH/entry-100-<seq>``, persistent and sequential, as kazoo's Queue.
+    Znodes: ``PATH/entry-100-<seq>``, persistent and sequential, as kazoo's Queue; ``PATH-keys/<key>`` with a TTL, the
+    keys of what was put with one.
 
     Guarantees: an entry goes to one consumer at most.
 
     Limits: if the consumer dies or is cancelled, or the reply to its delete is lost (ConnectionLossError), the entry is
     gone; LockingQueue is at least once. All that wait wake up when an entry comes. An entry that the serializer cannot
-    read is consumed, and raised as an UndecodableError, which has its bytes.
+    read is consumed, and raised as an UndecodableError, which has its bytes. The nodes of keys stay for a day; on a
+    server without TTL nodes until somebody deletes them.
     """
 
-    async def put(self, value: Any) -> str:
+    async def put(self, value: Any, *, key: str = "") -> str:
         """Put a value at the end; return the entry's name.
+
+        Args:
+            key: The caller's name for this value. A value with a key that was put before, in the last day, is not put
+                again, and the name is empty then. So it can be repeated after an error.
 
         Raises:
             ConnectionLossError: It may have been put.
+            ValueError: The key is not a node's name.
         """
-        return await self._put(value, 100)
+        return await self._put(value, 100, key)
 
-    async def _put(self, value: Any, priority: int) -> str:
-        node = await self._client.create(self._at(f"entry-{priority:03d}-"), value, sequential=True, parents=True)
+    async def _put(self, value: Any, priority: int, key: str) -> str:
+        prefix = self._at(f"entry-{priority:03d}-")
+        if key:
+            return await self._put_once(prefix, value, checked_node_name(key))
+        node = await self._client.create(prefix, value, sequential=True, parents=True)
         return node.rpartition("/")[2]
+
+    async def _put_once(self, prefix: str, value: Any, key: str) -> str:
+        """Put a value in one transaction with a node for its key."""
+        client = self._client.with_serializer(serializers.raw)
+        ttl: float | None = REMEMBER_KEYS
+        data, keys = self._client.serializer.encode(value), f"{self._path}-keys"
+        while True:
+            transaction = client.transaction()
+            transaction.create(f"{keys}/{key}", ttl=ttl)
+            transaction.create(prefix, data, sequential=True)
+            try:
+                return str((await transaction.commit())[1]).rpartition("/")[2]
+            except NodeExistsError:
+                return ""
+            except NoNodeError:
+                for path in (keys, self._path):
+                    await client.ensure_path(path)
+            except UnimplementedError:
+                ttl = None
 
     async def get(self, timeout: float | None = None) -> Any:
         """Consume the first entry; wait for one if there is none.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 from kazoo.client import KazooClient
@@ -10,8 +11,8 @@ from support.cancellation import cancel_everywhere
 from support.leftovers import below, leftovers
 from support.simulation import client_of, with_client
 
-from zoolet.client import Client, ConnectionLossError, UndecodableError, serializers
-from zoolet.client.recipes import LockingQueue, LockLostError
+from zoolet.client import Backoff, Client, ConnectionLossError, UndecodableError, serializers
+from zoolet.client.recipes import LockingQueue, LockLostError, Queue
 from zoolet.server import Server
 from zoolet.server.testing import drop_request, hold, lose_reply
 
@@ -65,6 +66,7 @@ def test_an_entry_whose_acknowledgement_is_dropped_comes_back(how: str) -> None:
         async with client_of(server, seed=6) as other:
             queue = LockingQueue(zk, "/q")
             await queue.put(b"x")
+            await zk.ensure_path("/q/taken")
 
             async def use() -> None:
                 if how == "with":
@@ -73,7 +75,7 @@ def test_an_entry_whose_acknowledgement_is_dropped_comes_back(how: str) -> None:
                 else:
                     await getattr(queue, how)()
 
-            with server.fault(op="multi", path="/q/entries/*", times=1, action=drop_request(), strict=True):
+            with server.fault(op="multi", path="/q/entries/*", nth=2, action=drop_request(), strict=True):
                 with pytest.raises(ConnectionLossError):
                     await use()
             assert await LockingQueue(other, "/q").get(timeout=60) == b"x"
@@ -228,3 +230,123 @@ def test_an_entry_that_cannot_be_decoded_does_not_block_the_queue() -> None:
         assert await queue.get(timeout=5) == {"fine": 1}
 
     with_client(main)
+
+
+# --- attempts ---
+
+
+async def _fail(queue: LockingQueue) -> int:
+    entry = await queue.acquire()
+    await entry.release()
+    return entry.attempts
+
+
+def test_attempts_are_counted_and_their_delays_grow() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = LockingQueue(zk, "/q", retry=Backoff(first=1.0, longest=5.0, jitter=0.0))
+        await queue.put(b"x")
+        begun, attempts = [], []
+        for _ in range(5):
+            attempts.append(await _fail(queue))
+            begun.append(asyncio.get_running_loop().time())
+        assert attempts == [1, 2, 3, 4, 5]
+        delays = [after - before for before, after in pairwise(begun)]
+        assert delays == pytest.approx([1.0, 2.0, 4.0, 5.0], abs=0.05)
+
+    with_client(main)
+
+
+def test_another_consumer_that_has_just_come_counts_on_and_waits_for_the_rest_of_the_delay() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        retry = Backoff(first=10.0, jitter=0.0, longest=10.0)
+        await LockingQueue(zk, "/q").put(b"x")
+        await _fail(LockingQueue(zk, "/q", retry=retry))
+        await asyncio.sleep(7.0)
+        async with client_of(server, seed=6) as other:
+            queue = LockingQueue(other, "/q", retry=retry)
+            with pytest.raises(LookupError):
+                await queue.get_nowait()
+            with pytest.raises(TimeoutError):
+                await queue.acquire(timeout=2.5)
+            async with await queue.acquire(timeout=1.0) as entry:
+                assert entry.attempts == 2
+
+    with_client(main)
+
+
+def test_others_are_consumed_during_the_delay_of_one() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = LockingQueue(zk, "/q", retry=Backoff(first=10.0, longest=10.0))
+        for value in (b"bad", b"fine", b"better"):
+            await queue.put(value)
+        await _fail(queue)
+        assert [await queue.get(timeout=1), await queue.get(timeout=1), await queue.get(timeout=20)] == [
+            b"fine",
+            b"better",
+            b"bad",
+        ]
+
+    with_client(main)
+
+
+def test_an_entry_that_has_failed_often_enough_is_in_the_queue_of_dead_ones() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = LockingQueue(zk, "/q", retry=Backoff(first=0.0, jitter=0.0, tries=3))
+        await queue.put(b"bad", 7)
+        await queue.put(b"fine", 8)
+        assert [await _fail(queue) for _ in range(3)] == [1, 2, 3]
+        assert await queue.size() == 1
+        dead = Queue(zk, "/q/dead")
+        assert await dead.size() == 1
+        assert await queue.get(timeout=1) == b"fine"
+        assert await dead.get(timeout=1) == b"bad"
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_an_entry_whose_consumers_die_is_given_up_by_the_next_one() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await LockingQueue(zk, "/q").put(b"poison")
+        retry = Backoff(first=0.0, jitter=0.0, tries=2)
+        for _ in range(2):
+            await LockingQueue(zk, "/q", retry=retry).acquire()
+            server.expire(zk)
+            await asyncio.sleep(1)
+        with pytest.raises(TimeoutError):
+            await LockingQueue(zk, "/q", retry=retry).acquire(timeout=1)
+        assert await Queue(zk, "/q/dead").get(timeout=1) == b"poison"
+
+    with_client(main)
+
+
+def test_an_entry_on_its_last_attempt_is_not_given_up_by_another_consumer() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        retry = Backoff(first=0.0, jitter=0.0, tries=1)
+        queue = LockingQueue(zk, "/q", retry=retry)
+        await queue.put(b"x")
+        async with client_of(server, seed=6) as other, await queue.acquire() as entry:
+            with pytest.raises(TimeoutError):
+                await LockingQueue(other, "/q", retry=retry).acquire(timeout=2)
+            assert entry.value == b"x"
+        assert await queue.size() == await Queue(zk, "/q/dead").size() == 0
+
+    with_client(main)
+
+
+def test_an_attempt_that_is_cancelled_anywhere_gives_up_nothing_twice() -> None:
+    retry = Backoff(first=0.0, jitter=0.0, tries=1)
+
+    async def work(zk: Client) -> None:
+        await (await LockingQueue(zk, "/q", retry=retry).acquire()).release()
+
+    async def after(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            queue, dead = LockingQueue(other, "/q", retry=retry), Queue(other, "/q/dead")
+            try:
+                assert await queue.get(timeout=60 if not await dead.size() else 0) == b"x"
+            except TimeoutError:
+                assert await dead.get(timeout=0) == b"x"
+            assert await queue.size() == await dead.size() == 0
+
+    cancel_everywhere(work, before=lambda zk: LockingQueue(zk, "/q").put(b"x"), after=after)

@@ -55,6 +55,33 @@ def test_many_tasks_are_shared_out_and_each_is_done_once() -> None:
     crewed(main)
 
 
+def test_a_task_with_a_key_is_submitted_once_until_its_result_is_forgotten() -> None:
+    async def main(crew: Crew) -> None:
+        calls = []
+
+        async def note(task: str, value: Any) -> Any:
+            calls.append(task)
+            return value
+
+        master, zk = await crew.master()
+        with (
+            crew.server.fault(op="multi", path="/jobs/tasks/order-7", times=1, action=lose_reply()),
+            contextlib.suppress(ConnectionLossError),
+        ):
+            await master.submit(1, key="order-7")
+        assert await Master(zk, "/jobs").submit(1, key="order-7") == "order-7"
+        await crew.worker("w", note)
+        assert (await master.result("order-7", timeout=30))["result"] == 1
+        assert await master.submit(1, key="order-7") == "order-7"
+        await asyncio.sleep(10)
+        assert calls == ["order-7"]
+        await master.forget("order-7")
+        await master.submit(2, key="order-7")
+        assert (await master.result("order-7", timeout=30))["result"] == 2
+
+    crewed(main)
+
+
 def test_tasks_wait_for_workers_and_for_a_master() -> None:
     async def main(crew: Crew) -> None:
         zk = await crew.client()

@@ -233,6 +233,51 @@ def test_a_put_whose_reply_is_lost_says_that_it_may_have_been_done() -> None:
     with_client(main)
 
 
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_put_with_a_key_is_done_once_however_often_it_is_repeated(
+    kind: type[Queue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = kind(zk, "/q")
+        with (
+            server.fault(op="multi", times=1, nth=2, action=lose_reply(), strict=True),
+            pytest.raises(ConnectionLossError),
+        ):
+            await queue.put(b"x", key="order-7")
+        assert await queue.put(b"x", key="order-7") == ""
+        assert (await queue.put(b"y", key="order-8")).startswith("entry-100-")
+        assert [await queue.get(timeout=1), await queue.get(timeout=1)] == [b"x", b"y"]
+        assert await queue.put(b"x", key="order-7") == ""
+        assert await queue.size() == 0
+        monkeypatch.setattr("zoolet.client.recipes.queue.REMEMBER_KEYS", 60.0)
+        await queue.put(b"z", key="order-9")
+        await asyncio.sleep(200)
+        assert await queue.put(b"z", key="order-9")
+
+    with_client(main)
+
+
+async def test_keys_are_kept_on_each_server(any_hosts: str) -> None:
+    async with Client(any_hosts) as zk:
+        queue = Queue(zk.with_serializer(serializers.json), f"/{zk.new_uuid()}/q")
+        assert [bool(await queue.put({"n": 1}, key="a")) for _ in range(3)] == [True, False, False]
+        assert await queue.get(timeout=5) == {"n": 1}
+
+
+async def test_keys_are_persistent_where_a_server_has_no_ttl_nodes() -> None:
+    async with Server(config={"zookeeper.extendedTypesEnabled": "false"}) as server, client_of(server) as zk:
+        assert [bool(await Queue(zk, "/q").put(b"1", key="a")) for _ in range(2)] == [True, False]
+
+
+@pytest.mark.parametrize("key", ["a/b", "..", "a\0"])
+def test_a_key_that_is_no_name_is_refused(key: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with pytest.raises(ValueError, match="name"):
+            await Queue(zk, "/q").put(b"", key=key)
+
+    with_client(main)
+
+
 def test_a_take_whose_reply_is_lost_says_so() -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = Queue(zk, "/q")
