@@ -200,11 +200,10 @@ async def find_protected(client: ReliableClient, parent: str, protection_id: str
 
 
 async def delete_protected(client: ReliableClient, parent: str, protection_id: str) -> None:
-    """Delete, guaranteed, a node that may have been created, by the protection id in its name."""
+    """Delete, guaranteed, what may have been created with a protection id in its name."""
 
     async def delete() -> None:
-        path = await find_protected(client, parent, protection_id)
-        if path is not None:
+        while (path := await find_protected(client, parent, protection_id)) is not None:
             await client.delete(path)
 
     await until_gone(client, delete)

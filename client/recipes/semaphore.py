@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import re
 from typing import Any
 
 from zoolet.client import serializers
@@ -11,7 +13,7 @@ from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._lease import Lease, LockBase
 from zoolet.client.recipes._node_names import checked_naming
 from zoolet.client.recipes.lock import Lock
-from zoolet.client.reliable import create_protected, delete_in_background, first_event_or
+from zoolet.client.reliable import create_protected, delete_protected, first_event_or
 from zoolet.client.states import State
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
@@ -26,16 +28,18 @@ class Semaphore(LockBase[Lease]):
     sequential; a waiter holds the lock ``PATH/locks``. Both are shared with kazoo's Semaphore or Curator's
     InterProcessSemaphoreV2.
 
-    Guarantees: never more holders than leases, in the order in which they asked. Only the first in line watches the
-    leases, so that one client wakes up when one ends.
+    Guarantees: never more leases than there are, in the order in which they were asked for. Only the first in line
+    watches the leases, so that one client wakes up when one ends. Several are acquired together or not at all.
 
     Limits: all must name the same number of leases; with naming ``kazoo`` that is checked. A lease is lost as a lock's
-    is; ``lease.token`` tells holders apart but does not order them.
+    is, and several that were acquired together when one of their nodes is; ``lease.token`` tells holders apart but does
+    not order them. After :meth:`resize` to a lower number those that hold more keep them.
 
     Args:
         client: Whose session holds it.
         path: What is shared.
-        leases: How many may hold it, 1 or more.
+        leases: How many there are, 1 or more; None for the number that was set by :meth:`resize`, at any time. Curator
+            has its number elsewhere.
         timeout: Seconds to wait at most; None for no limit.
         naming: ``kazoo`` or ``curator``.
         on_lost: As for Lock.
@@ -49,7 +53,7 @@ class Semaphore(LockBase[Lease]):
         self,
         client: ClientSurface,
         path: str,
-        leases: int = 1,
+        leases: int | None = 1,
         *,
         timeout: float | None = None,
         naming: str = "kazoo",
@@ -60,7 +64,7 @@ class Semaphore(LockBase[Lease]):
         client.add_chroot(path)
         self._client = client.with_serializer(serializers.raw)
         self._path = path
-        self._leases = checked_count("leases", leases, 1)
+        self._leases = None if leases is None else checked_count("leases", leases, 1)
         self._timeout = checked_timeout(timeout)
         self._kazoo = checked_naming(naming) == "kazoo"
         self._data = data
@@ -73,103 +77,140 @@ class Semaphore(LockBase[Lease]):
         return False
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._path} of {self._leases}>"
+        return f"<{type(self).__name__} {self._path} of {self._leases or 'a shared number'}>"
 
-    async def acquire(self, timeout: float | None = None) -> Lease:
-        """Wait for a lease.
+    async def acquire(self, timeout: float | None = None, *, count: int = 1) -> Lease:
+        """Wait for a lease, or for several that are one.
 
         Args:
             timeout: Seconds to wait at most; None for what it was made with.
+            count: How many, 1 or more.
 
         Raises:
-            TimeoutError: None was free in time.
-            ValueError: Somebody else shares it with another number of leases.
+            TimeoutError: None was free in time, or too few.
+            ValueError: Somebody else shares it with another number of leases, there is no number yet, or *count* is
+                out of range.
         """
+        self._check(count)
         lease: Lease | None = None
         try:
             async with asyncio.timeout(self._timeout if timeout is None else timeout):
                 async with self._line as turn:
-                    if self._kazoo:
-                        await self._agree()
-                    await self._wait_for_room(turn)
-                    lease = await self._create_lease(turn)
+                    if self._leases is not None:
+                        await self._limit()
+                    await self._wait_for_room(turn, count)
+                    lease = await self._create_lease(turn, count)
             return lease
         except BaseException:  # cancelled, too
             if lease is not None:  # it came too late
                 lease.release_nowait()
             raise
 
-    async def attempt(self) -> Lease | None:
-        """Acquire a lease if one is free and nobody waits; None otherwise, and then no node was created unless another
-        one came first.
+    async def attempt(self, *, count: int = 1) -> Lease | None:
+        """Acquire a lease, or several, if they are free and nobody waits; None otherwise, and then no node was created
+        unless another one came first.
 
         Raises:
             ConnectionLossError: There was no connection in time.
             SessionExpiredError: The session ended meanwhile.
-            ValueError: Somebody else shares it with another number of leases.
+            ValueError: As for :meth:`acquire`.
         """
-        if len(await self.holders()) >= self._leases:
+        self._check(count)
+        if len(await self.holders()) + count > await self._limit():
             return None
         turn = await self._line.attempt()
         if turn is None:
             return None
         try:
-            if self._kazoo:
-                await self._agree()
-            if len(await self.holders()) >= self._leases:
+            if len(await self.holders()) + count > await self._limit():
                 return None
-            return await self._create_lease(turn)
+            return await self._create_lease(turn, count)
         finally:
             turn.release_nowait()
 
-    async def _agree(self) -> None:
-        """Check that all name the same number of leases."""
-        text = str(self._leases).encode()
-        try:
+    async def resize(self, leases: int) -> None:
+        """Change the number of leases, for all that were made with ``leases=None``; those that wait see it at once.
+
+        Raises:
+            ValueError: It is less than 1.
+        """
+        text = str(checked_count("leases", leases, 1)).encode()
+        await self._client.ensure_path(self._path)
+        await self._client.set(self._path, text)
+
+    def _check(self, count: int) -> None:
+        checked_count("count", count, 1)
+        if self._leases is not None and count > self._leases:
+            raise ValueError(f"count is {count}, and {self._path} has {self._leases} leases")
+
+    async def _limit(self) -> int:
+        """Return the number of leases; check that all name the same."""
+        if self._leases is not None and not self._kazoo:
+            return self._leases
+        data = b""
+        with contextlib.suppress(NoNodeError):
             data, _ = await self._client.get(self._path)
-        except NoNodeError:
-            await self._client.ensure_path(self._path)
-            data = b""
+        if self._leases is None:
+            return self._number(data)
+        text = str(self._leases).encode()
         if not data:
+            await self._client.ensure_path(self._path)
             await self._client.set(self._path, text)
         elif data != text:
             raise ValueError(f"{self._path} has {data.decode(errors='replace')} leases, not {self._leases}")
+        return self._leases
 
-    async def _wait_for_room(self, turn: Lease) -> None:
-        """Wait until there are fewer leases than allowed."""
+    def _number(self, data: bytes) -> int:
+        if re.fullmatch(rb"0*[1-9][0-9]{0,9}", data) is None:
+            raise ValueError(f"{self._path} has no number of leases, but {data!r}: resize() sets one")
+        return int(data)
+
+    async def _wait_for_room(self, turn: Lease, count: int) -> None:
+        """Wait until so many leases are free."""
+        client = self._client
         while True:
             try:
-                async with self._client.watch_children(self._parent) as watch:
-                    if len(self._held(watch.initial)) < self._leases:
+                async with contextlib.AsyncExitStack() as stack:
+                    watches = [await stack.enter_async_context(client.watch_children(self._parent))]
+                    held, limit = len(self._held(watches[0].initial)), self._leases
+                    if limit is None:
+                        watches.append(await stack.enter_async_context(client.watch_data(self._path)))
+                        limit = self._number(watches[1].initial[0])
+                    if held + count <= limit:
                         return
-                    await first_event_or(turn.lost.wait(), watch)
+                    await first_event_or(turn.lost.wait(), *watches)
             except NoNodeError:
-                await self._client.ensure_path(self._parent)
-            if turn.lost.is_set() and self._client.state is State.CLOSED:
+                await client.ensure_path(self._parent)
+            if turn.lost.is_set() and client.state is State.CLOSED:
                 raise ClosedError(self._path)
             if turn.lost.is_set():
                 raise SessionExpiredError(self._path, f"the place in line was lost: {turn.lost.reason}")
 
-    async def _create_lease(self, turn: Lease) -> Lease:
-        """Create the node of a lease, if the place in line is still there: a new session has none."""
+    async def _create_lease(self, turn: Lease, count: int) -> Lease:
+        """Create the nodes of a lease, if the place in line is still there: a new session has none."""
         client, uuid = self._client, self._client.new_uuid()
-        name = uuid.replace("-", "") if self._kazoo else f"_c_{uuid}-lease-"
+        prefix = uuid.replace("-", "")[:26] if self._kazoo else f"_c_{uuid}-lease-"  # what all of them have in common
 
         async def create() -> str:
             transaction = client.transaction(guards=turn.proof_nodes(), guard_failed=self._place_lost)
-            path = paths.join(self._parent, name)
-            transaction.create(path, self._data, ephemeral=True, sequential=not self._kazoo)
+            for number in range(count):
+                path = paths.join(self._parent, f"{prefix}{number:06x}" if self._kazoo else prefix)
+                transaction.create(path, self._data, ephemeral=True, sequential=not self._kazoo)
             return str((await transaction.commit())[0])
 
-        node = await create_protected(client, self._parent, name, create, create_parent=client.ensure_path)
+        node = await create_protected(client, self._parent, prefix, create, create_parent=client.ensure_path)
         try:
+            nodes = [node]
+            if count > 1:
+                nodes = [path for path in await self.holders() if prefix in path]
             stat = await client.exists(node)
-            if stat is None:
+            if stat is None or len(nodes) < count:
                 raise SessionExpiredError(node, "the lease is gone again")
         except BaseException:  # cancelled, too
-            delete_in_background(client, node)
+            client.spawn(delete_protected(client, self._parent, prefix))
             raise
-        return Lease(client, node, stat.czxid)
+        first, *others = sorted(nodes)
+        return Lease(client, first, stat.czxid, more_nodes=[(path, stat.czxid) for path in others])
 
     def _place_lost(self) -> SessionExpiredError:
         return SessionExpiredError(self._path, "the place in line was lost")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from support import kazoo_bugs
+from support.cancellation import cancel_everywhere
 from support.leftovers import ephemerals, nothing_left
 from support.simulation import Connect, simulate_clients
 
@@ -59,7 +61,7 @@ def test_all_must_name_the_same_number_of_leases() -> None:
     simulate_clients(main)
 
 
-@pytest.mark.parametrize("leases", [0, -1, 1.5, "2", None])
+@pytest.mark.parametrize("leases", [0, -1, 1.5, "2"])
 def test_a_number_of_leases_that_makes_no_sense_is_refused(leases: object) -> None:
     with pytest.raises(ValueError):
         Semaphore(Client("127.0.0.1:1"), "/pool", leases)  # type: ignore[arg-type]
@@ -237,5 +239,105 @@ def test_children_of_others_take_no_lease() -> None:
         server.populate({"/pool": {"note": b"", "0" * 31: b""}})
         async with Semaphore(zk, "/pool", 1, timeout=5.0):
             assert len(kazoo_bugs.children(server, "/pool")) == 3
+
+    simulate_clients(main)
+
+
+# --- several at once, and a number that changes ---
+
+
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_several_leases_are_acquired_together_and_end_together(naming: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        held = await Semaphore(one, "/pool", 4, naming=naming).acquire(count=3)
+        other = Semaphore(two, "/pool", 4, naming=naming)
+        assert len(await other.holders()) == 3
+        assert await other.attempt(count=2) is None
+        single = await other.attempt()
+        assert single is not None
+        waiting = asyncio.create_task(other.acquire(5.0, count=3))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await held.release()
+        both = await waiting
+        assert len(await other.holders()) == 4
+        await single.release()
+        await one.delete(sorted(await other.holders())[1])
+        await asyncio.wait_for(both.lost.wait(), 5.0)
+        await both.release()
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("naming", NAMINGS)
+@pytest.mark.parametrize("action", [lose_reply, drop_request])
+def test_several_leases_whose_create_is_lost_are_there_once(naming: str, action: type) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        with server.fault("multi", times=1, action=action(), strict=True):
+            held = await Semaphore(zk, "/pool", 3, naming=naming).acquire(count=3)
+        await asyncio.sleep(5)
+        assert len(ephemerals(server)) == 3
+        await held.release()
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_several_leases_that_are_cancelled_anywhere_leave_none(naming: str) -> None:
+    async def work(zk: Client) -> None:
+        async with await Semaphore(zk, "/pool", 3, naming=naming).acquire(count=3):
+            pass
+
+    cancel_everywhere(work)
+
+
+@pytest.mark.parametrize("count", [0, 3, 1.5])
+def test_a_count_that_can_never_be_had_is_refused(count: Any) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        with pytest.raises(ValueError, match="count"):
+            await Semaphore(await connect(), "/pool", 2).acquire(count=count)
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_a_number_that_grows_lets_those_in_who_wait(naming: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        clients = [await connect() for _ in range(4)]
+        pools = [Semaphore(zk, "/pool", None, naming=naming) for zk in clients]
+        with pytest.raises(ValueError, match="resize"):
+            await pools[0].acquire()
+        await pools[0].resize(1)
+        held = await pools[0].acquire()
+        waiting = [asyncio.create_task(pool.acquire()) for pool in pools[1:]]
+        await asyncio.sleep(1)
+        assert not any(task.done() for task in waiting)
+        await pools[3].resize(3)
+        await asyncio.sleep(1)
+        assert sum(task.done() for task in waiting) == 2
+        await pools[3].resize(2)
+        await held.release()
+        await asyncio.sleep(1)
+        assert sum(task.done() for task in waiting) == 2
+        await next(task for task in waiting if task.done()).result().release()
+        for lease in await asyncio.wait_for(asyncio.gather(*waiting), 5.0):
+            await lease.release()
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_a_shared_number_is_what_kazoo_s_semaphore_has_set() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        server.populate({"/pool": b"2"})
+        pool = Semaphore(await connect(), "/pool", None)
+        first, second = await pool.acquire(), await pool.acquire()
+        assert await pool.attempt() is None
+        for lease in (first, second):
+            await lease.release()
 
     simulate_clients(main)
