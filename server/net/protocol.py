@@ -273,7 +273,11 @@ class ServerProtocol(asyncio.Protocol):
             return
         unsent = transport.get_write_buffer_size()
         if transport.can_write_eof():
-            transport.write_eof()
+            try:
+                transport.write_eof()
+            except OSError:  # the peer has reset the connection, and the loop has not noticed yet
+                transport.abort()
+                return
         elif not unsent:
             transport.close()  # TLS: has LINGER seconds in all, so not while there is output
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
@@ -227,6 +228,40 @@ class Stub(asyncio.Transport):
     def abort(self) -> None:
         """Record it."""
         self.aborted = True
+
+
+class ResetStub(Stub):
+    """A transport whose peer has reset the connection, which its loop has not noticed yet."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Know the address."""
+        return ("127.0.0.1", 4711) if name == "peername" else default
+
+    def get_write_buffer_size(self) -> int:
+        """Return that nothing waits."""
+        return 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Ignore them."""
+
+    def can_write_eof(self) -> bool:
+        """Return that there is a sending side."""
+        return True
+
+    def write_eof(self) -> None:
+        """Fail as the socket does."""
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+
+async def test_a_connection_that_was_reset_and_is_closed_now_is_aborted(serve: Serve) -> None:
+    live, stub = await serve(), ResetStub()
+    protocol = ServerProtocol(live.daemon.connections)
+    protocol.connection_made(stub)
+
+    protocol.close()
+
+    assert stub.aborted
+    protocol.connection_lost(None)
 
 
 async def test_a_connection_without_a_peer_is_aborted(serve: Serve) -> None:
