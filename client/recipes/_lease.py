@@ -24,6 +24,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
+import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from types import TracebackType
@@ -96,7 +98,13 @@ class Lease:
         lost: Happens when it is lost.
         revoked: Happens when somebody asks that it be released; only if it is revocable.
         depth: How often its holder has entered it.
+
+    Keep it for as long as it is held: nothing else refers to it. One that is dropped while it is held is a
+    ResourceWarning and a warning in the log, for nobody can release it, or learn that it is lost; what it holds ends
+    with the session.
     """
+
+    _released = True  # until it is made
 
     def __init__(
         self,
@@ -125,7 +133,7 @@ class Lease:
         self._block: CancelledBlock | None = None
         # One timer to begin with: most leases are released before it fires.
         first = 0.0 if revocable else min(GUARD_AFTER, client.valid_for())
-        self._timer = asyncio.get_running_loop().call_later(first, self._start_monitors)
+        self._timer = asyncio.get_running_loop().call_later(first, _start_monitors, weakref.ref(self))
         client.add_listener(self)
         if client.valid_for() <= 0:  # this process was stopped when its turn came
             self.mark_lost(_MAYBE_EXPIRED)
@@ -133,6 +141,12 @@ class Lease:
     def __repr__(self) -> str:
         state = "lost" if self.lost.is_set() else "released" if self._released else "held"
         return f"<{type(self).__name__} {self.path} token {self.token} {state}>"
+
+    def __del__(self) -> None:
+        if not self._released and not self.lost.is_set():
+            message = f"{self!r} was dropped while it is held: it stays held until the session ends"
+            _log.warning("%s", message)
+            warnings.warn(message, ResourceWarning, source=self, stacklevel=1)
 
     def raise_if_lost(self) -> None:
         """Do nothing if it is certainly still held.
@@ -204,21 +218,25 @@ class Lease:
         if block is not None and block.uncancelled(kind):
             raise LockLostError(self.path, self.lost.reason) from error
 
-    def _check_deadline(self) -> None:
+    def check_deadline(self) -> None:
+        """Look whether it may be lost by now, and again later."""
         left = self._client.valid_for()
         if left <= 0:
             self.mark_lost(_MAYBE_EXPIRED)
         else:
             # Not later than in a second: the loop's clock does not count a suspension of the machine, this one does.
-            self._timer = asyncio.get_running_loop().call_later(min(left, CHECK_EVERY), self._check_deadline)
+            delay, loop = min(left, CHECK_EVERY), asyncio.get_running_loop()
+            self._timer = loop.call_later(delay, _check_deadline, weakref.ref(self))
 
-    def _start_monitors(self) -> None:
-        self._check_deadline()
+    def start_monitors(self) -> None:
+        """Begin to watch the deadline and the nodes."""
+        self.check_deadline()
         if not self._released and not self.lost.is_set() and not self._exchanging:
+            lease = weakref.ref(self)
             self._monitors = [
                 self._client.spawn(
-                    self._monitor(path, czxid),
-                    on_failure=lambda error: self.mark_lost(f"its monitor failed: {error!r}"),
+                    _monitor(lease, self._client, path, czxid, self._revocable),
+                    on_failure=partial(_monitor_failed, lease),
                 )
                 for path, czxid in self._nodes
             ]
@@ -228,22 +246,6 @@ class Lease:
         for monitor in self._monitors:
             if monitor is not asyncio.current_task():
                 monitor.cancel()
-
-    async def _monitor(self, path: str, czxid: int) -> None:
-        """Notice when somebody deletes a node, or asks that it be released; no answer of the server ends this."""
-        client = self._client.with_serializer(serializers.raw)
-
-        async def is_there() -> bool:
-            async with client.watch_exists(path) as watch:  # which needs no permission
-                if watch.initial is None or watch.initial.czxid != czxid:
-                    return False
-                if self._revocable and (await client.get(path))[0] == REVOKE:
-                    self.revoked.set("somebody asks for it")
-                return (await watch.next()).type != EventType.NODE_DELETED
-
-        while await repeat_despite_errors(self._client, is_there, done=(NoNodeError,)):
-            continue
-        self.mark_lost("somebody deleted its node")
 
     # --- releasing it ---
 
@@ -330,6 +332,43 @@ class Lease:
         self._exchanging = True
 
 
+# What runs for as long as a lease is held refers to it weakly, so that one that is dropped is noticed.
+
+
+def _start_monitors(ref: weakref.ref[Lease]) -> None:
+    if (lease := ref()) is not None:
+        lease.start_monitors()
+
+
+def _check_deadline(ref: weakref.ref[Lease]) -> None:
+    if (lease := ref()) is not None:
+        lease.check_deadline()
+
+
+def _monitor_failed(ref: weakref.ref[Lease], error: Exception) -> None:
+    if (lease := ref()) is not None:
+        lease.mark_lost(f"its monitor failed: {error!r}")
+
+
+async def _monitor(ref: weakref.ref[Lease], client: ClientSurface, path: str, czxid: int, revocable: bool) -> None:
+    """Notice when somebody deletes a node, or asks that it be released; no answer of the server ends this."""
+    raw = client.with_serializer(serializers.raw)
+
+    async def is_there() -> bool:
+        async with client.watch_exists(path) as watch:  # which needs no permission
+            if watch.initial is None or watch.initial.czxid != czxid:
+                return False
+            if revocable and (await raw.get(path))[0] == REVOKE and (lease := ref()) is not None:
+                lease.revoked.set("somebody asks for it")
+                del lease
+            return (await watch.next()).type != EventType.NODE_DELETED
+
+    while await repeat_despite_errors(client, is_there, done=(NoNodeError,)):
+        continue
+    if (lease := ref()) is not None:
+        lease.mark_lost("somebody deleted its node")
+
+
 ON_LOST: Final = ("cancel", "flag")
 L = TypeVar("L", bound=Lease)
 
@@ -355,7 +394,8 @@ class LockBase(Generic[L]):
             raise ValueError(f"on_lost is {on_lost!r}; it must be one of {', '.join(ON_LOST)}")
         self._on_lost = on_lost
         self._inside: list[tuple[asyncio.Task[Any] | None, L, LockBase[Any]]] = []
-        self._acquired: list[tuple[asyncio.Task[Any] | None, L, LockBase[Any]]] = []  # of a reentrant one
+        # Of a reentrant one: weakly, for its holder is to notice if it drops one.
+        self._acquired: list[tuple[asyncio.Task[Any] | None, weakref.ref[L], LockBase[Any]]] = []
 
     async def acquire(self) -> L:
         """Wait until it can be held; return the lease."""
@@ -376,8 +416,8 @@ class LockBase(Generic[L]):
     def _remembered(self, lease: L) -> L:
         """Return a lease that this task has acquired; if the lock is reentrant, it can be shared from now on."""
         if self.reentrant:
-            held = [entry for entry in self._acquired if not entry[1].released]
-            self._acquired[:] = [*held, (asyncio.current_task(), lease, self)]
+            held = [entry for entry in self._acquired if (other := entry[1]()) is not None and not other.released]
+            self._acquired[:] = [*held, (asyncio.current_task(), weakref.ref(lease), self)]
         return lease
 
     def _own_lease(self) -> L | None:
@@ -387,7 +427,8 @@ class LockBase(Generic[L]):
             DeadlockError: The task would wait for itself.
         """
         task = asyncio.current_task()
-        for owner, lease, lock in (*reversed(self._inside), *self._acquired):
+        acquired = ((owner, lease, lock) for owner, ref, lock in self._acquired if (lease := ref()) is not None)
+        for owner, lease, lock in (*reversed(self._inside), *acquired):
             if owner is task and not lease.released and self.reentrant and self.includes(lock):
                 lease.raise_if_lost()
                 lease.depth += 1

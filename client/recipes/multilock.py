@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Sequence
 
 from zoolet.client.arguments import checked_timeout
@@ -26,7 +27,8 @@ class MultiLease(Lease):
         self.tokens = {path: part.token for path, part in parts.items()}
         last = self.parts[-1]
         super().__init__(client, last.path, last.czxid, token=last.token)
-        self._followers = [client.spawn(self._follow(part)) for part in self.parts if part is not last]
+        ref = weakref.ref(self)
+        self._followers = [client.spawn(_follow(ref, part)) for part in self.parts]
 
     def raise_if_lost(self) -> None:
         """Do nothing if all parts are certainly still held.
@@ -47,15 +49,18 @@ class MultiLease(Lease):
         """Return the nodes of all parts."""
         return [node for part in self.parts for node in part.proof_nodes()]
 
-    async def _follow(self, part: Lease) -> None:
-        self.mark_lost(f"{part.path}: {await part.lost}")
-
     def release_nowait(self) -> list[asyncio.Future[None]]:
         """Release all of them, the last one first."""
         for follower in self._followers:
             follower.cancel()
         self.mark_released()
         return [call for part in reversed(self.parts) for call in part.release_nowait()]
+
+
+async def _follow(ref: weakref.ref[MultiLease], part: Lease) -> None:
+    reason = await part.lost
+    if (lease := ref()) is not None:
+        lease.mark_lost(f"{part.path}: {reason}")
 
 
 class MultiLock(LockBase[MultiLease]):

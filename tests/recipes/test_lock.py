@@ -12,7 +12,7 @@ from support.leftovers import in_line, nothing_left
 from support.simulation import Connect, simulate_clients
 
 from zoolet.client import Client, State, serializers
-from zoolet.client.recipes import Lock, LockLostError
+from zoolet.client.recipes import Lock, LockLostError, MultiLock, Semaphore, TryLock
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, drop_request
 
@@ -317,7 +317,51 @@ def test_contenders_are_delivered_in_order() -> None:
         first, second = await one.lock("/lock").contenders()
         assert first == held.path
         await held.release()
-        assert (await waiting).path == second
+        async with await waiting as lease:
+            assert lease.path == second
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("kind", [Lock, TryLock, Semaphore])
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_a_lease_that_is_dropped_while_it_is_held_is_a_warning(kind: Any, seconds: float) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        lease = await kind(await connect(), "/lock").acquire()
+        await asyncio.sleep(seconds)  # after 0.05 s its node is watched
+        with pytest.warns(ResourceWarning, match=r"was dropped while it is held"):
+            del lease
+        assert "/lock" in server.tree()
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_a_lease_of_several_nodes_that_is_dropped_is_a_warning(seconds: float) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        for lock in (MultiLock(zk, ["/a", "/b"]), zk.lock("/c", naming="both"), zk.lock("/d", reentrant=True)):
+            lease = await lock.acquire()
+            await asyncio.sleep(seconds)
+            with pytest.warns(ResourceWarning, match=r"was dropped while it is held"):
+                del lease
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("end", ["released", "lost", "closed"])
+def test_a_lease_that_is_not_held_can_be_dropped(end: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        lease = await zk.lock("/lock").acquire()
+        if end == "released":
+            await lease.release()
+        elif end == "lost":
+            server.expire(zk)
+            await lease.lost
+        else:
+            await zk.aclose()
+        del lease
 
     simulate_clients(main)
 

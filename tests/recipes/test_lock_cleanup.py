@@ -65,7 +65,7 @@ def test_a_waiter_that_is_cancelled_at_any_moment_leaves_no_node_and_no_watch(na
             await server.wait_for(lambda: len(ephemerals(server)) == mine and not kazoo_bugs.watches_of(server, two))
         if holder is not None:
             await holder.release()
-        await two.lock("/lock", naming=naming).acquire(1.0)
+        await (await two.lock("/lock", naming=naming).acquire(1.0)).release()
 
     simulate_clients(main)
 
@@ -77,8 +77,8 @@ def test_a_waiter_that_is_cancelled_at_any_step_after_the_answer_leaves_no_node(
     async def find_out(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         server.populate({"/lock": b""})
-        await zk.lock("/lock").acquire()
-        moments[0] = sim.time()
+        async with await zk.lock("/lock").acquire():
+            moments[0] = sim.time()
 
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()

@@ -99,7 +99,8 @@ def test_readers_attempts_succeed_together() -> None:
         first, second = await KINDS["read"](one).attempt(), await KINDS["read"](two).attempt()
         assert first is not None
         assert second is not None
-        assert await KINDS["write"](one).attempt() is None
+        async with first, second:
+            assert await KINDS["write"](one).attempt() is None
 
     simulate_clients(main)
 
@@ -163,14 +164,13 @@ def test_the_data_of_a_lock_say_which_process_holds_it_unless_others_are_given()
 def test_an_attempt_at_several_nodes_creates_none_if_one_is_held() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
-        await Lock(other, "/l", naming="curator").acquire()
-        await Lock(other, "/m").acquire()
-        before = server.zxid()
+        async with Lock(other, "/l", naming="curator"), Lock(other, "/m"):
+            before = server.zxid()
 
-        assert await Lock(zk, "/l", naming="both").attempt() is None
-        assert await MultiLock(zk, ["/k", "/m"]).attempt() is None
+            assert await Lock(zk, "/l", naming="both").attempt() is None
+            assert await MultiLock(zk, ["/k", "/m"]).attempt() is None
 
-        assert server.zxid() == before
+            assert server.zxid() == before
 
     simulate_clients(main)
 
@@ -178,10 +178,10 @@ def test_an_attempt_at_several_nodes_creates_none_if_one_is_held() -> None:
 def test_a_timeout_knows_how_long_ago_also_when_the_reply_to_its_create_was_lost() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
-        await Lock(other, "/l").acquire()
-        with server.fault("create2", session=zk, times=1, action=lose_reply(), strict=True):
-            with pytest.raises(TimeoutError, match=r"asked for it \d s ago"):
-                await Lock(zk, "/l").acquire(timeout=3)
+        async with Lock(other, "/l"):
+            with server.fault("create2", session=zk, times=1, action=lose_reply(), strict=True):
+                with pytest.raises(TimeoutError, match=r"asked for it \d s ago"):
+                    await Lock(zk, "/l").acquire(timeout=3)
 
     simulate_clients(main)
 
@@ -189,9 +189,9 @@ def test_a_timeout_knows_how_long_ago_also_when_the_reply_to_its_create_was_lost
 def test_a_timeout_before_there_is_a_node_says_nothing_of_the_time() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
-        await Lock(other, "/l", data=b"host-1").acquire()
-        with server.fault("create2", session=zk, times=1, action=delay(0.55), strict=True):
-            with pytest.raises(TimeoutError, match=r"held by host-1 \(session 0x[0-9a-f]+\), 0 waiting"):
-                await Lock(zk, "/l").acquire(timeout=0.5)
+        async with Lock(other, "/l", data=b"host-1"):
+            with server.fault("create2", session=zk, times=1, action=delay(0.55), strict=True):
+                with pytest.raises(TimeoutError, match=r"held by host-1 \(session 0x[0-9a-f]+\), 0 waiting"):
+                    await Lock(zk, "/l").acquire(timeout=0.5)
 
     simulate_clients(main)

@@ -310,9 +310,9 @@ def test_an_entry_whose_consumers_die_is_given_up_by_the_next_one() -> None:
         await LockingQueue(zk, "/q").put(b"poison")
         retry = Backoff(first=0.0, jitter=0.0, tries=2)
         for _ in range(2):
-            await LockingQueue(zk, "/q", retry=retry).acquire()
+            entry = await LockingQueue(zk, "/q", retry=retry).acquire()
             server.expire(zk)
-            await asyncio.sleep(1)
+            await entry.lease.lost
         with pytest.raises(TimeoutError):
             await LockingQueue(zk, "/q", retry=retry).acquire(timeout=1)
         assert await Queue(zk, "/q/dead").get(timeout=1) == b"poison"

@@ -152,7 +152,8 @@ def test_who_waits_at_a_queue_gets_an_entry_of_the_new_server(kind: str) -> None
         async def consume() -> Any:
             if kind == "queue":
                 return await Queue(zk, "/queue").get()
-            return (await LockingQueue(zk, "/queue").acquire()).value
+            async with await LockingQueue(zk, "/queue").acquire() as entry:
+                return entry.value
 
         taking = asyncio.ensure_future(consume())
         await asyncio.sleep(1)

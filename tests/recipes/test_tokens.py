@@ -92,7 +92,8 @@ def test_a_lost_reply_on_the_way_makes_no_token_lower(op: str) -> None:
             waiting = asyncio.ensure_future(two.lock("/lock").acquire())
             await asyncio.sleep(1)
             await first.release()
-            assert (await waiting).token > first.token
+            async with await waiting as second:
+                assert second.token > first.token
 
     simulate_clients(main)
 

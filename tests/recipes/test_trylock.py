@@ -123,6 +123,7 @@ def test_the_end_of_a_block_whose_node_somebody_deleted_does_not_delete_the_next
             await first.lost
         await asyncio.sleep(0.02)
         assert "/job" in server.tree()
+        await second.release()
 
     simulate_clients(main)
 
@@ -153,7 +154,7 @@ def test_a_node_that_was_deleted_and_taken_by_another_at_once_is_a_loss() -> Non
             await two.delete("/job")
             second = await TryLock(two, "/job").attempt()
             assert second is not None
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(10), second:
                 await first.lost
 
     simulate_clients(main)
