@@ -44,6 +44,11 @@ class Follower:
         self._stopped = False
         self._delays: Iterator[float] | None = None  # once a step was refused, until one completes
 
+    @property
+    def begun(self) -> bool:
+        """Whether it was ever begun."""
+        return self._task is not None
+
     def mark_ready(self) -> None:
         """Record that what is followed is complete."""
         self._ready.set()

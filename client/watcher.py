@@ -301,6 +301,8 @@ class Watcher:
         return self
 
     async def __anext__(self) -> Event:
+        if self._phase is Phase.NEW:
+            raise RuntimeError(f"the watch of {self._path} was not entered; use it inside its with block")
         event: Event | None = None
         while self._phase is not Phase.ENDED and (event := self._pop()) is None:
             if self._error is not None:

@@ -27,6 +27,10 @@ class Recipe:
         self._client = client if self._serializer is None else client.with_serializer(self._serializer)
         self._path = path
 
+    def _not_entered(self) -> RuntimeError:
+        """Return the error of what only works inside the block."""
+        return RuntimeError(f"this {type(self).__name__} of {self._path} was not entered; use it inside its with block")
+
     def _at(self, *names: str) -> str:
         """Return the path of a node below."""
         return paths.join(self._path, "/".join(names))
@@ -47,12 +51,19 @@ class FollowingRecipe(Recipe):
         """Return what :meth:`changes` yields."""
         raise NotImplementedError
 
+    def _check_entered(self) -> None:
+        """Raise an error if nothing was ever followed: what is known would be nothing, forever."""
+        if not self._follower.begun:
+            raise self._not_entered()
+
     async def changes(self) -> AsyncIterator[Any]:
         """Iterate what is known: now, and after each change; changes that come fast may be one.
 
         Raises:
             Exception: The following failed; no further change would be seen.
+            RuntimeError: It was not entered.
         """
+        self._check_entered()
         async for _ in self._follower.changes():
             yield self._current()
 
@@ -78,6 +89,12 @@ class SupervisedRecipe(Recipe):
     def __init__(self, client: ClientSurface, path: str) -> None:
         super().__init__(client, path)
         self._block = SupervisedBlock(client)
+        self._entered = False
+
+    def _check_entered(self) -> None:
+        """Raise an error outside of the block: no background task would go on, and nothing would clean up."""
+        if not self._entered:
+            raise self._not_entered()
 
     async def _begin(self) -> None:
         """Start the background tasks."""
@@ -85,6 +102,7 @@ class SupervisedRecipe(Recipe):
     async def start(self, block: SupervisedBlock) -> None:
         """Begin inside the block of another recipe, which fails if this one does."""
         self._block = block
+        self._entered = True
         await self._begin()
 
     async def stop(self) -> None:
@@ -92,10 +110,12 @@ class SupervisedRecipe(Recipe):
 
     async def __aenter__(self) -> Self:
         await self._begin()
+        self._entered = True
         self._block.enter()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._entered = False
         try:
             self._block.exit(kind)
         finally:

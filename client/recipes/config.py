@@ -33,7 +33,7 @@ class Config(NodeCache):
         self, client: ClientSurface, path: str, default: Any = None, *, serializer: Serializer = serializers.json
     ) -> None:
         super().__init__(client.with_serializer(serializer), path)
-        self.value = self._default = default
+        self._value = self._default = default
 
     @property
     def version(self) -> int:

@@ -85,7 +85,9 @@ class Discovery(SupervisedRecipe):
 
         Raises:
             ValueError: The name or the id cannot be a node's name.
+            RuntimeError: The discovery was not entered.
         """
+        self._check_entered()
         path, fields = self._path_of(instance), asdict(instance)
         if path in self._nodes:
             return await self._nodes[path].set(fields)
@@ -104,7 +106,12 @@ class Discovery(SupervisedRecipe):
             await node.stop()
 
     async def instances(self, service: str) -> list[Instance]:
-        """Return the instances that offer a service, in order of their ids."""
+        """Return the instances that offer a service, in order of their ids.
+
+        Raises:
+            RuntimeError: The discovery was not entered.
+        """
+        self._check_entered()
         if service not in self._caches:
             cache = ChildrenCache(self._client, self._at(service))
             await cache.start(self._block)

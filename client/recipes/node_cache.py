@@ -20,22 +20,46 @@ class NodeCache(FollowingRecipe):
     disconnected it stays as it was; what changed is read as soon as the client is back, also in a new session.
 
     Limits: values that are replaced at once may never be seen. It may be behind by as long as an event takes.
-
-    Attributes:
-        value: What the node holds; None if there is none.
-        stat: Its Stat; None if there is none.
-        error: Why the serializer could not read the latest value; ``value`` is the last one that it could.
     """
 
     _default: Any = None  # the value while the node does not exist
 
     def __init__(self, client: ClientSurface, path: str) -> None:
         super().__init__(client, path)
-        self.error: UndecodableError | None = None
-        self.value: Any = None
-        self.stat: Stat | None = None
+        self._was_read = False
+        self._error: UndecodableError | None = None
+        self._value: Any = None
+        self._stat: Stat | None = None
         self._session_id = 0  # in which the stat was read
         self._guard: SessionGuard | None = None  # in the next session the node is read again
+
+    def _check_read(self) -> None:
+        if not self._was_read:
+            self._check_entered()
+
+    @property
+    def value(self) -> Any:
+        """What the node holds; None if there is none.
+
+        Raises:
+            RuntimeError: It was neither entered nor refreshed.
+        """
+        self._check_read()
+        return self._value
+
+    @property
+    def stat(self) -> Stat | None:
+        """The node's Stat; None if there is none. Raises as ``value`` does."""
+        self._check_read()
+        return self._stat
+
+    @property
+    def error(self) -> UndecodableError | None:
+        """Why the serializer could not read the latest value; ``value`` is the last one that it could. Raises as
+        ``value`` does.
+        """
+        self._check_read()
+        return self._error
 
     async def _follow(self) -> None:
         async with self._client.watch(self._path) as events:
@@ -53,17 +77,17 @@ class NodeCache(FollowingRecipe):
         except NoNodeError:
             value, stat = self._default, None
         except UndecodableError as error:
-            self.error = error
+            self._was_read, self._error = True, error
             return
-        self.error = None
-        before = self.stat
+        self._was_read, self._error = True, None
+        before = self._stat
         session_id, self._session_id = self._session_id, self._client.session_id
         if stat and before and stat.czxid == before.czxid and stat.mzxid < before.mzxid:
             if session_id == self._session_id:
                 return  # a reply that was overtaken; in another session the server may have been restored
-        self.value, self.stat = value, stat
+        self._value, self._stat = value, stat
         if (stat and (stat.czxid, stat.mzxid)) != (before and (before.czxid, before.mzxid)):
             self._follower.mark_changed()
 
     def _current(self) -> Any:
-        return self.value
+        return self._value

@@ -40,7 +40,12 @@ class PersistentEphemeral(SupervisedRecipe):
         return self._session_id != 0 and self._session_id == self._client.session_id
 
     async def set(self, value: Any) -> None:
-        """Change what the node holds, now and whenever it is created again."""
+        """Change what the node holds, now and whenever it is created again.
+
+        Raises:
+            RuntimeError: It was not entered.
+        """
+        self._check_entered()
         self._value = value
         if self.exists:
             with contextlib.suppress(NoNodeError):  # it is created again with the new value in a moment

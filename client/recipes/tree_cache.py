@@ -38,10 +38,6 @@ class TreeCache(FollowingRecipe):
     Args:
         path: The uppermost node; it need not exist.
         limit: Changes that may wait to be processed; at one more, everything is read again.
-
-    Attributes:
-        nodes: What is known, by path; a live view that cannot be changed.
-        errors: Why the value of a node cannot be read, by path; a live view, too.
     """
 
     def __init__(self, client: ClientSurface, path: str, *, limit: int = 100_000) -> None:
@@ -50,8 +46,28 @@ class TreeCache(FollowingRecipe):
         self._nodes: dict[str, Cached] = {}
         self._guard: SessionGuard | None = None  # in the next session everything is read again
         self._errors: dict[str, UndecodableError] = {}
-        self.nodes: Mapping[str, Cached] = MappingProxyType(self._nodes)
-        self.errors: Mapping[str, UndecodableError] = MappingProxyType(self._errors)
+        self._nodes_view: Mapping[str, Cached] = MappingProxyType(self._nodes)
+        self._errors_view: Mapping[str, UndecodableError] = MappingProxyType(self._errors)
+
+    @property
+    def nodes(self) -> Mapping[str, Cached]:
+        """What is known, by path; a live view that cannot be changed.
+
+        Raises:
+            RuntimeError: It was not entered.
+        """
+        self._check_entered()
+        return self._nodes_view
+
+    @property
+    def errors(self) -> Mapping[str, UndecodableError]:
+        """Why the value of a node cannot be read, by path; a live view, too.
+
+        Raises:
+            RuntimeError: It was not entered.
+        """
+        self._check_entered()
+        return self._errors_view
 
     async def _follow(self) -> None:
         async with self._client.watch(self._path, recursive=True, limit=self._limit) as events:

@@ -67,7 +67,12 @@ class Worker(SupervisedRecipe):
         self._node = PersistentEphemeral(self._client, self._at(WORKERS, name), {"beat": 0, "busy": []})
 
     async def report(self, task: str, progress: Any) -> None:
-        """Publish how far a task is; it goes with the worker's session."""
+        """Publish how far a task is; it goes with the worker's session.
+
+        Raises:
+            RuntimeError: The worker was not entered.
+        """
+        self._check_entered()
         path = self._at(PROGRESS, task)
         try:
             await self._client.set(path, progress)

@@ -450,3 +450,51 @@ def test_what_follows_others_ends_with_the_client(kind: str) -> None:
             await asyncio.wait_for(following, 10)
 
     with_client(main)
+
+
+# --- recipes that were not entered ---
+
+NOT_ENTERED: dict[str, Callable[[Client], Any]] = {
+    "the nodes of a tree cache": lambda zk: TreeCache(zk, "/a").nodes,
+    "the errors of a tree cache": lambda zk: TreeCache(zk, "/a").errors,
+    "the values of a children cache": lambda zk: ChildrenCache(zk, "/a").values,
+    "the value of a node cache": lambda zk: NodeCache(zk, "/a").value,
+    "the value of a configuration": lambda zk: Config(zk, "/a").value,
+    "changes": lambda zk: anext(TreeCache(zk, "/a").changes()),
+    "an event of a watch": lambda zk: zk.watch("/a").next(),
+    "a registration": lambda zk: Discovery(zk, "/a").register(Instance("web", "1")),
+    "an instance": lambda zk: Discovery(zk, "/a").pick("web"),
+    "another value of an ephemeral node": lambda zk: PersistentEphemeral(zk, "/a").set(b"2"),
+    "a report": lambda zk: Worker(zk, "/a", "w", double).report("t", 1),
+}
+
+
+@pytest.mark.parametrize("what", NOT_ENTERED)
+def test_what_was_not_entered_says_so(what: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with pytest.raises(RuntimeError, match="was not entered; use it inside its with block"):
+            await NOT_ENTERED[what](zk)
+        assert not leftovers(server)
+
+    with_client(main)
+
+
+def test_the_last_values_of_a_cache_can_be_read_behind_its_block() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/a", b"1")
+        async with TreeCache(zk, "/a") as tree, NodeCache(zk, "/a") as node:
+            pass
+        assert tree.nodes["/a"].value == node.value == b"1"
+
+    with_client(main)
+
+
+def test_a_configuration_that_only_publishes_needs_no_block() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        config = Config(zk, "/a")
+        await config.publish({"x": 1})
+        assert config.value == {"x": 1}
+        await config.update(lambda value: {**value, "y": 2})
+        assert config.version == 1
+
+    with_client(main)
