@@ -13,6 +13,7 @@ from zoolet.client import arguments, operations, serializers
 from zoolet.client.backoff import Backoff
 from zoolet.client.call import Call, CompoundCall, RequestCall
 from zoolet.client.core import ClientCore, ClientStatistics
+from zoolet.client.hooks import RequestHook
 from zoolet.client.hosts import Hosts
 from zoolet.client.serializers import Serializer
 from zoolet.client.states import State, StateListener
@@ -45,6 +46,7 @@ class BaseClient:
         tls: ssl.SSLContext | None = None,
         backoff: Backoff = Backoff(),  # noqa: B008 - it is frozen
         max_request: int = MAX_FRAME,
+        on_request: RequestHook | None = None,
         rng: Random | None = None,
     ) -> None:
         session_timeout = arguments.checked_session_timeout(timeout)
@@ -63,6 +65,7 @@ class BaseClient:
             backoff=arguments.checked_backoff(backoff),
             max_request=arguments.checked_max_request(max_request),
             rng=rng or Random(),
+            on_request=on_request,
         )
 
     @classmethod

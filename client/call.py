@@ -45,6 +45,10 @@ class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
         """Cancel it, if it is not done."""
         self.cancel()
 
+    def error(self) -> BaseException | None:
+        """Return why it failed, once it is done; unlike ``exception()``, one that nobody awaits is still logged."""
+        return asyncio.CancelledError() if self.cancelled() else self._exception
+
 
 class RequestCall(Call[T]):
     """One request.

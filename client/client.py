@@ -33,6 +33,7 @@ class Client(ClientSurface):
         backoff: How long to wait between rounds over all hosts.
         max_request: Bytes of the longest request that is sent; a server disconnects a client that sends more than its
             ``jute.maxbuffer``.
+        on_request: Called for each request, for metrics and traces; see :mod:`zoolet.client.hooks`.
         rng: Where host order, jitter and names of protected nodes come from.
 
     Raises:

@@ -21,6 +21,7 @@ from zoolet.client import fork
 from zoolet.client.backoff import Backoff
 from zoolet.client.call import Call, RequestCall, ignore_result
 from zoolet.client.connection import CLOSING, Connection
+from zoolet.client.hooks import RequestHook, call_hook
 from zoolet.client.hosts import Hosts
 from zoolet.client.operations import decode_nothing
 from zoolet.client.session import Session
@@ -92,6 +93,7 @@ class ClientCore:
         backoff: Backoff,
         max_request: int,
         rng: Random,
+        on_request: RequestHook | None = None,
     ) -> None:
         self.hosts = hosts
         self.chroot = hosts.chroot
@@ -110,6 +112,7 @@ class ClientCore:
         self._tls = tls
         self._backoff = backoff
         self._max_request = max_request
+        self._on_request = on_request
         self._encoded_paths: dict[str, bytes] = {}
         self._listeners: weakref.WeakValueDictionary[int, StateListener] = weakref.WeakValueDictionary()
         self._listener_numbers = count()  # in order, so that a simulated run can be repeated
@@ -338,6 +341,8 @@ class ClientCore:
         idempotent = OPERATIONS[op].idempotent
         call = RequestCall(loop, op, body, decode, path, connection.now() + operation_timeout, idempotent, then)
         connection.submit(call)
+        if self._on_request is not None:
+            call_hook(self._on_request, OPERATIONS[op].name, path, call)
         return call
 
     def _started(self) -> tuple[Connection, asyncio.AbstractEventLoop]:

@@ -20,10 +20,11 @@ CALLS_ITS_USER: Final = {
     "client/requests.py": 2,
     "client/core.py": 1,
     "client/connection.py": 3,
+    "client/hooks.py": 1,
     "client/recipes/worker.py": 1,
 }
-"""What calls functions of its user's (a serializer, a listener, a task, a command) or keeps a client connected whatever
-its parts raise, and how often: an error is a result there, or costs one connection.
+"""What calls functions of its user's (a serializer, a listener, a hook, a task, a command) or keeps a client connected
+whatever its parts raise, and how often: an error is a result there, or costs one connection.
 """
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

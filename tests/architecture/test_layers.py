@@ -69,6 +69,7 @@ CLIENT_ASYNC: Final = tuple(
         "connection",
         "core",
         "fork",
+        "hooks",
         "one_shot_event",
         "reliable",
         "supervision",

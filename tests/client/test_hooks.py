@@ -1,0 +1,104 @@
+"""A hook for each request: what it is called with, when, and that it harms nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from typing import Any
+
+import pytest
+from support.simulation import client_of, simulate, with_client
+
+from zoolet.client import Client, NodeExistsError, blocking
+from zoolet.server import Server
+from zoolet.server.testing import Simulation, delay
+
+WHO: contextvars.ContextVar[str] = contextvars.ContextVar("WHO", default="nobody")
+
+
+class Recorder:
+    """A hook that records."""
+
+    def __init__(self) -> None:
+        self.began: list[tuple[str, str | None, str]] = []
+        self.ended: list[tuple[str, type[BaseException] | None]] = []
+
+    def __call__(self, operation: str, path: str | None) -> Any:
+        """Record a request."""
+        self.began.append((operation, path, WHO.get()))
+        return lambda error: self.ended.append((operation, type(error) if error is not None else None))
+
+
+def test_each_request_is_reported_when_it_is_made_and_when_it_is_done() -> None:
+    hook = Recorder()
+
+    async def main(server: Server, zk: Client) -> None:
+        WHO.set("me")
+        await zk.create("/a", b"1")
+        with pytest.raises(NodeExistsError):
+            await zk.create("/a")
+        async with zk.transaction() as transaction:
+            transaction.set("/a", b"2")
+        with server.fault("getData", times=1, action=delay(5), strict=True):
+            reading = asyncio.ensure_future(zk.get("/a"))
+            await asyncio.sleep(1)
+            assert hook.ended == [("create", None), ("create", NodeExistsError), ("multi", None)]
+            reading.cancel()
+            await asyncio.sleep(0)
+
+        assert hook.began == [
+            ("create", "/a", "me"),
+            ("create", "/a", "me"),
+            ("multi", None, "me"),
+            ("getData", "/a", "me"),
+        ]
+        assert hook.ended[-1] == ("getData", asyncio.CancelledError)
+
+    with_client(main, on_request=hook)
+
+
+def test_the_requests_of_recipes_and_views_are_reported_too() -> None:
+    hook = Recorder()
+
+    async def main(server: Server, zk: Client) -> None:
+        async with zk.with_operation_timeout(1).lock("/lock"):
+            pass
+        assert [operation for operation, _, _ in hook.began][:2] == ["create2", "getChildren"]
+
+    with_client(main, on_request=hook)
+
+
+@pytest.mark.parametrize("when", ["beginning", "end"])
+def test_a_hook_that_fails_is_logged_and_harms_nothing(when: str, caplog: pytest.LogCaptureFixture) -> None:
+    def hook(operation: str, path: str | None) -> Any:
+        def ended(error: BaseException | None) -> None:
+            raise KeyError(when)
+
+        return {}["begin"] if when == "beginning" else ended
+
+    async def main(server: Server, zk: Client) -> None:
+        assert await zk.create("/a") == "/a"
+
+    with caplog.at_level(logging.ERROR):
+        with_client(main, on_request=hook)
+    assert "the hook on_request failed" in caplog.text
+
+
+def test_an_error_that_nobody_awaits_is_reported_with_a_hook_too() -> None:
+    async def run(sim: Simulation, server: Server) -> None:
+        async with client_of(server, on_request=Recorder()) as zk:
+            zk.delete("/nothing")
+            await asyncio.sleep(1)
+
+    with pytest.raises(RuntimeError, match="exception was never retrieved"):  # by the loop, which logs it elsewhere
+        simulate(run)
+
+
+def test_a_thread_s_context_is_that_of_its_requests() -> None:
+    hook = Recorder()
+    with Server() as server, blocking.Client(server.hosts, on_request=hook) as zk:
+        WHO.set("a thread")
+        zk.create("/a")
+
+    assert ("create", "/a", "a thread") in hook.began
