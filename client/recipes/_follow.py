@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
@@ -67,6 +68,17 @@ async def values_of(client: ClientSurface, path: str, names: list[str]) -> dict[
         else:
             values[name] = answer[0]
     return values
+
+
+def shared_number(path: str, data: bytes, what: str) -> int:
+    """Return the number of leases or members that a node's data name.
+
+    Raises:
+        ValueError: They name none.
+    """
+    if re.fullmatch(rb"0*[1-9][0-9]{0,9}", data) is None:
+        raise ValueError(f"{path} has no number of {what}, but {data!r}: resize() sets one")
+    return int(data)
 
 
 class SessionGuard:

@@ -10,8 +10,8 @@ from typing import Self
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_count
 from zoolet.client.recipes._base import Recipe
-from zoolet.client.recipes._follow import SessionGuard
-from zoolet.client.reliable import create_protected, delete_in_background, repeat
+from zoolet.client.recipes._follow import SessionGuard, shared_number
+from zoolet.client.reliable import create_protected, delete_in_background, first_event, repeat
 from zoolet.client.surface import ClientSurface, Stat
 from zoolet.protocol.errors import (
     BadVersionError,
@@ -38,16 +38,18 @@ class DoubleBarrier(Recipe):
     Limits: do not mix it with kazoo's in one round: that one deletes ``ready`` first, and passes at any ``ready``.
 
     Args:
-        members: How many must come, 1 or more.
+        members: How many must come, 1 or more; None for the number in the data of PATH, which :meth:`resize` writes.
         timeout: Seconds that entering and leaving each wait at most; None for no limit.
     """
 
     _serializer = serializers.raw
 
-    def __init__(self, client: ClientSurface, path: str, members: int, *, timeout: float | None = None) -> None:
+    def __init__(
+        self, client: ClientSurface, path: str, members: int | None = None, *, timeout: float | None = None
+    ) -> None:
         super().__init__(client, path)
         self._ready = self._at("ready")
-        self._members = checked_count("members", members, 1)
+        self._members = None if members is None else checked_count("members", members, 1)
         self._timeout = timeout
         self._node: str | None = None
         self._former: set[str] = set()  # own nodes that were given up, and may be there still
@@ -61,6 +63,7 @@ class DoubleBarrier(Recipe):
         Raises:
             TimeoutError: Too few came in time; this member has left again.
             SessionExpiredError: The session ended meanwhile.
+            ValueError: There is no number, neither in *members* nor in the data of PATH.
         """
         client, session_id = self._client, self._client.session_id
         name = client.new_uuid().replace("-", "")  # in each round another: a delete may still be under way
@@ -84,11 +87,20 @@ class DoubleBarrier(Recipe):
             delete_in_background(self._client, self._node)
             self._node = None
 
+    async def resize(self, members: int) -> None:
+        """Change how many must come, for all that were made without a number; those that wait see it at once.
+
+        Raises:
+            ValueError: It is less than 1.
+        """
+        await self._client.ensure_path(self._path)
+        await self._client.set(self._path, str(checked_count("members", members, 1)).encode())
+
     async def _wait_for_members(self, node: str, session_id: int) -> None:
         client = self._client
         while True:
-            data, barrier = await client.get(self._path)
-            async with client.watch_exists(self._ready) as watch:
+            async with client.watch_data(self._path) as barrier, client.watch_exists(self._ready) as watch:
+                data, stat = barrier.initial
                 self._guard = SessionGuard(client, watch, self._path, session_id)
                 own = await client.exists(node)
                 if own is None:
@@ -98,11 +110,12 @@ class DoubleBarrier(Recipe):
                     self._names = await self._between(0, ready.czxid)
                     self._round = (await client.get(self._path))[1].version
                     return
+                complete = self._members or shared_number(self._path, data, "members")
                 # An older one is what a round has left that crashed.
-                if len(await self._between(ready.czxid if ready else 0)) < self._members:
-                    await watch.next()
+                if len(await self._between(ready.czxid if ready else 0)) < complete:
+                    await first_event(watch, barrier)
                     continue
-            await self._complete(data, barrier.version, ready)
+            await self._complete(data, stat.version, ready)
 
     async def _between(self, first: int, last: int | None = None) -> set[str]:
         """Return the names of the members whose nodes were created between two zxids."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from typing import Any
 
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_count, checked_timeout
-from zoolet.client.recipes._follow import children_of
+from zoolet.client.recipes._follow import children_of, shared_number
 from zoolet.client.recipes._lease import Lease, LockBase
 from zoolet.client.recipes._node_names import checked_naming
 from zoolet.client.recipes.lock import Lock
@@ -151,7 +150,7 @@ class Semaphore(LockBase[Lease]):
         with contextlib.suppress(NoNodeError):
             data, _ = await self._client.get(self._path)
         if self._leases is None:
-            return self._number(data)
+            return shared_number(self._path, data, "leases")
         text = str(self._leases).encode()
         if not data:
             await self._client.ensure_path(self._path)
@@ -159,11 +158,6 @@ class Semaphore(LockBase[Lease]):
         elif data != text:
             raise ValueError(f"{self._path} has {data.decode(errors='replace')} leases, not {self._leases}")
         return self._leases
-
-    def _number(self, data: bytes) -> int:
-        if re.fullmatch(rb"0*[1-9][0-9]{0,9}", data) is None:
-            raise ValueError(f"{self._path} has no number of leases, but {data!r}: resize() sets one")
-        return int(data)
 
     async def _wait_for_room(self, turn: Lease, count: int) -> None:
         """Wait until so many leases are free."""
@@ -175,7 +169,7 @@ class Semaphore(LockBase[Lease]):
                     held, limit = len(self._held(watches[0].initial)), self._leases
                     if limit is None:
                         watches.append(await stack.enter_async_context(client.watch_data(self._path)))
-                        limit = self._number(watches[1].initial[0])
+                        limit = shared_number(self._path, watches[1].initial[0], "leases")
                     if held + count <= limit:
                         return
                     await first_event_or(turn.lost.wait(), *watches)

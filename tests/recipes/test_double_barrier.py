@@ -18,7 +18,7 @@ from zoolet.server import Server
 from zoolet.server.testing import Simulation, delay, drop_request, lose_reply
 
 
-@pytest.mark.parametrize("members", [0, -1, 1.5, "2", None])
+@pytest.mark.parametrize("members", [0, -1, 1.5, "2"])
 def test_a_number_of_members_below_one_is_refused(members: Any) -> None:
     with pytest.raises(ValueError, match="members"):
         DoubleBarrier(Client("127.0.0.1:1"), "/b", members)
@@ -282,5 +282,54 @@ def test_a_member_that_gave_up_and_comes_again_is_not_counted_twice(how: str) ->
                     await other.delete(path)
             with pytest.raises(TimeoutError):
                 await barrier.enter()
+
+    simulate_clients(main)
+
+
+# --- a number that is in the node's data ---
+
+
+def test_the_number_of_members_is_what_the_node_s_data_say_and_can_change() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        clients = [await connect() for _ in range(3)]
+        with pytest.raises(ValueError, match="resize"):
+            await DoubleBarrier(clients[0], "/b").enter()
+        await DoubleBarrier(clients[0], "/b").resize(3)
+
+        async def member(zk: Client) -> None:
+            async with DoubleBarrier(zk, "/b"):
+                await asyncio.sleep(1)
+
+        for resized in (3, 2):
+            rounds = [asyncio.create_task(member(zk)) for zk in clients[:2]]
+            await asyncio.sleep(10)
+            if resized == 3:
+                assert not any(task.done() for task in rounds)
+                rounds.append(asyncio.create_task(member(clients[2])))
+            await asyncio.wait_for(asyncio.gather(*rounds), 10)
+            await DoubleBarrier(clients[2], "/b").resize(2)
+
+        waiting = asyncio.create_task(member(clients[0]))
+        await asyncio.sleep(10)
+        assert not waiting.done()
+        await DoubleBarrier(clients[2], "/b").resize(1)
+        await asyncio.wait_for(waiting, 10)
+        assert not below(server, "/b")
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_number_that_changes_during_a_round_does_not_disturb_it(size: int) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        clients = [await connect() for _ in range(2)]
+        barriers = [DoubleBarrier(zk, "/b", timeout=10.0) for zk in clients]
+        await barriers[0].resize(2)
+        await asyncio.gather(*[barrier.enter() for barrier in barriers])
+        await barriers[0].resize(size)
+        await asyncio.gather(*[barrier.leave() for barrier in barriers])
+        await barriers[0].resize(2)
+        await asyncio.gather(*[barrier.enter() for barrier in barriers])
+        await asyncio.gather(*[barrier.leave() for barrier in barriers])
 
     simulate_clients(main)
