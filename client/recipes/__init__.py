@@ -7,6 +7,7 @@ from zoolet.client.recipes.config import Config
 from zoolet.client.recipes.counter import Counter
 from zoolet.client.recipes.discovery import Discovery, Instance
 from zoolet.client.recipes.double_barrier import DoubleBarrier
+from zoolet.client.recipes.durable_lock import DurableLock
 from zoolet.client.recipes.election import Election
 from zoolet.client.recipes.lock import Lock
 from zoolet.client.recipes.locking_queue import LockingQueue
@@ -22,6 +23,7 @@ from zoolet.client.recipes.rwlock import ReadWriteLock
 from zoolet.client.recipes.semaphore import Semaphore, SemaphoreLock
 from zoolet.client.recipes.tree_cache import TreeCache
 from zoolet.client.recipes.trylock import TryLock
+from zoolet.client.recipes.two_phase_commit import TwoPhaseCommit
 from zoolet.client.recipes.unique_id import UniqueId
 from zoolet.client.recipes.worker import Worker
 
@@ -33,6 +35,7 @@ __all__ = [
     "DeadlockError",
     "Discovery",
     "DoubleBarrier",
+    "DurableLock",
     "Election",
     "Instance",
     "Lease",
@@ -52,6 +55,7 @@ __all__ = [
     "SemaphoreLock",
     "TreeCache",
     "TryLock",
+    "TwoPhaseCommit",
     "UniqueId",
     "Worker",
 ]

@@ -54,7 +54,6 @@ CHECK_EVERY: Final = 1.0
 """Seconds after which the deadline of a lease is looked at, at the latest."""
 REVOKE: Final = b"__REVOKE__"
 """The data of a node whose owner is asked to release it, as Curator's Revoker writes it."""
-_MAYBE_EXPIRED: Final = "the server may have ended the session by now"
 
 
 class LockLostError(Exception):
@@ -104,6 +103,10 @@ class Lease:
     with the session.
     """
 
+    outlives_sessions = False
+    """Whether it is held after its session has ended, too."""
+    _ends = "the session ends"
+    _expired = "the server may have ended the session by now"
     _released = True  # until it is made
 
     def __init__(
@@ -132,11 +135,11 @@ class Lease:
         self._monitors: list[asyncio.Task[Any]] = []
         self._block: CancelledBlock | None = None
         # One timer to begin with: most leases are released before it fires.
-        first = 0.0 if revocable else min(GUARD_AFTER, client.valid_for())
+        first = 0.0 if revocable else min(GUARD_AFTER, self._time_left())
         self._timer = asyncio.get_running_loop().call_later(first, _start_monitors, weakref.ref(self))
         client.add_listener(self)
-        if client.valid_for() <= 0:  # this process was stopped when its turn came
-            self.mark_lost(_MAYBE_EXPIRED)
+        if self._time_left() <= 0:  # this process was stopped when its turn came
+            self.mark_lost(self._expired)
 
     def __repr__(self) -> str:
         state = "lost" if self.lost.is_set() else "released" if self._released else "held"
@@ -144,7 +147,7 @@ class Lease:
 
     def __del__(self) -> None:
         if not self._released and not self.lost.is_set():
-            message = f"{self!r} was dropped while it is held: it stays held until the session ends"
+            message = f"{self!r} was dropped while it is held: it stays held until {self._ends}"
             _log.warning("%s", message)
             warnings.warn(message, ResourceWarning, source=self, stacklevel=1)
 
@@ -154,16 +157,21 @@ class Lease:
         Raises:
             LockLostError: It is not.
         """
-        if not self.lost.is_set() and not self._released and self._client.valid_for() <= 0:
-            self.mark_lost(_MAYBE_EXPIRED)
+        if not self.lost.is_set() and not self._released and self._time_left() <= 0:
+            self.mark_lost(self._expired)
         if self.lost.is_set() or self._released:
             raise LockLostError(self.path, self.lost.reason or "it was released")
 
     def valid_for(self) -> float:
         """Return for how many seconds it is certainly still held, if nothing more is received from the server."""
-        if self.lost.is_set() or self._released or self._client.session_id != self._session_id:
-            return 0.0
+        return 0.0 if self.lost.is_set() or self._released or self._session_over() else self._time_left()
+
+    def _time_left(self) -> float:
+        """Return for how many seconds no server can end it."""
         return self._client.valid_for()
+
+    def _session_over(self) -> bool:
+        return not self.outlives_sessions and self._client.session_id != self._session_id
 
     def transaction(self) -> Transaction:
         """Collect operations that happen together, and only if this is still held when the server does them.
@@ -187,7 +195,7 @@ class Lease:
 
     def on_state(self, state: State) -> None:
         """Receive the client's state."""
-        if state is State.LOST:
+        if state is State.LOST and not self.outlives_sessions:
             self.mark_lost("the session is over")
         elif state is State.CLOSED:
             self.mark_lost("the client was closed")
@@ -220,9 +228,9 @@ class Lease:
 
     def check_deadline(self) -> None:
         """Look whether it may be lost by now, and again later."""
-        left = self._client.valid_for()
+        left = self._time_left()
         if left <= 0:
-            self.mark_lost(_MAYBE_EXPIRED)
+            self.mark_lost(self._expired)
         else:
             # Not later than in a second: the loop's clock does not count a suspension of the machine, this one does.
             delay, loop = min(left, CHECK_EVERY), asyncio.get_running_loop()
@@ -235,7 +243,7 @@ class Lease:
             lease = weakref.ref(self)
             self._monitors = [
                 self._client.spawn(
-                    _monitor(lease, self._client, path, czxid, self._revocable),
+                    _monitor(lease, self._client, path, czxid, self._revocable, self.outlives_sessions),
                     on_failure=partial(_monitor_failed, lease),
                 )
                 for path, czxid in self._nodes
@@ -265,7 +273,7 @@ class Lease:
             return []
         self.mark_released()
         client = self._client
-        if client.state is State.CLOSED or (self.lost.is_set() and client.session_id != self._session_id):
+        if client.state is State.CLOSED or (self.lost.is_set() and self._session_over()):
             return []
         # All are sent before this returns: the process may end right behind the block.
         calls = [(self._delete(), self._delete_guaranteed)]
@@ -280,9 +288,11 @@ class Lease:
         error = None if call.cancelled() else call.exception()
         if error is None and not call.cancelled():
             return
-        if isinstance(error, NoNodeError | SessionExpiredError | ClosedError) or self._client.state is State.CLOSED:
+        if isinstance(error, NoNodeError | ClosedError) or self._client.state is State.CLOSED:
             return
-        if isinstance(error, ZooKeeperError) and not isinstance(error, ConnectionLossError):
+        if isinstance(error, SessionExpiredError) and not self.outlives_sessions:
+            return
+        if isinstance(error, ZooKeeperError) and not isinstance(error, ConnectionLossError | SessionExpiredError):
             self._release_error = error
             _log.error("%s cannot be released, and it is tried again and again: %s", self.path, error)
         self._client.spawn(repeat_delete())
@@ -350,7 +360,9 @@ def _monitor_failed(ref: weakref.ref[Lease], error: Exception) -> None:
         lease.mark_lost(f"its monitor failed: {error!r}")
 
 
-async def _monitor(ref: weakref.ref[Lease], client: ClientSurface, path: str, czxid: int, revocable: bool) -> None:
+async def _monitor(
+    ref: weakref.ref[Lease], client: ClientSurface, path: str, czxid: int, revocable: bool, while_expired: bool
+) -> None:
     """Notice when somebody deletes a node, or asks that it be released; no answer of the server ends this."""
     raw = client.with_serializer(serializers.raw)
 
@@ -363,7 +375,7 @@ async def _monitor(ref: weakref.ref[Lease], client: ClientSurface, path: str, cz
                 del lease
             return (await watch.next()).type != EventType.NODE_DELETED
 
-    while await repeat_despite_errors(client, is_there, done=(NoNodeError,)):
+    while await repeat_despite_errors(client, is_there, done=(NoNodeError,), while_expired=while_expired):
         continue
     if (lease := ref()) is not None:
         lease.mark_lost("somebody deleted its node")

@@ -37,13 +37,13 @@ class OwnedNode(Lease):
     def _delete(self) -> asyncio.Future[None]:
         if self.lost.is_set():
             return asyncio.ensure_future(self._delete_own())
-        return asyncio.ensure_future(_delete_both(self._client, self.path, self.proof_node))
+        return asyncio.ensure_future(delete_both(self._client, self.path, self.proof_node))
 
     async def _delete_own(self) -> None:
         """Delete what is one's own of a path that was lost: by now another may own it."""
         stat = await self._client.exists(self.path)
         if stat is not None and stat.czxid == self.czxid:
-            await _delete_both(self._client, self.path, self.proof_node)
+            await delete_both(self._client, self.path, self.proof_node)
         else:
             await self._client.delete(self.proof_node)
 
@@ -55,7 +55,7 @@ class OwnedNode(Lease):
         await until_gone(self._client, delete)
 
 
-def _delete_both(client: ClientSurface, path: str, proof_node: str) -> Coroutine[Any, Any, None]:
+def delete_both(client: ClientSurface, path: str, proof_node: str) -> Coroutine[Any, Any, None]:
     """Delete both nodes in one transaction, never the path alone, which may be another's by now. It is sent at once."""
     transaction = client.transaction()
     transaction.delete(proof_node)
@@ -77,7 +77,7 @@ def _delete_both(client: ClientSurface, path: str, proof_node: str) -> Coroutine
 def _clean_up(client: ClientSurface, path: str, proof_node: str) -> None:
     async def delete() -> None:
         await client.sync(path)
-        await _delete_both(client, path, proof_node)
+        await delete_both(client, path, proof_node)
 
     client.spawn(until_gone(client, delete))
 

@@ -78,7 +78,7 @@ CLIENT_ASYNC: Final = tuple(
         "watcher",
     )
 )
-RECIPES_USE: Final = ("call", "one_shot_event", "reliable", "supervision", "surface", "watcher")
+RECIPES_USE: Final = ("call", "one_shot_event", "reliable", "supervision", "surface", "suspension", "watcher")
 LAYERS: Final = (
     Layer(("protocol",), ("protocol",), pure=True),
     Layer(("server/core",), ("protocol", "server/core"), pure=True),

@@ -56,6 +56,7 @@ MAKE: Final[dict[str, Callable[[Client], Any]]] = {
     "Counter": lambda zk: blocking.Counter(zk, "/x"),
     "Discovery": lambda zk: blocking.Discovery(zk, "/x"),
     "DoubleBarrier": lambda zk: blocking.DoubleBarrier(zk, "/x", 1),
+    "DurableLock": lambda zk: blocking.DurableLock(zk, "/x", "me"),
     "Election": lambda zk: blocking.Election(zk, "/x", b"me"),
     "Lock": lambda zk: blocking.Lock(zk, "/x"),
     "LockingQueue": lambda zk: blocking.LockingQueue(zk, "/x"),
@@ -72,6 +73,7 @@ MAKE: Final[dict[str, Callable[[Client], Any]]] = {
     "SemaphoreLock": lambda zk: blocking.SemaphoreLock(zk, "/x"),
     "TreeCache": lambda zk: blocking.TreeCache(zk, "/x"),
     "TryLock": lambda zk: blocking.TryLock(zk, "/x"),
+    "TwoPhaseCommit": lambda zk: blocking.TwoPhaseCommit(zk, "/x"),
     "UniqueId": lambda zk: blocking.UniqueId(zk, "/x"),
     "Worker": lambda zk: blocking.Worker(zk, "/x", "w", lambda task, value: value),
 }

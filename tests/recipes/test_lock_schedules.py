@@ -15,6 +15,7 @@ from support.schedules import Story, play, seeds
 
 from zoolet.client import Client
 from zoolet.client.recipes import (
+    DurableLock,
     Election,
     Lock,
     MultiLock,
@@ -74,6 +75,11 @@ def test_a_lock_of_impatient_clients_leaves_no_node(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_try_lock_has_one_holder_whatever_happens(seed: int) -> None:
     exclusive(lambda zk: TryLock(zk, "/lock"), seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_durable_lock_has_one_holder_whatever_happens(seed: int) -> None:
+    exclusive(lambda zk: DurableLock(zk, "/lock", str(id(zk)), ttl=4.0), seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -155,6 +161,29 @@ def test_a_semaphore_never_has_more_holders_than_leases(naming: str, seed: int) 
 
         async def turn(client: Client, number: int) -> None:
             async with Semaphore(client, "/pool", 2, naming=naming) as held:
+                await story.write(held, "/history")
+
+        await story.everybody(turn)
+
+    play(scenario, seed, clients=4)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("naming", ["kazoo", "curator"])
+def test_several_leases_at_once_are_never_more_than_there_are(naming: str, seed: int) -> None:
+    async def scenario(story: Story) -> None:
+        story.server.populate({"/history": b"", "/pool": b"3"})
+        under = "/pool" if naming == "kazoo" else "/pool/leases"
+
+        def few() -> bool:
+            """there are three leases at the most"""
+            return len(story.server.tree(under)) <= 4
+
+        story.always(few)
+
+        async def turn(client: Client, number: int) -> None:
+            semaphore = Semaphore(client, "/pool", None, naming=naming)
+            async with await semaphore.acquire(count=1 + number % 3) as held:
                 await story.write(held, "/history")
 
         await story.everybody(turn)

@@ -15,7 +15,7 @@ from support.leftovers import below
 from support.simulation import eventually, simulate
 from support.trouble import SCHEDULES, clients_in, trouble
 
-from zoolet.client import Client, ConnectionLossError, SessionExpiredError, serializers
+from zoolet.client import Backoff, Client, ConnectionLossError, SessionExpiredError, serializers
 from zoolet.client.recipes import (
     Barrier,
     ChildrenCache,
@@ -32,6 +32,7 @@ from zoolet.client.recipes import (
     PersistentEphemeral,
     Queue,
     TreeCache,
+    TwoPhaseCommit,
     UniqueId,
     Worker,
 )
@@ -207,6 +208,86 @@ def test_a_locking_queue_s_entries_are_acknowledged_once_and_processed_all(how: 
             await asyncio.sleep(5)
         assert set(put) <= set(processed) <= {*put, *maybe}
         assert max(Multiset(acknowledged).values()) == 1
+
+    run(seed, 4, do)
+
+
+@seeds
+@pytest.mark.parametrize("kind", [Queue, LockingQueue])
+def test_what_is_put_with_a_key_until_there_is_an_answer_is_put_once(kind: type[Queue], seed: int) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+        async def producer(zk: Client, who: int) -> None:
+            for number in range(15):
+                name = f"{who}-{number}"
+                await until_done(lambda name=name: kind(zk, "/q").put(name.encode(), key=name))
+
+        async with trouble(sim, server, clients):
+            await asyncio.gather(*[producer(zk, who) for who, zk in enumerate(clients)])
+        queue = kind(clients[0], "/q")
+        got = [await queue.get(timeout=10) for _ in range(await queue.size())]
+        assert sorted(got) == sorted(f"{who}-{number}".encode() for who in range(3) for number in range(15))
+
+    run(seed, 3, do)
+
+
+@seeds
+def test_an_entry_that_always_fails_is_tried_as_often_as_it_may_be_and_is_dead_then(seed: int) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+        retry = Backoff(first=0.1, longest=1.0, tries=4)
+        tried: list[int] = []
+
+        async def consumer(zk: Client) -> None:
+            queue = LockingQueue(zk, "/q", retry=retry)
+            while True:
+                with suppress(*WITHOUT_ANSWER, LockLostError, KeyError):
+                    async with await queue.acquire() as entry:
+                        tried.append(entry.attempts)
+                        await asyncio.sleep(sim.rng.uniform(0, 0.5))
+                        raise KeyError
+
+        await until_done(lambda: LockingQueue(clients[0], "/q").put(b"poison", key="poison"))
+        async with background(*[consumer(zk) for zk in clients]):
+            async with trouble(sim, server, clients):
+                await asyncio.sleep(20)
+            await eventually(lambda: "/q/dead" in server.tree() and below(server, "/q/dead"), 300)
+            assert list(below(server, "/q/dead").values()) == [b"poison"]
+            assert not below(server, "/q/entries")
+        assert len(tried) == len(set(tried)) <= 4
+
+    run(seed, 3, do)
+
+
+@seeds
+def test_all_sites_of_a_two_phase_commit_see_one_outcome(seed: int) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+        names = ["a", "b", "c"]
+        votes = {name: sim.rng.random() < 0.8 for name in names}
+        silent = sim.rng.choice([*names, "", ""])
+
+        async def site(zk: Client, name: str) -> bool:
+            transaction = TwoPhaseCommit(zk, "/tx/1")
+            await until_done(lambda: transaction.proposal())
+            await asyncio.sleep(sim.rng.uniform(0, 10))
+            if name != silent:
+                await until_done(lambda: transaction.vote(name, commit=votes[name]))
+            if sim.rng.random() < 0.3:
+                await until_done(transaction.abort)
+            outcome = await until_done(lambda: transaction.outcome())
+            await until_done(lambda: transaction.acted(name))
+            return bool(outcome)
+
+        async with trouble(sim, server, clients):
+            sites = [asyncio.ensure_future(site(zk, name)) for zk, name in zip(clients[1:], names, strict=True)]
+            transaction = TwoPhaseCommit(clients[0], "/tx/1")
+            with suppress(NodeExistsError):  # proposed by a call whose reply was lost
+                await until_done(lambda: transaction.propose(5, names))
+            await asyncio.sleep(15)
+            if silent:
+                await until_done(transaction.abort)
+            outcome = await until_done(lambda: transaction.finish(timeout=300))
+            assert await asyncio.gather(*sites) == [outcome] * 3
+        assert not outcome or (all(votes.values()) and not silent)
+        await eventually(lambda: "/tx/1" not in server.tree())
 
     run(seed, 4, do)
 

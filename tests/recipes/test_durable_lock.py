@@ -1,0 +1,250 @@
+"""A durable lock outlives sessions and restarts, and is taken over when its holder does not renew it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from support.cancellation import cancel_everywhere
+from support.simulation import Connect, client_of, eventually, simulate_clients, with_client
+
+from zoolet.client import Client
+from zoolet.client.recipes import DeadlockError, DurableLock, LockLostError
+from zoolet.server import Server
+from zoolet.server.testing import Simulation, drop_request, lose_reply
+
+# --- one holder at a time ---
+
+
+def test_another_one_waits_until_it_is_released_and_has_a_higher_token() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with DurableLock(one, "/up/job", "one", ttl=10) as first:
+            assert json.loads(server.tree()["/up/job"].data or b"")["owner"] == "one"
+            waiting = asyncio.create_task(DurableLock(two, "/up/job", "two", ttl=10).acquire())
+            await asyncio.sleep(100)
+            assert not waiting.done()
+            assert 0 < first.valid_for() <= 10
+        second = await asyncio.wait_for(waiting, 1)
+        assert second.token > first.token
+        await second.release()
+        assert set(server.tree()) == {"/up"}
+
+    simulate_clients(main)
+
+
+def test_it_outlives_the_session() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with DurableLock(one, "/job", "one", ttl=60) as lease:
+            for _ in range(3):
+                server.expire(one)
+                await asyncio.sleep(30)
+                lease.raise_if_lost()
+                assert await DurableLock(two, "/job", "two").attempt() is None
+            async with lease.transaction() as transaction:
+                transaction.create("/done")
+        await eventually(lambda: set(server.tree()) == {"/done"})
+
+    simulate_clients(main)
+
+
+def test_after_a_restart_the_same_owner_has_it_at_once_and_the_former_hold_is_lost() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        first = await DurableLock(one, "/job", "host-1", ttl=1000).acquire()
+        second = await DurableLock(two, "/job", "host-1", ttl=1000).acquire(timeout=1)
+        assert second.token > first.token
+        assert await asyncio.wait_for(first.lost.wait(), 1)
+        with pytest.raises(LockLostError):
+            first.transaction()
+        await first.release()
+        second.raise_if_lost()
+        await second.release()
+        assert not server.tree()
+
+    simulate_clients(main)
+
+
+def test_a_holder_that_does_not_renew_it_is_followed_by_another_after_the_ttl() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        first = await DurableLock(one, "/job", "one", ttl=30).acquire()
+        await one.aclose()
+        assert first.lost.is_set()
+        began = sim.time()
+        with pytest.raises(TimeoutError):
+            await DurableLock(two, "/job", "two").acquire(timeout=25)
+        second = await DurableLock(two, "/job", "two").acquire()
+        assert sim.time() - began == pytest.approx(55, abs=0.1)  # each has seen it unchanged for the TTL
+        assert second.token > first.token
+        holder = await DurableLock(two, "/job", "two").holder()
+        assert holder is not None
+        assert (holder.owner, holder.ttl) == ("two", 60.0)
+        await second.release()
+
+    simulate_clients(main)
+
+
+def test_attempts_that_follow_each_other_notice_that_nobody_renews_it() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        await (await DurableLock(one, "/job", "one", ttl=30).acquire()).release()
+        held = await DurableLock(one, "/job", "one", ttl=30).acquire()
+        lock = DurableLock(two, "/job", "two")
+        for _ in range(10):
+            await asyncio.sleep(10)
+            assert await lock.attempt() is None
+        await one.aclose()
+        attempts = 0
+        while (lease := await lock.attempt()) is None:
+            attempts += 1
+            await asyncio.sleep(10)
+        assert attempts in (3, 4)
+        assert lease.token > held.token
+        await lease.release()
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("how", ["stall", "refuse"])
+def test_a_loss_is_delivered_before_another_one_can_have_it(how: str, seed: int) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect(timeout=1000.0)
+        async with DurableLock(one, "/job", "one", ttl=3, on_lost="flag") as held:
+            waiting = asyncio.create_task(DurableLock(two, "/job", "two").acquire())
+            await asyncio.sleep(sim.rng.uniform(0.1, 10))
+            server.pause(one)
+            if how == "refuse":
+                server.drop(one)
+            await held.lost
+            lost = sim.time()
+            other = await waiting
+            assert lost <= sim.time() <= lost + 3
+            assert other.token > held.token
+            server.resume("all")
+        await asyncio.sleep(60)
+        other.raise_if_lost()  # the release of the former holder has not harmed it
+        await other.release()
+        await eventually(lambda: not server.tree())
+
+    simulate_clients(main, seed)
+
+
+def test_a_block_whose_lock_was_taken_over_is_cancelled() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+
+        async def work() -> None:
+            async with DurableLock(one, "/job", "host-1"):
+                await asyncio.sleep(1000)
+
+        working = asyncio.create_task(work())
+        await asyncio.sleep(1)
+        async with DurableLock(two, "/job", "host-1"):
+            with pytest.raises(LockLostError, match="/job is lost: "):
+                await working
+
+    simulate_clients(main)
+
+
+def test_a_task_that_holds_it_does_not_wait_for_itself() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        lock = DurableLock(zk, "/job", "one")
+        async with lock:
+            with pytest.raises(DeadlockError):
+                await lock.__aenter__()
+
+    with_client(main)
+
+
+# --- faults ---
+
+
+@pytest.mark.parametrize("op", ["multi", "getData", "exists", "sync", "create", "removeWatches"])
+@pytest.mark.parametrize("action", [lose_reply, drop_request])
+@pytest.mark.parametrize("taken", [False, True])
+def test_what_is_lost_on_the_way_makes_no_difference(op: str, action: Any, taken: bool) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        if taken:
+            dead = await DurableLock(one, "/job", "one", ttl=5).acquire()
+            await one.aclose()
+            assert dead.lost.is_set()
+        with server.fault(op, session=two, times=2, action=action()):
+            async with DurableLock(two, "/job", "two", ttl=30) as lease:
+                await asyncio.sleep(100)
+                lease.raise_if_lost()
+        await eventually(lambda: not server.tree())
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_one_that_is_cancelled_anywhere_leaves_nothing(held: bool) -> None:
+    async def work(zk: Client) -> None:
+        async with DurableLock(zk, "/job", "two", ttl=5):
+            await asyncio.sleep(0)
+
+    async def before(zk: Client) -> None:
+        if held:  # by one that has died
+            await zk.create("/job", b'{"owner": "one", "ttl": 0.2, "id": "x"}')
+            await zk.create("/job-x")
+
+    async def after(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            async with DurableLock(other, "/job", "three", timeout=60):
+                pass
+        await eventually(lambda: not server.tree())
+
+    cancel_everywhere(work, before=before, after=after)
+
+
+def test_a_proof_node_that_somebody_deleted_is_a_loss_and_does_not_block_the_next_one() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with DurableLock(one, "/job", "one", ttl=10, on_lost="flag") as lease:
+            await asyncio.sleep(1)
+            await two.delete(lease.proof_node)
+            await lease.lost
+            async with DurableLock(two, "/job", "two", timeout=60) as next_one:
+                assert next_one.token > lease.token
+        await eventually(lambda: not server.tree())
+
+    simulate_clients(main)
+
+
+def test_a_node_that_is_something_else_is_not_taken_over() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/job", b"42")
+        for do in (DurableLock(zk, "/job", "one").acquire, DurableLock(zk, "/job", "one").holder):
+            with pytest.raises(ValueError, match="/job is not a durable lock"):
+                await do()
+        assert server.tree()["/job"].data == b"42"
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("options", [{"ttl": 0}, {"ttl": "1"}, {"owner": ""}, {"timeout": -1}, {"on_lost": "?"}])
+def test_an_argument_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        DurableLock(Client("127.0.0.1:1"), "/job", **{"owner": "one", **options})
+
+
+async def test_it_does_on_each_server_what_it_says(any_hosts: str) -> None:
+    async with Client(any_hosts) as one, Client(any_hosts) as two:
+        path = f"/{one.new_uuid()}"
+        first = await DurableLock(one, path, "one", ttl=0.3).acquire()
+        waiting = asyncio.ensure_future(DurableLock(two, path, "two", ttl=5).acquire())
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await one.aclose()
+        async with await asyncio.wait_for(waiting, 5) as second:
+            assert second.token > first.token
+            async with second.transaction() as transaction:
+                transaction.create(f"{path}-done")
+            assert await DurableLock(two, path, "three").attempt() is None
+        assert await DurableLock(two, path, "three").holder() is None
