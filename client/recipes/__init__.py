@@ -10,6 +10,7 @@ from zoolet.client.recipes.double_barrier import DoubleBarrier
 from zoolet.client.recipes.durable_lock import DurableLock
 from zoolet.client.recipes.election import Election
 from zoolet.client.recipes.lock import Lock
+from zoolet.client.recipes.lock_table import LockTable
 from zoolet.client.recipes.locking_queue import LockingQueue
 from zoolet.client.recipes.master import Master
 from zoolet.client.recipes.multilock import MultiLock
@@ -41,6 +42,7 @@ __all__ = [
     "Lease",
     "Lock",
     "LockLostError",
+    "LockTable",
     "LockingQueue",
     "Master",
     "MultiLock",

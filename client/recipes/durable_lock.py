@@ -65,8 +65,8 @@ class Holder(NamedTuple):
         return f"{path}-{self.hold_id}"
 
 
-class _HeldError(Exception):
-    """It is held by another one."""
+class _NotFreeError(Exception):
+    """It has another holder."""
 
 
 class _Clock:
@@ -160,13 +160,13 @@ class DurableLock(LockBase[DurableLease]):
     PATH is. They are created and deleted together.
 
     Guarantees: one holder at a time. Its holder renews it three times in a TTL, in whatever session. One that is not
-    renewed is taken over by whoever has seen it unchanged for its TTL, in a transaction that fails if it was renewed
-    meanwhile; no clocks are compared. A holder that comes back under the same name, after a restart too, has it at
-    once. ``lease.token`` grows from hold to hold, and ``lease.lost`` happens before another one can have it.
+    renewed is taken over by a contender that has seen it unchanged for its TTL, in a transaction that fails if it was
+    renewed meanwhile; no clocks are compared. A holder that comes back under the same name, after a restart too, has it
+    at once. ``lease.token`` grows from hold to hold, and ``lease.lost`` happens before another one can have it.
 
     Limits: an owner's name is that of one program at a time: two of the same name take the lock from each other. After
-    the holder has died it is held until somebody has watched it for its TTL, even if its session has ended: that is
-    what it is for. Where sessions are enough, Lock is fair and faster. Unfair; all that wait wake up when it ends.
+    the holder has died it is held until somebody has watched it for its TTL, even if its session has ended. Where
+    sessions are enough, Lock is fair and faster. Unfair; all that wait wake up when it ends.
 
     Args:
         client: What is used to hold it.
@@ -239,7 +239,7 @@ class DurableLock(LockBase[DurableLease]):
         """
         try:
             return await self._acquire(False, None)
-        except _HeldError:
+        except _NotFreeError:
             return None
 
     async def _acquire(self, wait: bool, timeout: float | None) -> DurableLease:
@@ -265,7 +265,7 @@ class DurableLock(LockBase[DurableLease]):
         """Wait until the lock can be taken over, or is this very one's; return its holder, None if it has none.
 
         Raises:
-            _HeldError: Instead of the wait, unless *wait*.
+            _NotFreeError: Instead of the wait, unless *wait*.
         """
         if sent_at:
             await self._client.sync(self._path)
@@ -277,7 +277,7 @@ class DurableLock(LockBase[DurableLease]):
                     if left <= 0:
                         return holder
                     if not wait:
-                        raise _HeldError
+                        raise _NotFreeError
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(left):
                             await watch.next()

@@ -30,7 +30,7 @@ _DONE: Final = " done"
 
 
 class TwoPhaseCommit(Recipe):
-    """Something that several sites do, all of them or none::
+    """What several sites do, all of them or none::
 
         transfer = TwoPhaseCommit(zk, "/transfers/17")
         await transfer.propose({"amount": 5}, ["bank-a", "bank-b"])       # the coordinator
@@ -47,8 +47,9 @@ class TwoPhaseCommit(Recipe):
     then ``commit`` or ``abort``, and behind it ``done`` when it has acted.
 
     Guarantees: the outcome is commit if every site has voted so, and abort as soon as one has voted otherwise. A vote
-    is cast once, and counts whoever dies. Nobody has to wait for a site that has not voted: :meth:`abort` votes for it,
-    unless it does so itself in that moment. Every program that comes back finds the votes, and so the outcome.
+    is cast once, and counts even if its site dies. Nobody has to wait for a site that has not voted: :meth:`abort`
+    votes for it, unless it does so itself in that moment. Every program that comes back finds the votes, and so the
+    outcome.
 
     Limits: a site that has voted to commit has to wait for the others' votes, or :meth:`abort`, before it acts. What it
     does then must not fail, or be repeated until it is done.
@@ -213,9 +214,9 @@ class TwoPhaseCommit(Recipe):
             while True:
                 try:
                     async with self._client.watch(self._path, recursive=True) as events:
-                        while (found := find(await self.votes())) is None:
+                        while (result := find(await self.votes())) is None:
                             await events.next()
-                        return found
+                        return result
                 except (ConnectionLossError, SessionExpiredError, WatchOverflowError):
                     await asyncio.sleep(PAUSE)
 

@@ -59,6 +59,7 @@ MAKE: Final[dict[str, Callable[[Client], Any]]] = {
     "DurableLock": lambda zk: blocking.DurableLock(zk, "/x", "me"),
     "Election": lambda zk: blocking.Election(zk, "/x", b"me"),
     "Lock": lambda zk: blocking.Lock(zk, "/x"),
+    "LockTable": lambda zk: blocking.LockTable(zk, "/x"),
     "LockingQueue": lambda zk: blocking.LockingQueue(zk, "/x"),
     "Master": lambda zk: blocking.Master(zk, "/x", "m"),
     "MultiLock": lambda zk: blocking.MultiLock(zk, ["/x", "/y"]),

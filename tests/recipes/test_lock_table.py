@@ -1,0 +1,212 @@
+"""The table of locks says who holds and who waits for what, and who waits for each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from support.leftovers import in_line
+from support.simulation import Connect, client_of, simulate_clients, with_client
+
+from zoolet.client import Client
+from zoolet.client.recipes import Election, Lock, LockTable, ReadWriteLock, Semaphore
+from zoolet.protocol.acl import ACL, Id
+from zoolet.server import Server
+from zoolet.server.testing import Simulation
+
+
+def test_it_says_who_holds_and_who_waits_since_when() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with AsyncExitStack() as stack:
+            held = await stack.enter_async_context(Lock(one, "/locks/a", data=b"one"))
+            since = server.tree()[held.path].ctime
+            await asyncio.sleep(5)
+            waiting = asyncio.create_task(Lock(two, "/locks/a", data=b"two").acquire())
+            await in_line(server, "/locks/a", 2)
+            (line,) = await LockTable(one, "/").read()
+            assert (line.path, line.naming) == ("/locks/a", "kazoo")
+            assert [(entry.data, entry.session_id, entry.holds, entry.shared) for entry in line.entries] == [
+                (b"one", one.session_id, True, False),
+                (b"two", two.session_id, False, False),
+            ]
+            assert line.entries[0].since == pytest.approx(since)
+            assert line.entries[1].since - line.entries[0].since == pytest.approx(5, abs=0.1)
+        await (await waiting).release()
+
+    simulate_clients(main)
+
+
+def test_readers_hold_a_lock_together_and_a_reader_behind_a_writer_waits() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        first, second = await ReadWriteLock(zk, "/rw").read().acquire(), await ReadWriteLock(zk, "/rw").read().acquire()
+        waiting = [asyncio.create_task(ReadWriteLock(zk, "/rw").write().acquire())]
+        await in_line(server, "/rw", 3)
+        waiting.append(asyncio.create_task(ReadWriteLock(zk, "/rw").read().acquire()))
+        await in_line(server, "/rw", 4)
+        (line,) = await LockTable(zk, "/rw").read()
+        assert [(entry.shared, entry.holds) for entry in line.entries] == [
+            (True, True),
+            (True, True),
+            (False, False),
+            (True, False),
+        ]
+        await first.release()
+        await second.release()
+        for task in waiting:
+            await (await task).release()
+
+    simulate_clients(main)
+
+
+async def test_kazoo_s_locks_and_elections_and_lines_of_semaphores_are_locks_too() -> None:
+    async with Server() as server, client_of(server) as zk:
+        kazoo = KazooClient(server.hosts)
+        await asyncio.to_thread(kazoo.start)
+        try:
+            theirs = kazoo.Lock("/a", "them")
+            await asyncio.to_thread(theirs.acquire)
+            async with Election(zk, "/b", b"me", naming="curator"), Lock(zk, "/c", naming="both"):
+                async with Semaphore(zk, "/d"):
+                    lines = await LockTable(zk, "/").read()
+            assert [(line.path, line.naming, line.entries[0].data) for line in lines if line.path < "/c"] == [
+                ("/a", "kazoo", b"them"),
+                ("/b", "curator", b"me"),
+            ]
+            assert {line.naming for line in lines if line.path == "/c"} == {"kazoo", "curator"}
+            await asyncio.to_thread(theirs.release)
+        finally:
+            await asyncio.to_thread(kazoo.stop)
+            kazoo.close()
+
+
+def test_what_may_not_be_read_is_left_out() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        nobody = [ACL(31, Id("ip", "10.0.0.1"))]
+        await zk.create("/b")
+        await zk.create(f"/b/{'0' * 32}__lock__", ephemeral=True, sequential=True, acl=nobody)
+        await zk.create("/d", acl=nobody)
+        async with Lock(zk, "/a"), Lock(zk, "/c"):
+            assert [line.path for line in await LockTable(zk, "/").read()] == ["/a", "/c"]
+
+    with_client(main)
+
+
+# --- deadlocks ---
+
+Acquire = Callable[[int, str], Awaitable[Any]]
+
+
+def deadlocking(script: Callable[[Acquire, LockTable], Awaitable[None]], clients: int = 3) -> None:
+    """Run a script with a function by which a client acquires a lock, and a table of all locks."""
+
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        members = [await connect() for _ in range(clients)]
+        tasks = []
+
+        async def acquire(number: int, path: str) -> None:
+            lock = Lock(members[number], path, data=b"client %d" % number)
+            tasks.append(asyncio.create_task(lock.acquire()))
+            await asyncio.sleep(1)
+
+        await script(acquire, LockTable(members[0], "/"))
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled():
+                await task.result().release()
+
+    simulate_clients(main)
+
+
+def test_clients_that_wait_for_each_other_are_found() -> None:
+    async def script(acquire: Acquire, table: LockTable) -> None:
+        await acquire(0, "/a")
+        await acquire(1, "/b")
+        await acquire(0, "/b")
+        assert await table.deadlocks() == []
+        await acquire(1, "/a")
+        (circle,) = await table.deadlocks()
+        assert [(wait.lock, wait.entry.data, wait.behind.data) for wait in circle] == [
+            ("/b", b"client 0", b"client 1"),
+            ("/a", b"client 1", b"client 0"),
+        ]
+        assert str(circle[0]).startswith("client 0 (session 0x")
+        assert "waits for /b, and client 1 (session 0x" in str(circle[0])
+
+    deadlocking(script)
+
+
+def test_those_between_in_line_are_not_part_of_the_circle() -> None:
+    async def script(acquire: Acquire, table: LockTable) -> None:
+        await acquire(0, "/a")
+        await acquire(1, "/b")
+        await acquire(2, "/b")
+        await acquire(0, "/b")
+        await acquire(1, "/a")
+        (circle,) = await table.deadlocks()
+        assert {wait.entry.data for wait in circle} == {b"client 0", b"client 1"}
+
+    deadlocking(script)
+
+
+def test_a_circle_of_three_is_found_once_and_two_circles_are_two() -> None:
+    async def script(acquire: Acquire, table: LockTable) -> None:
+        for number, path in enumerate(("/a", "/b", "/c", "/x", "/y")):
+            await acquire(number, path)
+        for number, path in enumerate(("/b", "/c", "/a", "/y", "/x")):
+            await acquire(number, path)
+        circles = await table.deadlocks()
+        assert sorted(len(circle) for circle in circles) == [2, 3]
+
+    deadlocking(script, clients=5)
+
+
+def test_a_long_line_and_a_client_that_waits_for_its_own_lock_are_no_deadlock() -> None:
+    async def script(acquire: Acquire, table: LockTable) -> None:
+        for number in (0, 1, 2, 0):
+            await acquire(number, "/a")
+        await acquire(0, "/b")
+        await acquire(0, "/b")
+        assert await table.deadlocks() == []
+
+    deadlocking(script)
+
+
+def test_readers_and_writers_that_wait_for_each_other_are_found() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        members = [await connect() for _ in range(4)]
+        one, two, three, four = members
+        tasks = []
+        reads = [await ReadWriteLock(zk, "/rw").read().acquire() for zk in (one, two)]
+        tasks.append(asyncio.create_task(ReadWriteLock(three, "/rw").write().acquire()))
+        await asyncio.sleep(1)
+        held = await Lock(four, "/a").acquire()
+        tasks.append(asyncio.create_task(ReadWriteLock(four, "/rw").read().acquire()))
+        await asyncio.sleep(1)
+        assert await LockTable(one, "/").deadlocks() == []
+        tasks.append(asyncio.create_task(Lock(two, "/a").acquire()))
+        await asyncio.sleep(1)
+        (circle,) = await LockTable(one, "/").deadlocks()
+        assert {wait.entry.session_id for wait in circle} == {two.session_id, four.session_id}
+        for task in tasks:
+            task.cancel()
+        for lease in (*reads, held):
+            await lease.release()
+
+    simulate_clients(main)
+
+
+def test_tasks_of_one_client_that_share_its_locks_are_no_deadlock() -> None:
+    async def script(acquire: Acquire, table: LockTable) -> None:
+        for path in ("/a", "/b", "/b", "/a"):
+            await acquire(0, path)
+        assert await table.deadlocks() == []
+
+    deadlocking(script)
