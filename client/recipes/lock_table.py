@@ -167,6 +167,8 @@ def _circle_through(start: int, steps: list[list[_Step]], done: set[int]) -> lis
     empty if there is none.
     """
     for first in steps[start]:
+        if first[1] in done:
+            continue
         # How each lock was come by; by which session matters, for the next step is another session's.
         ways: dict[tuple[int, int], list[_Step]] = {(first[1], first[0].session_id): [first]}
         pending = deque(ways)
