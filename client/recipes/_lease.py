@@ -136,7 +136,7 @@ class Lease:
         self._block: CancelledBlock | None = None
         # One timer to begin with: most leases are released before it fires.
         first = 0.0 if revocable else min(GUARD_AFTER, self._time_left())
-        self._timer = asyncio.get_running_loop().call_later(first, _start_monitors, weakref.ref(self))
+        self._timer = asyncio.get_running_loop().call_later(first, _start_monitors, self._ref())
         client.add_listener(self)
         if self._time_left() <= 0:  # this process was stopped when its turn came
             self.mark_lost(self._expired)
@@ -226,6 +226,9 @@ class Lease:
         if block is not None and block.uncancelled(kind):
             raise LockLostError(self.path, self.lost.reason) from error
 
+    def _ref(self) -> weakref.ref[Lease]:
+        return weakref.ref(self)
+
     def check_deadline(self) -> None:
         """Look whether it may be lost by now, and again later."""
         left = self._time_left()
@@ -233,14 +236,14 @@ class Lease:
             self.mark_lost(self._expired)
         else:
             # Not later than in a second: the loop's clock does not count a suspension of the machine, this one does.
-            delay, loop = min(left, CHECK_EVERY), asyncio.get_running_loop()
-            self._timer = loop.call_later(delay, _check_deadline, weakref.ref(self))
+            delay, ref = min(left, CHECK_EVERY), self._ref()
+            self._timer = asyncio.get_running_loop().call_later(delay, _check_deadline, ref)
 
     def start_monitors(self) -> None:
         """Begin to watch the deadline and the nodes."""
         self.check_deadline()
         if not self._released and not self.lost.is_set() and not self._exchanging:
-            lease = weakref.ref(self)
+            lease = self._ref()
             self._monitors = [
                 self._client.spawn(
                     _monitor(lease, self._client, path, czxid, self._revocable, self.outlives_sessions),

@@ -1,4 +1,4 @@
-"""Who holds and who waits for the locks below a node, and who waits for each other."""
+"""Locks below a node: who holds them, who waits for them, and who waits for each other."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class MultiLease(Lease):
         self.tokens = {path: part.token for path, part in parts.items()}
         last = self.parts[-1]
         super().__init__(client, last.path, last.czxid, token=last.token)
-        ref = weakref.ref(self)
+        ref: weakref.ref[MultiLease] = weakref.ref(self)
         self._followers = [client.spawn(_follow(ref, part)) for part in self.parts]
 
     def raise_if_lost(self) -> None:
