@@ -153,7 +153,7 @@ def test_a_ttl_node_goes_when_its_time_is_over_but_not_while_it_has_a_child(side
         client.do(create("/brief/x"))
         made = client.events(2)
         time.sleep(0.4)  # more than two checks
-        return made, client.do(delete("/brief/x")), client.events(1), client.zxid()
+        return made, client.do(delete("/brief/x")), client.events(2), client.zxid()
 
     sides.same(script)
 
