@@ -1,6 +1,6 @@
 """Faults: which requests and events a rule matches, and how often it is applied.
 
-A rule counts the requests or events that match its op, path and session. Of these ``nth`` selects some by their number
+A rule counts the requests or events that match its op, path and client. Of these ``nth`` selects some by their number
 and ``probability`` some at random, and ``times`` limits the hits. Each rule has its own random generator, seeded with
 the server's seed and the number of the rule, so the same seed hits the same requests, whatever other rules do.
 """
@@ -98,7 +98,7 @@ class Fault:
 
     Attributes:
         hits: The number of requests or events to which it was applied.
-        seen: The number of requests or events that matched op, path and session.
+        seen: The number of requests or events that matched op, path and client.
     """
 
     def __init__(
@@ -141,13 +141,13 @@ class Fault:
         self._rng = rng or Random(0)
         self._end = end
         conditions = {"op": op, "path": path, "nth": nth, "probability": probability, "times": times}
-        self._conditions = ", ".join(f"{name}={value!r}" for name, value in conditions.items() if value is not None)
+        self._conditions = "".join(f", {name}={value!r}" for name, value in conditions.items() if value is not None)
         action.used = True
         if release is not None:
             action.on_release = lambda: release(self)
 
     def __repr__(self) -> str:
-        return f"fault({self._conditions + ', ' if self._conditions else ''}action={self.action})"
+        return f"fault({self.action}{self._conditions})"
 
     def __enter__(self) -> Self:
         return self

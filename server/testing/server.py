@@ -232,14 +232,14 @@ class Server:
 
     def fault(
         self,
+        action: Action,
         op: str | int | None = None,
         path: str | None = None,
-        session: Any = None,
+        *,
+        client: Any = None,
         nth: int | Collection[int] | None = None,
         probability: float | None = None,
         times: int | None = None,
-        *,
-        action: Action,
         strict: bool = False,
     ) -> Fault:
         """Inject a fault, until the ``with`` block of the result ends.
@@ -248,16 +248,16 @@ class Server:
         in the order drop_request, error, lose_reply, close_after.
 
         Args:
+            action: What the fault does to the requests or events that match.
             op: An operation, such as ``"create"``, ``"getData"``, ``"get_children2"``, ``"connect"``; None for all.
                 A name that clients use for several op codes stands for all of them. A transaction is a ``"multi"``.
             path: A glob, in which ``*`` also matches slashes; a transaction matches with any of its paths.
-            session: The client that sends the requests or receives the events; as *who* of :meth:`expire`, but it need
+            client: The client that sends the requests or receives the events; as *who* of :meth:`expire`, but it need
                 not be connected yet.
             nth: Of the requests or events that match so far only the one with this number, counted from 1; or a set of
                 numbers.
             probability: Of these each one with this probability.
             times: Of these only so many.
-            action: What the fault does to them.
             strict: Raise an AssertionError at the end of the block if the fault was never applied.
 
         Raises:
@@ -269,7 +269,7 @@ class Server:
             action,
             op=op,
             path=path,
-            session=clients.follow(session),
+            session=clients.follow(client),
             nth=nth,
             probability=probability,
             times=times,

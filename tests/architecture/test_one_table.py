@@ -149,7 +149,7 @@ def test_a_fault_hits_the_operation_by_name_and_path(op: str | int) -> None:
     with (
         Server() as server,
         Wire(server).welcomed() as wire,
-        server.fault(op=op, path="/loud*", action=error(NO_NODE)) as fault,
+        server.fault(error(NO_NODE), op, "/loud*") as fault,
     ):
         server.populate({"/loud": b"a", "/quiet": b"b"})
 
@@ -203,7 +203,7 @@ def test_the_client_raises_the_error_of_the_reply() -> None:
 def test_the_client_sends_the_operation_again_after_a_lost_reply() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/a", b"quiet")
-        with server.fault(op=NAME, times=1, action=lose_reply(), strict=True):
+        with server.fault(lose_reply(), NAME, times=1, strict=True):
             response = await zk.call(NAME, GetUpperCaseRequest("/a"))
 
         assert response == GetUpperCaseResponse("QUIET")
@@ -218,7 +218,7 @@ def test_the_client_does_not_send_it_again_unless_the_row_says_that_it_may(
 
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/a", b"quiet")
-        with server.fault(op=NAME, times=1, action=lose_reply(), strict=True) as fault:
+        with server.fault(lose_reply(), NAME, times=1, strict=True) as fault:
             with pytest.raises(ConnectionLossError) as lost:
                 await zk.call(NAME, GetUpperCaseRequest("/a"))
 

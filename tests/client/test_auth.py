@@ -72,7 +72,7 @@ async def test_credentials_and_watches_come_in_order_before_what_waited(server: 
 
 async def test_a_client_is_connected_only_when_its_credentials_were_accepted(server: Server) -> None:
     zk = Client(server.hosts, auth=(("digest", b"bob:secret"),))
-    with server.fault("auth", action=hold()) as fault:
+    with server.fault(hold(), "auth") as fault:
         starting = asyncio.create_task(zk.start())
         await server.wait_for(lambda: fault.hits)
         assert zk.state is State.CONNECTING
@@ -112,7 +112,7 @@ async def test_a_credential_that_is_refused_later_closes_the_client_and_every_ca
     await zk.wait_for(State.SUSPENDED)
     call = zk.get("/")
 
-    with server.fault("auth", action=error(AuthFailedError)):
+    with server.fault(error(AuthFailedError), "auth"):
         server.accept_connections()
         with pytest.raises(AuthFailedError):
             await call
@@ -142,7 +142,7 @@ async def test_a_credential_whose_reply_was_lost_is_proved_on_the_next_connectio
 ) -> None:
     zk = await connect(server.hosts)
 
-    with server.fault("auth", times=1, action=lose_reply(), strict=True):
+    with server.fault(lose_reply(), "auth", times=1, strict=True):
         await zk.add_auth("digest", b"bob:secret")
 
     assert "bob" in [one.user for one in await zk.who_am_i()]
@@ -221,7 +221,7 @@ def test_a_credential_that_is_added_while_a_connection_begins_is_sent_on_it(duri
     async def main(sim: Simulation, server: Server) -> None:
         async with client_of(server, auth=(("digest", b"a:b"),) if during == "auth" else ()) as zk:
             async with zk.watch_exists("/a"):
-                with server.fault(during, action=delay(0.5), times=1, strict=True) as fault:
+                with server.fault(delay(0.5), during, times=1, strict=True) as fault:
                     server.expire(zk) if during == "ping" else server.drop(zk)
                     await eventually(lambda: fault.hits)
                     await asyncio.wait_for(zk.add_auth("digest", b"x:y"), 5)

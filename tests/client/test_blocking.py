@@ -196,7 +196,7 @@ def test_a_transaction_commits_at_the_end_of_its_block(zk: Client) -> None:
 
 
 def test_retry_calls_again_after_a_lost_connection(server: Server, zk: Client) -> None:
-    with server.fault("create", times=1, action=lose_reply()), pytest.raises(NodeExistsError):
+    with server.fault(lose_reply(), "create", times=1), pytest.raises(NodeExistsError):
         zk.retry(lambda: zk.create("/a"))
 
 
@@ -309,7 +309,7 @@ def test_a_call_that_is_interrupted_is_cancelled_and_the_client_goes_on(
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        with server.fault("getData", action=hold()) as fault:
+        with server.fault(hold(), "getData") as fault:
             signal.setitimer(signal.ITIMER_REAL, 0.05)
             with pytest.raises(error):
                 zk.get("/")

@@ -266,7 +266,7 @@ def test_a_thread_that_waits_hears_at_once_that_another_one_has_closed_the_clien
         blocking.ReadWriteLock(holder, "/rw").read(),
         blocking.Semaphore(holder, "/pool", 1),
         blocking.Election(holder, "/e", b"holder"),
-        server.fault("exists", "/held", action=hold()),
+        server.fault(hold(), "exists", "/held"),
         ThreadPoolExecutor() as pool,
     ):
         zk = Client(server.hosts)

@@ -238,7 +238,7 @@ def test_a_protected_node_of_somebody_who_gave_up_is_removed_though_the_reply_wa
 
     async def main(server: Server) -> None:
         async with Client(server.hosts, rng=Random(1)) as zk:
-            with server.fault("create", times=1, action=lose_reply(), strict=True):
+            with server.fault(lose_reply(), "create", times=1, strict=True):
                 task = asyncio.create_task(zk.create("/lock-", protected=True))
                 await asyncio.sleep(1.5 * LATENCY)
                 assert server.tree()
@@ -280,7 +280,7 @@ def test_a_protected_create_whose_reply_was_lost_gives_the_node_it_made() -> Non
 
     async def run() -> None:
         async with sim.server() as server, Client(server.hosts, rng=Random(1)) as zk:
-            with server.fault("create", times=1, action=lose_reply(), strict=True):
+            with server.fault(lose_reply(), "create", times=1, strict=True):
                 path = await zk.create("/lock-", ephemeral=True, sequential=True, protected=True)
 
             assert list(server.tree()) == [path]

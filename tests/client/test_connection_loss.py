@@ -90,7 +90,7 @@ async def test_a_read_whose_reply_was_lost_is_sent_again(server: Server, connect
     }
 
     for op, read in reads.items():
-        with server.fault(op, times=1, action=lose_reply(), strict=True) as fault:
+        with server.fault(lose_reply(), op, times=1, strict=True) as fault:
             await read()
             assert fault.seen == 2, op
 
@@ -111,7 +111,7 @@ async def test_a_write_whose_reply_was_lost_may_have_happened_and_is_not_sent_ag
     await zk.add_auth("digest", b"bob:secret")
 
     for op, write in writes.items():
-        with server.fault(op, times=1, action=lose_reply(), strict=True) as fault:
+        with server.fault(lose_reply(), op, times=1, strict=True) as fault:
             with pytest.raises(ConnectionLossError, match="the connection was lost") as caught:
                 await write()
             await zk.sync()
@@ -132,7 +132,7 @@ async def test_a_write_that_was_lost_on_its_way_has_not_happened_though_nobody_c
 ) -> None:
     zk = await connect(server.hosts)
 
-    with server.fault("create", action=drop_request()), pytest.raises(ConnectionLossError) as caught:
+    with server.fault(drop_request(), "create"), pytest.raises(ConnectionLossError) as caught:
         await zk.create("/a")
 
     assert caught.value.maybe_applied

@@ -106,7 +106,7 @@ class World:
 
     async def fault(self) -> None:
         action = self.sim.rng.choice([lose_reply, drop_request, close_after, lambda: delay(1.0)])()
-        with self.server.fault(probability=0.5, action=action):
+        with self.server.fault(action, probability=0.5):
             await asyncio.sleep(1)
 
 

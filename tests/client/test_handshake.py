@@ -118,7 +118,7 @@ async def test_a_timeout_of_a_millisecond_leaves_later_connections_the_time_they
     relay.number, relay.breaks = HANDSHAKE, of_a_millisecond
     zk = Client(relay.hosts, timeout=5.0)
 
-    with server.fault("connect", times=2, action=delay(0.1)):
+    with server.fault(delay(0.1), "connect", times=2):
         async with zk:
             await server.wait_for(lambda: zk.session_timeout == 5.0)
 

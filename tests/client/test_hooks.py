@@ -40,7 +40,7 @@ def test_each_request_is_reported_when_it_is_made_and_when_it_is_done() -> None:
             await zk.create("/a")
         async with zk.transaction() as transaction:
             transaction.set("/a", b"2")
-        with server.fault("getData", times=1, action=delay(5), strict=True):
+        with server.fault(delay(5), "getData", times=1, strict=True):
             reading = asyncio.ensure_future(zk.get("/a"))
             await asyncio.sleep(1)
             assert hook.ended == [("create", None), ("create", NodeExistsError), ("multi", None)]

@@ -71,7 +71,7 @@ def test_any_other_error_ends_the_repeating(error: Exception) -> None:
 def test_a_delete_whose_replies_are_lost_is_repeated() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/a")
-        with server.fault("delete", times=1, action=lose_reply(), strict=True):
+        with server.fault(lose_reply(), "delete", times=1, strict=True):
             await repeat(lambda: zk.delete("/a"), done=(NoNodeError,))
 
         assert not server.tree()
@@ -328,7 +328,7 @@ def test_a_protected_create_accepts_the_node_of_its_own_earlier_try() -> None:
 
 def test_a_protected_create_whose_node_cannot_be_looked_for_says_that_it_may_have_been_created() -> None:
     async def main(server: Server, zk: Client) -> None:
-        with server.fault("create", times=1, action=lose_reply(), strict=True):
+        with server.fault(lose_reply(), "create", times=1, strict=True):
             call = zk.with_operation_timeout(1).create("/a", ephemeral=True, protected=True)
             await asyncio.sleep(0.0001)
             server.refuse_connections()

@@ -239,7 +239,7 @@ async def test_a_registration_that_is_cancelled_leaves_nothing_at_the_server(ser
         ("getChildren", zk.watch_children("/a")),
     ):
         held = hold()
-        with server.fault(op, action=held) as fault:
+        with server.fault(held, op) as fault:
             entering = asyncio.create_task(watch.__aenter__())
             await server.wait_for(lambda fault=fault: fault.hits)
 

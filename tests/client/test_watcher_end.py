@@ -123,7 +123,7 @@ async def test_two_tasks_may_wait_for_the_events_of_one_watch(zk: Client) -> Non
 
 async def test_closing_the_client_ends_the_entering_of_a_recursive_watch(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
-    with server.fault("getChildren", action=drop_request()) as fault:
+    with server.fault(drop_request(), "getChildren") as fault:
         server.refuse_connections()
         entering = asyncio.create_task(zk.watch("/", recursive=True).__aenter__())
         await server.wait_for(lambda: fault.hits)
@@ -143,7 +143,7 @@ async def test_entering_a_recursive_watch_waits_no_longer_than_its_operation_tim
     server: Server, connect: Connect
 ) -> None:
     zk = await connect(server.hosts, operation_timeout=0.05)
-    with server.fault("getChildren", action=drop_request()) as fault:
+    with server.fault(drop_request(), "getChildren") as fault:
         server.refuse_connections()
         entering = asyncio.create_task(zk.watch("/", recursive=True).__aenter__())
         await server.wait_for(lambda: fault.hits)
@@ -160,7 +160,7 @@ def test_a_listing_that_is_throttled_ends_with_its_watch(end: Callable[[Client],
     async def main(server: Server, zk: Client) -> None:
         complaints: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
-        with server.fault("getChildren", action=error(ErrorCode.THROTTLED_OP)) as fault:
+        with server.fault(error(ErrorCode.THROTTLED_OP), "getChildren") as fault:
             entering = asyncio.create_task(zk.watch("/", recursive=True).__aenter__())
             await asyncio.sleep(0.05)
             await end(zk)

@@ -214,7 +214,7 @@ async def test_an_absence_during_the_count_of_a_recursive_watch_loses_nothing(se
             do(server, "set", "/a/x")
             do(server, "create", "/a/y/z")
 
-        with server.fault("getChildren", "/a/y", times=1, action=drop_request()) as fault:
+        with server.fault(drop_request(), "getChildren", "/a/y", times=1) as fault:
             await away(zk, server, both)
             async with asyncio.timeout(DEADLINE_S):
                 await server.wait_for(lambda: fault.hits)
@@ -232,7 +232,7 @@ async def test_hundreds_of_watches_are_all_had_again(server: Server, connect: Co
     watches = [zk.watch_data(path) for path in paths]
     await asyncio.gather(*[watch.__aenter__() for watch in watches])
 
-    with server.fault("setWatches", action=hold()) as fault:
+    with server.fault(hold(), "setWatches") as fault:
         fault.release()
         await away(zk, server, lambda: [do(server, "set", path) for path in (paths[0], paths[350], paths[699])])
 
@@ -328,7 +328,7 @@ def test_an_event_of_a_transaction_is_not_missed_when_the_link_breaks_before_it(
         await other.create("/x")
         await other.create("/y")
         async with zk.watch_data("/x") as x, zk.watch_data("/y") as y:
-            with server.fault(path="/y", session=zk, action=withhold_event(), strict=True):
+            with server.fault(withhold_event(), path="/y", client=zk, strict=True):
                 async with other.transaction() as t:
                     t.set("/x", b"1")
                     t.set("/y", b"1")

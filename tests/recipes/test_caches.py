@@ -101,7 +101,7 @@ def test_lost_replies_make_no_difference(kind: Any, action: Any) -> None:
     async def main(server: Server, zk: Client) -> None:
         async with client_of(server, seed=6) as other:
             await other.create("/a", b"1")
-            with server.fault(session=zk, probability=0.3, times=10, action=action(), strict=True):
+            with server.fault(action(), client=zk, probability=0.3, times=10, strict=True):
                 async with kind(zk, "/a") as cache:
                     for number in range(20):
                         await other.set("/a", b"%d" % number)

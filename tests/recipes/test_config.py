@@ -132,7 +132,7 @@ def test_a_publication_without_answer_says_so_and_is_followed_all_the_same() -> 
     async def main(server: Server, zk: Client) -> None:
         async with Config(zk, "/c") as config:
             await config.publish(1)
-            with server.fault(op="setData", times=1, action=lose_reply(), strict=True):
+            with server.fault(lose_reply(), "setData", times=1, strict=True):
                 with pytest.raises(ConnectionLossError):
                     await config.publish(2)
             await eventually(lambda: config.value == 2)
@@ -143,7 +143,7 @@ def test_a_publication_without_answer_says_so_and_is_followed_all_the_same() -> 
 def test_a_node_that_goes_and_comes_meanwhile_is_published_to_all_the_same() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with client_of(server, seed=6) as other:
-            with server.fault(op="create", session=zk, nth=1, action=hold()) as held:
+            with server.fault(hold(), "create", client=zk, nth=1) as held:
                 publishing = asyncio.ensure_future(Config(zk, "/c").publish("mine"))
                 await eventually(lambda: held.hits)
                 await other.create("/c", b'"other"')

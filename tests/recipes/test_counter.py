@@ -129,7 +129,7 @@ def test_an_addition_without_answer_says_so_and_is_not_done_twice(op: str, actio
     async def main(server: Server, zk: Client) -> None:
         counter = Counter(zk, "/n")
         base = 0 if op == "create" else await counter.add(5)
-        with server.fault(op=op, times=1, action=action(), strict=True), pytest.raises(ConnectionLossError):
+        with server.fault(action(), op, times=1, strict=True), pytest.raises(ConnectionLossError):
             await counter.add()
         assert await counter.value() == base + done
 
@@ -139,7 +139,7 @@ def test_an_addition_without_answer_says_so_and_is_not_done_twice(op: str, actio
 def test_a_lost_read_is_made_again() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/n", b"5")
-        with server.fault(op="getData", times=1, action=lose_reply(), strict=True):
+        with server.fault(lose_reply(), "getData", times=1, strict=True):
             assert await Counter(zk, "/n").add() == 6
 
     with_client(main)

@@ -242,7 +242,7 @@ def test_nobody_to_choose_and_an_unknown_choice_are_errors() -> None:
 
 def test_lost_replies_make_no_difference() -> None:
     async def main(server: Server, zk: Client) -> None:
-        with server.fault(probability=0.3, times=10, action=lose_reply(), strict=True):
+        with server.fault(lose_reply(), probability=0.3, times=10, strict=True):
             async with Discovery(zk, "/s") as discovery:
                 await discovery.register(WEB[0])
                 await eventually(lambda: "/s/web/web-0" in server.tree())

@@ -127,7 +127,7 @@ def test_lost_replies_and_requests_make_no_difference(op: str, action: Any) -> N
                 async with DoubleBarrier(one, "/b", 2):
                     await asyncio.sleep(0.1)
 
-            with server.fault(op=op, nth=(2, 4, 5), action=action(), strict=True):
+            with server.fault(action(), op, nth=(2, 4, 5), strict=True):
                 await asyncio.wait_for(asyncio.gather(member(zk), member(other)), 60)
                 await asyncio.sleep(10)
             assert set(server.tree()) == {"/b"}
@@ -216,7 +216,7 @@ def test_round_after_round_at_one_path_all_begin_and_end_together(seed: int, op:
 
         clients = [await connect() for _ in range(3)]
         slow = delay(0.02)
-        with server.fault(op, session=clients[2], probability=0.5, action=slow):
+        with server.fault(slow, op, client=clients[2], probability=0.5):
             await asyncio.wait_for(asyncio.gather(*[member(zk, bool(place)) for place, zk in enumerate(clients)]), 600)
         await asyncio.sleep(1)
         assert set(server.tree()) == {"/b"}
@@ -267,7 +267,7 @@ def test_a_member_that_gave_up_and_comes_again_is_not_counted_twice(how: str) ->
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         barrier = DoubleBarrier(zk, "/b", 2, timeout=5)
-        with server.fault("delete", session=zk, times=1, action=drop_request(), strict=True):
+        with server.fault(drop_request(), "delete", client=zk, times=1, strict=True):
             if how == "timeout":
                 with pytest.raises(TimeoutError):
                     await barrier.enter()

@@ -174,7 +174,7 @@ def test_what_is_lost_on_the_way_makes_no_difference(op: str, action: Any, taken
             dead = await DurableLock(one, "/job", "one", ttl=5).acquire()
             await one.aclose()
             assert dead.lost.is_set()
-        with server.fault(op, session=two, times=2, action=action()):
+        with server.fault(action(), op, client=two, times=2):
             async with DurableLock(two, "/job", "two", ttl=30) as lease:
                 await asyncio.sleep(100)
                 lease.raise_if_lost()

@@ -253,7 +253,7 @@ def test_arguments_that_make_no_sense_are_refused(options: dict[str, Any]) -> No
 def test_a_lock_can_be_asked_for_between_two_sessions() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
-        with server.fault("connect", times=1, action=drop_request()):
+        with server.fault(drop_request(), "connect", times=1):
             server.expire(zk)
             await zk.wait_for(State.LOST)
             async with zk.lock("/lock", timeout=20.0):

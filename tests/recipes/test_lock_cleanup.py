@@ -101,7 +101,7 @@ def test_a_lost_reply_to_the_create_does_not_stop_it() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         server.populate({"/lock": b""})
-        with server.fault("create2", times=1, action=lose_reply(), strict=True):
+        with server.fault(lose_reply(), "create2", times=1, strict=True):
             held = await zk.lock("/lock").acquire()
         assert [f"/lock/{name}" for name in kazoo_bugs.children(server, "/lock")] == [held.path]
         assert server.tree()[held.path].czxid == held.czxid
@@ -115,7 +115,7 @@ def test_a_lost_create_is_made_again_once() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         server.populate({"/lock": b""})
-        with server.fault("create2", times=2, action=drop_request(), strict=True):
+        with server.fault(drop_request(), "create2", times=2, strict=True):
             held = await zk.lock("/lock").acquire()
         assert len(kazoo_bugs.children(server, "/lock")) == 1
         await held.release()
@@ -128,7 +128,7 @@ def test_a_release_whose_reply_is_lost_is_a_release(action: Callable[[], Any]) -
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         held = await one.lock("/lock").acquire()
-        with server.fault("delete", times=1, action=action(), strict=True):
+        with server.fault(action(), "delete", times=1, strict=True):
             await held.release()
             async with two.lock("/lock", timeout=5.0):
                 pass
@@ -142,7 +142,7 @@ def test_a_timeout_whose_cleanup_is_lost_leaves_no_node() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with one.lock("/lock"):
-            with server.fault("delete", times=3, action=drop_request(), strict=True):
+            with server.fault(drop_request(), "delete", times=3, strict=True):
                 with pytest.raises(TimeoutError):
                     await two.lock("/lock").acquire(0.5)
                 await in_line(server, "/lock", 1)
@@ -155,7 +155,7 @@ def test_a_client_that_gives_up_while_it_lists_the_others_leaves_no_node() -> No
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(operation_timeout=1.0, timeout=60.0), await connect()
         server.populate({"/lock": b""})
-        with server.fault("create2", times=1, action=close_after(), strict=True) as fault:
+        with server.fault(close_after(), "create2", times=1, strict=True) as fault:
             taking = asyncio.create_task(one.lock("/lock").acquire())
             await server.wait_for(lambda: fault.hits)
             server.refuse_connections()
@@ -239,7 +239,7 @@ def test_no_contender_stays_behind_whatever_error_its_second_question_gets(op: s
         zk = await connect()
         await zk.ensure_path("/l")
         for lock in (Lock(zk, "/l"), TryLock(zk, "/l/try")):
-            with server.fault(op=op, times=1, action=error(NoAuthError)):
+            with server.fault(error(NoAuthError), op, times=1):
                 try:
                     await (await lock.acquire()).release()
                 except NoAuthError:
@@ -252,7 +252,7 @@ def test_no_contender_stays_behind_whatever_error_its_second_question_gets(op: s
 def test_a_release_that_is_refused_is_tried_again() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
-        with server.fault(op="delete", times=1, action=error(ErrorCode.THROTTLED_OP), strict=True):
+        with server.fault(error(ErrorCode.THROTTLED_OP), "delete", times=1, strict=True):
             async with Lock(zk, "/l"):
                 pass
             await asyncio.sleep(1)

@@ -321,7 +321,7 @@ def test_a_reply_that_the_session_is_over_ends_what_is_held() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         held = await Lock(zk, "/l").acquire()
-        with server.fault(op="get", times=1, action=error(ErrorCode.SESSION_EXPIRED), strict=True):
+        with server.fault(error(ErrorCode.SESSION_EXPIRED), "get", times=1, strict=True):
             with pytest.raises(SessionExpiredError):
                 await zk.get("/l")
         assert held.lost.is_set()
@@ -390,7 +390,7 @@ def test_an_error_in_answer_to_the_watch_of_a_lease_ends_neither_it_nor_the_watc
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         lease = await Lock(zk, "/lock", revocable=revocable).acquire()
-        with server.fault(path=lease.path, session=zk, times=3, action=error(answer), strict=True):
+        with server.fault(error(answer), path=lease.path, client=zk, times=3, strict=True):
             await asyncio.sleep(10)
         assert not lease.lost.is_set()
 

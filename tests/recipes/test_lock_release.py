@@ -23,7 +23,7 @@ def test_a_release_that_the_server_refuses_is_an_error_and_is_tried_with_growing
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         refused = error(NoAuthError)
-        with server.fault("delete", "/lock/*", session=zk, action=refused) as fault:
+        with server.fault(refused, "delete", "/lock/*", client=zk) as fault:
             async with zk.lock("/lock") as lease:
                 pass
             await asyncio.sleep(60)
@@ -83,7 +83,7 @@ def test_the_node_of_a_lock_goes_some_time_after_its_last_contender() -> None:
 def test_a_lost_reply_to_the_create_of_the_node_above_makes_no_difference(op: str, action: type) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
-        with server.fault(op, nth={1, 3}, action=action()):
+        with server.fault(action(), op, nth={1, 3}):
             async with zk.lock("/locks/p"):
                 assert "/locks/p" in server.tree()
         await nothing_left(server)
@@ -94,7 +94,7 @@ def test_a_lost_reply_to_the_create_of_the_node_above_makes_no_difference(op: st
 def test_where_the_server_has_no_containers_the_node_of_a_lock_is_persistent() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
-        with server.fault("createContainer", action=error(ErrorCode.UNIMPLEMENTED)):
+        with server.fault(error(ErrorCode.UNIMPLEMENTED), "createContainer"):
             async with zk.lock("/locks/p"):
                 pass
         await asyncio.sleep(200)
@@ -128,7 +128,7 @@ def test_a_multilock_says_that_the_release_of_a_part_is_refused() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         lease = await MultiLock(zk, ["/l", "/m"]).acquire()
-        with server.fault("delete", "/m/*", session=zk, times=2, action=error(NoAuthError)):
+        with server.fault(error(NoAuthError), "delete", "/m/*", client=zk, times=2):
             await lease.release()
         assert isinstance(lease.release_error, NoAuthError)
         await nothing_left(server)

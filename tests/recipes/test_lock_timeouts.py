@@ -179,7 +179,7 @@ def test_a_timeout_knows_how_long_ago_also_when_the_reply_to_its_create_was_lost
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         async with Lock(other, "/l"):
-            with server.fault("create2", session=zk, times=1, action=lose_reply(), strict=True):
+            with server.fault(lose_reply(), "create2", client=zk, times=1, strict=True):
                 with pytest.raises(TimeoutError, match=r"asked for it \d s ago"):
                     await Lock(zk, "/l").acquire(timeout=3)
 
@@ -190,7 +190,7 @@ def test_a_timeout_before_there_is_a_node_says_nothing_of_the_time() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         async with Lock(other, "/l", data=b"host-1"):
-            with server.fault("create2", session=zk, times=1, action=delay(0.55), strict=True):
+            with server.fault(delay(0.55), "create2", client=zk, times=1, strict=True):
                 with pytest.raises(TimeoutError, match=r"held by host-1 \(session 0x[0-9a-f]+\), 0 waiting"):
                     await Lock(zk, "/l").acquire(timeout=0.5)
 

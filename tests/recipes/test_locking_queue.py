@@ -50,7 +50,7 @@ def test_a_claim_whose_reply_is_lost_is_a_claim_all_the_same() -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = LockingQueue(zk, "/q")
         await queue.put(b"0")
-        with server.fault(op="multi", path="/q/taken/*", nth=1, action=lose_reply(), strict=True):
+        with server.fault(lose_reply(), "multi", "/q/taken/*", nth=1, strict=True):
             async with await queue.acquire() as entry:
                 assert entry.value == b"0"
         assert await queue.size() == 0
@@ -75,7 +75,7 @@ def test_an_entry_whose_acknowledgement_is_dropped_comes_back(how: str) -> None:
                 else:
                     await getattr(queue, how)()
 
-            with server.fault(op="multi", path="/q/entries/*", nth=2, action=drop_request(), strict=True):
+            with server.fault(drop_request(), "multi", "/q/entries/*", nth=2, strict=True):
                 with pytest.raises(ConnectionLossError):
                     await use()
             assert await LockingQueue(other, "/q").get(timeout=60) == b"x"
@@ -192,7 +192,7 @@ def test_a_take_that_times_out_at_the_last_moment_leaves_the_entry_to_others() -
     async def main(server: Server, zk: Client) -> None:
         queue = LockingQueue(zk, "/q")
         await queue.put(b"x")
-        with server.fault(op="removeWatches", action=hold(), strict=True) as held:
+        with server.fault(hold(), "removeWatches", strict=True) as held:
             try:
                 entry = await queue.acquire(timeout=1)
             except TimeoutError:

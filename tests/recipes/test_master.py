@@ -65,7 +65,7 @@ def test_a_task_with_a_key_is_submitted_once_until_its_result_is_forgotten() -> 
 
         master, zk = await crew.master()
         with (
-            crew.server.fault(op="multi", path="/jobs/tasks/order-7", times=1, action=lose_reply()),
+            crew.server.fault(lose_reply(), "multi", "/jobs/tasks/order-7", times=1),
             contextlib.suppress(ConnectionLossError),
         ):
             await master.submit(1, key="order-7")
@@ -145,7 +145,7 @@ def test_a_task_is_assigned_to_one_worker_at_a_time() -> None:
         master, zk = await crew.master()
         await crew.worker("w-2", for_ever, heartbeat_interval=1000)
         await asyncio.sleep(5)
-        with crew.server.fault(op="multi", session=zk, nth=1, action=hold()) as held:
+        with crew.server.fault(hold(), "multi", client=zk, nth=1) as held:
             task = await master.submit("x")
             await eventually(lambda: held.hits)
             await crew.worker("w-1", for_ever, heartbeat_interval=1000)
@@ -161,7 +161,7 @@ def test_forgetting_a_result_at_once_does_not_block_its_worker() -> None:
     async def main(crew: Crew) -> None:
         _, zk = await crew.master()
         await crew.worker("w")
-        with crew.server.fault(op="getData", path="/jobs/*", session=zk, action=hold()) as held:
+        with crew.server.fault(hold(), "getData", "/jobs/*", client=zk) as held:
             name = await Master(await crew.client(), "/jobs").submit(1)
             other = Master(await crew.client(), "/jobs")
             await eventually(lambda: held.hits)
@@ -287,7 +287,7 @@ def test_lost_replies_and_requests_lose_no_task(op: str, action: Any) -> None:
     async def main(crew: Crew) -> None:
         seeker = Master(await crew.client(), "/jobs")
         names = [await seeker.submit(number) for number in range(4)]
-        with crew.server.fault(op=op, nth=range(1, 20, 2), action=action()):
+        with crew.server.fault(action(), op, nth=range(1, 20, 2)):
             await crew.master()
             for number in range(2):
                 while True:
@@ -347,7 +347,7 @@ def test_a_task_that_is_withdrawn_while_it_is_assigned_harms_no_other(after: flo
         master, zk = await crew.master(per_worker=10)
         await crew.worker("w", concurrency=10)
         outside = await crew.client()
-        with crew.server.fault(op, session=zk, probability=0.5, action=delay(0.003)):
+        with crew.server.fault(delay(0.003), op, client=zk, probability=0.5):
             for _ in range(20):
                 one, two = await master.submit(1), await master.submit(2)
                 await asyncio.sleep(after)
@@ -363,7 +363,7 @@ def test_a_heartbeat_goes_on_after_an_error_that_passes() -> None:
         master, _ = await crew.master()
         _, zk = await crew.worker("w", heartbeat_interval=1.0)
         throttled = error(ErrorCode.THROTTLED_OP)
-        with crew.server.fault("setData", "/jobs/workers/w", session=zk, times=3, action=throttled, strict=True):
+        with crew.server.fault(throttled, "setData", "/jobs/workers/w", client=zk, times=3, strict=True):
             await asyncio.sleep(30)
         before = (await master.workers())["w"]["beat"]
         await asyncio.sleep(5)

@@ -161,7 +161,7 @@ def test_changes_go_on_when_the_party_itself_is_deleted() -> None:
 def test_a_session_that_ends_while_members_are_asked_for_is_one_error() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with client_of(server, seed=6) as other, Party(other, "/p", b"a"), Party(other, "/p", b"b"):
-            with server.fault(op="getData", session=zk, action=hold()) as held:
+            with server.fault(hold(), "getData", client=zk) as held:
                 asking = asyncio.ensure_future(Party(zk, "/p").members())
                 await eventually(lambda: held.hits)
                 server.expire(zk)
@@ -174,7 +174,7 @@ def test_a_session_that_ends_while_members_are_asked_for_is_one_error() -> None:
 
 def test_lost_replies_make_no_difference() -> None:
     async def main(server: Server, zk: Client) -> None:
-        with server.fault(probability=0.3, times=10, action=lose_reply(), strict=True):
+        with server.fault(lose_reply(), probability=0.3, times=10, strict=True):
             async with Party(zk, "/up/p", b"me") as party:
                 assert await party.members() == [b"me"]
         await asyncio.sleep(5)

@@ -136,8 +136,8 @@ def test_values_that_are_set_while_it_is_made_again_end_with_the_last() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with PersistentEphemeral(zk, "/a", b"1") as node:
             with (
-                server.fault(op="create", path="/a", action=hold()) as creating,
-                server.fault(op="setData", path="/a", action=hold()) as setting,
+                server.fault(hold(), "create", "/a") as creating,
+                server.fault(hold(), "setData", "/a") as setting,
             ):
                 await zk.delete("/a")
                 await eventually(lambda: creating.hits)
@@ -156,7 +156,7 @@ def test_values_that_are_set_while_it_is_made_again_end_with_the_last() -> None:
 @pytest.mark.parametrize("action", [lose_reply, drop_request])
 def test_what_becomes_of_the_create_s_reply_makes_no_difference(action: Callable[[], Any]) -> None:
     async def main(server: Server, zk: Client) -> None:
-        with server.fault(op="create", path="/up/me", times=2, action=action(), strict=True):
+        with server.fault(action(), "create", "/up/me", times=2, strict=True):
             async with PersistentEphemeral(zk, "/up/me", b"v"):
                 assert server.tree()["/up/me"].data == b"v"
         assert not leftovers(server, zk)
@@ -167,7 +167,7 @@ def test_what_becomes_of_the_create_s_reply_makes_no_difference(action: Callable
 @pytest.mark.parametrize("action", [lose_reply, drop_request])
 def test_what_becomes_of_the_delete_s_reply_makes_no_difference(action: Callable[[], Any]) -> None:
     async def main(server: Server, zk: Client) -> None:
-        with server.fault(op="delete", times=2, action=action(), strict=True):
+        with server.fault(action(), "delete", times=2, strict=True):
             async with PersistentEphemeral(zk, "/a"):
                 pass
             await asyncio.sleep(5)
@@ -198,7 +198,7 @@ def test_cancelled_anywhere_it_leaves_nothing() -> None:
 
 def test_left_while_it_is_being_made_again_it_leaves_nothing() -> None:
     async def main(server: Server, zk: Client) -> None:
-        with server.fault(op="create", path="/a", nth=2, action=hold()) as creating:
+        with server.fault(hold(), "create", "/a", nth=2) as creating:
             async with PersistentEphemeral(zk, "/a"):
                 await zk.delete("/a")
                 await eventually(lambda: creating.hits)

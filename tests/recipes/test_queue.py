@@ -204,7 +204,7 @@ def test_a_timeout_while_an_entry_is_taken_does_not_lose_it() -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = Queue(zk, "/q")
         await queue.put(b"x")
-        with server.fault(op="delete", times=1, action=delay(2), strict=True):
+        with server.fault(delay(2), "delete", times=1, strict=True):
             try:
                 got = await queue.get(timeout=1)
             except TimeoutError:  # "None came in time"
@@ -223,7 +223,7 @@ def test_a_put_whose_reply_is_lost_says_that_it_may_have_been_done() -> None:
         queue = Queue(zk, "/q")
         await queue.put(b"0")
         with (
-            server.fault(op="create", times=1, action=lose_reply(), strict=True),
+            server.fault(lose_reply(), "create", times=1, strict=True),
             pytest.raises(ConnectionLossError) as caught,
         ):
             await queue.put(b"1")
@@ -240,7 +240,7 @@ def test_a_put_with_a_key_is_done_once_however_often_it_is_repeated(
     async def main(server: Server, zk: Client) -> None:
         queue = kind(zk, "/q")
         with (
-            server.fault(op="multi", times=1, nth=2, action=lose_reply(), strict=True),
+            server.fault(lose_reply(), "multi", times=1, nth=2, strict=True),
             pytest.raises(ConnectionLossError),
         ):
             await queue.put(b"x", key="order-7")
@@ -283,7 +283,7 @@ def test_a_take_whose_reply_is_lost_says_so() -> None:
         queue = Queue(zk, "/q")
         await queue.put(b"0")
         with (
-            server.fault(op="delete", times=1, action=lose_reply(), strict=True),
+            server.fault(lose_reply(), "delete", times=1, strict=True),
             pytest.raises(ConnectionLossError) as e,
         ):
             await queue.get()

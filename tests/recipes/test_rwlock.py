@@ -140,7 +140,7 @@ def test_a_downgrade_that_fails_leaves_no_node(how: str) -> None:
         rw = ReadWriteLock(one, "/rw")
         writer = await rw.write().acquire()
         if how == "reply lost":
-            with server.fault("multi", times=1, action=lose_reply(), strict=True):
+            with server.fault(lose_reply(), "multi", times=1, strict=True):
                 try:
                     reader = await rw.downgrade(writer)
                 except ConnectionLossError:

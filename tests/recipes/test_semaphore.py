@@ -132,7 +132,7 @@ def test_anyone_is_cancelled_at_any_moment_leaves_no_lease(naming: str) -> None:
 def test_what_is_lost_on_the_way_leaves_no_second_lease(naming: str, action: type, op: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
-        with server.fault(op, times=1, action=action()):
+        with server.fault(action(), op, times=1):
             async with Semaphore(zk, "/pool", 1, naming=naming) as held:
                 await asyncio.sleep(1)
                 assert ephemerals(server) == [held.path]
@@ -146,7 +146,7 @@ def test_anyone_loses_its_place_in_line_makes_no_lease(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         await (await Semaphore(one, "/pool", 1, naming=naming).acquire()).release()
-        with server.fault("removeWatches", session=one, times=1, action=delay(0.5), strict=True) as fault:
+        with server.fault(delay(0.5), "removeWatches", client=one, times=1, strict=True) as fault:
             first = asyncio.create_task(Semaphore(one, "/pool", 1, naming=naming).acquire())
             await server.wait_for(lambda: fault.hits)
             second = asyncio.create_task(Semaphore(two, "/pool", 1, naming=naming).acquire())
@@ -169,7 +169,7 @@ def test_a_lease_is_not_created_in_a_session_that_has_no_place_in_line(naming: s
         one, two = await connect(), await connect()
         await (await Semaphore(one, "/pool", 1, naming=naming).acquire()).release()
         expired, session_id = error(ErrorCode.SESSION_EXPIRED), one.session_id
-        with server.fault("removeWatches", session=one, times=1, action=expired, strict=True) as fault:
+        with server.fault(expired, "removeWatches", client=one, times=1, strict=True) as fault:
             first = asyncio.create_task(Semaphore(one, "/pool", 1, naming=naming).acquire())
             await server.wait_for(lambda: fault.hits)
             server.refuse_connections()
@@ -202,7 +202,7 @@ def test_a_lease_that_is_lost_while_the_line_is_left_is_lost_loudly() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         with pytest.raises((LockLostError, SessionExpiredError)):  # noqa: PT012
-            with server.fault("delete", session=zk, times=1, action=delay(0.5)) as fault:
+            with server.fault(delay(0.5), "delete", client=zk, times=1) as fault:
 
                 async def use() -> None:
                     async with Semaphore(zk, "/pool", 1):
@@ -273,7 +273,7 @@ def test_several_leases_are_acquired_together_and_end_together(naming: str) -> N
 def test_several_leases_whose_create_is_lost_are_there_once(naming: str, action: type) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
-        with server.fault("multi", times=1, action=action(), strict=True):
+        with server.fault(action(), "multi", times=1, strict=True):
             held = await Semaphore(zk, "/pool", 3, naming=naming).acquire(count=3)
         await asyncio.sleep(5)
         assert len(ephemerals(server)) == 3

@@ -125,7 +125,7 @@ def test_an_error_of_the_server_that_is_repeated_is_logged_once_until_a_read_suc
         await zk.create("/a", b"1")
         async with NodeCache(zk, "/a") as cache:
             for value in (b"2", b"3"):
-                with server.fault("getData", action=error(NoAuthError)):
+                with server.fault(error(NoAuthError), "getData"):
                     await zk.set("/a", value)
                     await asyncio.sleep(10)
                 await asyncio.sleep(10)
@@ -362,7 +362,7 @@ def test_what_follows_ends_when_the_credentials_are_refused() -> None:
             using = asyncio.ensure_future(use())
             await asyncio.sleep(1)
             await zk.add_auth("digest", b"bob:secret")
-            with server.fault("auth", action=error(AuthFailedError)):  # the server knows bob no longer
+            with server.fault(error(AuthFailedError), "auth"):  # the server knows bob no longer
                 server.drop(zk)
                 with pytest.raises(AuthFailedError):
                     await asyncio.wait_for(using, 10)
@@ -422,7 +422,7 @@ def test_what_follows_others_goes_on_after_an_outage_longer_than_the_operation_t
         await asyncio.sleep(1)
         session_id = zk.session_id
         path, data = CHANGE[kind]
-        with server.fault(path="/x*", session=zk, times=1, action=drop_request()) as fault:
+        with server.fault(drop_request(), path="/x*", client=zk, times=1) as fault:
             server.refuse_connections()
             server.populate({path: data})  # so that it reads, and the connection is lost meanwhile
             await eventually(lambda: fault.hits)

@@ -88,7 +88,7 @@ def test_a_lost_reply_on_the_way_makes_no_token_lower(op: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         first = await one.lock("/lock").acquire()
-        with server.fault(op, session=two, times=1, action=lose_reply()):
+        with server.fault(lose_reply(), op, client=two, times=1):
             waiting = asyncio.ensure_future(two.lock("/lock").acquire())
             await asyncio.sleep(1)
             await first.release()

@@ -71,7 +71,7 @@ def test_more_changes_than_may_wait_are_all_found_in_the_end() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with client_of(server, seed=6) as other, TreeCache(zk, "/a", limit=3) as cache:
             await other.create("/a")
-            with server.fault(op="getData", session=zk, action=hold()) as held:
+            with server.fault(hold(), "getData", client=zk) as held:
                 for number in range(20):
                     await other.create(f"/a/{number}", b"x")
                 await other.delete("/a/3")
@@ -85,7 +85,7 @@ def test_a_session_that_ends_while_the_tree_is_read_is_begun_anew() -> None:
     async def main(server: Server, zk: Client) -> None:
         server.populate({"/a": {str(number): "x" for number in range(30)}})
         for op in ("getChildren", "getChildren2", "getData", "addWatch"):
-            with server.fault(op=op, nth=1, session=zk, action=hold()) as held:
+            with server.fault(hold(), op, client=zk, nth=1) as held:
                 cache = TreeCache(zk, "/a")
                 entering = asyncio.ensure_future(cache.__aenter__())
                 await eventually(lambda held=held: held.hits)

@@ -35,7 +35,7 @@ def test_an_attempt_takes_what_is_free_and_is_none_if_it_is_taken() -> None:
 def test_a_lost_create_is_one_s_own(action: type) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
-        with server.fault(None, "/job*", times=1, action=action(), strict=True):
+        with server.fault(action(), None, "/job*", times=1, strict=True):
             held = await TryLock(zk, "/job").attempt()
         assert held is not None
         assert held.token == server.tree()["/job"].czxid
@@ -63,7 +63,7 @@ def test_anyone_is_cancelled_at_any_moment_leaves_no_node(step: int) -> None:
 def test_an_attempt_that_gave_up_leaves_no_node() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect(timeout=60.0, operation_timeout=1.0)
-        with server.fault(None, "/job*", times=1, action=lose_reply(), strict=True) as fault:
+        with server.fault(lose_reply(), None, "/job*", times=1, strict=True) as fault:
             trying = asyncio.create_task(TryLock(zk, "/job").attempt())
             await server.wait_for(lambda: fault.hits)
             server.refuse_connections()
@@ -100,7 +100,7 @@ def test_a_release_whose_reply_is_lost_does_not_delete_the_next_holder_s_node() 
         first = await TryLock(one, "/job").acquire()
         waiting = asyncio.create_task(TryLock(two, "/job").acquire())
         await asyncio.sleep(0.5)
-        with server.fault("multi", session=one, times=1, action=lose_reply(), strict=True):
+        with server.fault(lose_reply(), "multi", client=one, times=1, strict=True):
             await first.release()
         second = await waiting
         await asyncio.sleep(0.5)

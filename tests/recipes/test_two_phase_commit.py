@@ -126,7 +126,7 @@ def test_sites_that_make_no_sense_are_refused(sites: Any) -> None:
 def test_what_is_lost_on_the_way_makes_no_difference(op: str, action: Any) -> None:
     async def main(server: Server, zk: Client) -> None:
         transaction = TwoPhaseCommit(zk, "/tx")
-        with server.fault(op, times=1, action=action(), strict=True):
+        with server.fault(action(), op, times=1, strict=True):
             await transaction.propose(1, ["a"])
             assert await transaction.vote("a", commit=True)
             assert await transaction.outcome() is True

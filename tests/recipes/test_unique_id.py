@@ -57,7 +57,7 @@ def test_a_number_whose_reply_is_lost_is_given_to_nobody(op: str, action: Any) -
     async def main(server: Server, zk: Client) -> None:
         ids = UniqueId(zk, "/ids")
         before = [] if op == "create" else [await ids.next()]
-        with server.fault(op=op, times=1, action=action(), strict=True):
+        with server.fault(action(), op, times=1, strict=True):
             numbers = [*before, await ids.next(), await ids.next()]
         assert numbers == sorted(set(numbers))
 

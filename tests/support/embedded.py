@@ -34,7 +34,7 @@ CALLS: Final[dict[str, Callable[[Server], object]]] = {
     "accept_connections": lambda server: server.accept_connections(),
     "set_read_only": lambda server: server.set_read_only(True),
     "advance": lambda server: server.advance(1),
-    "fault": lambda server: server.fault(action=hold()),
+    "fault": lambda server: server.fault(hold()),
     "populate": lambda server: server.populate({"/a": "x"}),
     "reset": lambda server: server.reset(),
     "tree": lambda server: server.tree(),

@@ -39,22 +39,22 @@ def count_from(server: Server, path: str, number: int) -> None:
 
 def reply_to_create_lost(server: Server, path: str) -> Fault:
     """The next create at *path* or below is applied and never answered."""
-    return server.fault("create", f"{path}*", times=1, action=lose_reply(), strict=True)
+    return server.fault(lose_reply(), "create", f"{path}*", times=1, strict=True)
 
 
 def reply_to_set_lost(server: Server, path: str) -> Fault:
     """The next change of a node's data is applied and never answered."""
-    return server.fault("setData", path, times=1, action=lose_reply(), strict=True)
+    return server.fault(lose_reply(), "setData", path, times=1, strict=True)
 
 
 def cleanup_lost(server: Server, path: str) -> Fault:
     """The next delete below *path* never reaches the server; the session lives on."""
-    return server.fault("delete", f"{path}/*", times=1, action=drop_request(), strict=True)
+    return server.fault(drop_request(), "delete", f"{path}/*", times=1, strict=True)
 
 
 def blind(server: Server, client: Any, path: str) -> Fault:
     """A client cannot list the children of *path*: whenever it asks, its connection breaks."""
-    return server.fault("getChildren", path, session_id_of(client), action=drop_request(), strict=True)
+    return server.fault(drop_request(), "getChildren", path, client=session_id_of(client), strict=True)
 
 
 # --- what is left ---

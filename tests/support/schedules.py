@@ -219,7 +219,7 @@ class Story:
                 delay(rng.uniform(SESSION / 2, SESSION * 1.5)),
             ]
         )
-        fault = stack.enter_context(self.server.fault(op, session=client, times=1, action=action))
+        fault = stack.enter_context(self.server.fault(action, op, client=client, times=1))
         until = self.sim.time() + 3.0
         while not fault.hits and self.sim.time() < until:
             await asyncio.sleep(0.05)

@@ -41,7 +41,7 @@ async def _request_fault(server: Server, rng: Random, kind: str) -> None:
         "closed": close_after,
         "late": lambda: delay(rng.uniform(0.1, 1.0)),
     }
-    with server.fault(times=rng.randint(1, 3), probability=0.5, action=actions[kind]()):
+    with server.fault(actions[kind](), times=rng.randint(1, 3), probability=0.5):
         await asyncio.sleep(rng.uniform(0.05, 1.0))
 
 

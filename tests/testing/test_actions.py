@@ -31,7 +31,7 @@ Dial = Callable[..., KazooClient]
 def test_a_delayed_request_takes_longer(server: Server, client: KazooClient) -> None:
     began = time.monotonic()
 
-    with server.fault(op="create", action=delay(0.05)) as fault:
+    with server.fault(delay(0.05), "create") as fault:
         client.create("/a")
 
     assert time.monotonic() - began >= 0.05
@@ -42,14 +42,14 @@ def test_a_delayed_request_takes_longer(server: Server, client: KazooClient) -> 
     "code", [NO_NODE, ErrorCode.NO_NODE, NoNodeError, NoNodeError(), KazooNoNodeError, KazooNoNodeError()], ids=repr
 )
 def test_an_error_is_answered_and_nothing_is_done(server: Server, client: KazooClient, code: Any) -> None:
-    with server.fault(op="create", action=error(code)), pytest.raises(KazooNoNodeError):
+    with server.fault(error(code), "create"), pytest.raises(KazooNoNodeError):
         client.create("/a")
 
     assert dict(server.tree()) == {}
 
 
 def test_an_error_leaves_no_watch(server: Server, client: KazooClient) -> None:
-    with server.fault(op="exists", action=error(ErrorCode.SYSTEM_ERROR)), pytest.raises(SystemZookeeperError):
+    with server.fault(error(ErrorCode.SYSTEM_ERROR), "exists"), pytest.raises(SystemZookeeperError):
         client.exists("/a", watch=print)
 
     assert server.watches() == ()
@@ -57,7 +57,7 @@ def test_an_error_leaves_no_watch(server: Server, client: KazooClient) -> None:
 
 def test_a_dropped_request_is_not_done_and_the_connection_is_lost(server: Server, client: KazooClient) -> None:
     before = client.client_id
-    with server.fault(op="create", action=drop_request()), pytest.raises(ConnectionLoss):
+    with server.fault(drop_request(), "create"), pytest.raises(ConnectionLoss):
         client.create("/a")
 
     assert dict(server.tree()) == {}
@@ -67,7 +67,7 @@ def test_a_dropped_request_is_not_done_and_the_connection_is_lost(server: Server
 
 def test_a_lost_reply_is_of_a_request_that_was_done(server: Server, client: KazooClient) -> None:
     before = client.client_id
-    with server.fault(op="create", action=lose_reply()), pytest.raises(ConnectionLoss):
+    with server.fault(lose_reply(), "create"), pytest.raises(ConnectionLoss):
         client.create("/a")
 
     assert set(server.tree()) == {"/a"}
@@ -80,7 +80,7 @@ def test_close_after_replies_and_closes(server: Server, client: KazooClient) -> 
     before = client.client_id
     client.add_listener(states.put)
 
-    with server.fault(op="create", action=close_after()):
+    with server.fault(close_after(), "create"):
         assert client.create("/a") == "/a"
 
     assert [states.get(timeout=DEADLINE_S) for _ in range(2)] == ["SUSPENDED", "CONNECTED"]
@@ -89,7 +89,7 @@ def test_close_after_replies_and_closes(server: Server, client: KazooClient) -> 
 
 def test_a_held_request_waits_for_its_release(server: Server, kazoo: Dial) -> None:
     client, other = kazoo(server), kazoo(server)
-    with server.fault(op="create", action=hold(), times=1) as fault:
+    with server.fault(hold(), "create", times=1) as fault:
         pending = client.create_async("/a")
         server.wait_for(lambda: fault.hits == 1)
         other.create("/b")
@@ -101,7 +101,7 @@ def test_a_held_request_waits_for_its_release(server: Server, kazoo: Dial) -> No
 
 def test_the_action_releases_too_and_holds_no_more(server: Server, client: KazooClient) -> None:
     action = hold()
-    with server.fault(op="create", action=action) as fault:
+    with server.fault(action, "create") as fault:
         pending = client.create_async("/a")
         server.wait_for(lambda: fault.hits == 1)
         action.release()
@@ -114,7 +114,7 @@ def test_a_withheld_event_comes_late(server: Server, kazoo: Dial) -> None:
     events: queue.Queue[Any] = queue.Queue()
     client.exists("/a", watch=events.put)
 
-    with server.fault(action=withhold_event()) as fault:
+    with server.fault(withhold_event()) as fault:
         other.create("/a")
         client.exists("/")  # an event that was sent would have come before this reply
         assert events.empty()
@@ -129,7 +129,7 @@ def test_a_withheld_event_comes_late(server: Server, kazoo: Dial) -> None:
 def test_a_withheld_event_that_was_not_released_is_lost(server: Server, wire: Wire) -> None:
     wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
 
-    with server.fault(action=withhold_event()):
+    with server.fault(withhold_event()):
         server.populate({"/unwatched": ""})
         wire.ask(OpCode.CREATE, creating("/a"))
     wire.exists()
@@ -143,7 +143,7 @@ def test_events_are_withheld_by_path_and_by_who_gets_them(server: Server, wire: 
         for path in ("/a", "/b"):
             one.ask(OpCode.EXISTS, r.ExistsRequest(path, True))
 
-    with server.fault(path="/a", session=wire.id, action=withhold_event()) as fault:
+    with server.fault(withhold_event(), path="/a", client=wire.id) as fault:
         wire.ask(OpCode.CREATE, creating("/a"))
         wire.ask(OpCode.CREATE, creating("/b"))
         other.exists()
@@ -155,7 +155,7 @@ def test_events_are_withheld_by_path_and_by_who_gets_them(server: Server, wire: 
 def test_events_are_released_in_their_order(server: Server, wire: Wire) -> None:
     assert wire.ask(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1)) == 0
 
-    with server.fault(action=withhold_event()) as fault:
+    with server.fault(withhold_event()) as fault:
         for path in ("/a", "/b", "/c"):
             wire.ask(OpCode.CREATE, creating(path))
         assert wire.events == []
@@ -169,8 +169,8 @@ def test_rules_about_requests_hit_no_events_and_the_reverse(server: Server, wire
     wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
 
     with (
-        server.fault(path="/a", action=delay(0)) as requests,
-        server.fault(path="/a", action=withhold_event()) as events,
+        server.fault(delay(0), path="/a") as requests,
+        server.fault(withhold_event(), path="/a") as events,
     ):
         wire.ask(OpCode.CREATE, creating("/a"))
 
@@ -217,11 +217,11 @@ def test_actions_that_make_no_sense_are_named(make: Callable[[], object], named:
 
 
 def test_a_rule_that_holds_nothing_releases_nothing(server: Server) -> None:
-    with server.fault(action=delay(0)) as fault, pytest.raises(ValueError, match="delay"):
+    with server.fault(delay(0)) as fault, pytest.raises(ValueError, match="delay"):
         fault.release()
 
 
 def test_one_action_serves_one_rule(server: Server) -> None:
     action = hold()
-    with server.fault(op="create", action=action), pytest.raises(ValueError):
-        server.fault(op="delete", action=action)
+    with server.fault(action, "create"), pytest.raises(ValueError):
+        server.fault(action, "delete")

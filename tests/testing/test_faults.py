@@ -26,13 +26,13 @@ Dial = Callable[..., KazooClient]
 
 
 def test_a_name_means_all_op_codes_that_clients_use_for_it(server: Server, client: KazooClient) -> None:
-    with server.fault(op="create", action=delay(0)) as fault:
+    with server.fault(delay(0), "create") as fault:
         client.create("/a")
         client.create("/b", include_data=True)
         client.add_auth("digest", "u:p")
         client.transaction().commit()
         client.get("/a")
-    with server.fault(op="getChildren", action=delay(0)) as reads:
+    with server.fault(delay(0), "getChildren") as reads:
         client.get_children("/")
         client.get_children("/", include_data=True)
 
@@ -41,7 +41,7 @@ def test_a_name_means_all_op_codes_that_clients_use_for_it(server: Server, clien
 
 @pytest.mark.parametrize("op", ["getData", "get_data", "GETDATA", "get", OpCode.GET_DATA, int(OpCode.GET_DATA)])
 def test_an_operation_has_many_spellings(server: Server, client: KazooClient, op: Any) -> None:
-    with server.fault(op=op, action=error(ErrorCode.SYSTEM_ERROR)) as fault:
+    with server.fault(error(ErrorCode.SYSTEM_ERROR), op) as fault:
         with pytest.raises(SystemZookeeperError):
             client.get("/")
         client.exists("/")
@@ -50,7 +50,7 @@ def test_an_operation_has_many_spellings(server: Server, client: KazooClient, op
 
 
 def test_an_op_code_means_itself_only(server: Server, client: KazooClient) -> None:
-    with server.fault(op=OpCode.CREATE, action=delay(0)) as plain, server.fault(op=15, action=delay(0)) as second:
+    with server.fault(delay(0), OpCode.CREATE) as plain, server.fault(delay(0), 15) as second:
         client.create("/a")
         client.create("/b", include_data=True)
 
@@ -71,14 +71,14 @@ def test_an_op_code_means_itself_only(server: Server, client: KazooClient) -> No
     ],
 )
 def test_a_path_is_a_glob(server: Server, wire: Wire, glob: str, hit: set[str]) -> None:
-    with server.fault(path=glob, action=error(ErrorCode.SYSTEM_ERROR)):
+    with server.fault(error(ErrorCode.SYSTEM_ERROR), path=glob):
         found = {path for path in ("/", "/a", "/a/b", "/ab", "/a/b/c") if wire.exists(path) == -1}
 
     assert found == hit
 
 
 def test_a_rule_with_a_path_is_not_about_requests_without_one(server: Server, wire: Wire) -> None:
-    with server.fault(path="*", action=error(ErrorCode.SYSTEM_ERROR)) as fault:
+    with server.fault(error(ErrorCode.SYSTEM_ERROR), path="*") as fault:
         assert wire.ask(OpCode.PING) == 0
 
     assert (fault.hits, fault.seen) == (0, 0)
@@ -88,7 +88,7 @@ def test_a_rule_may_be_about_one_client(server: Server, kazoo: Dial) -> None:
     victim, other = kazoo(server), kazoo(server)
 
     for who in (victim, victim.client_id[0]):
-        with server.fault(session=who, action=error(NO_NODE)) as fault:
+        with server.fault(error(NO_NODE), client=who) as fault:
             with pytest.raises(KazooNoNodeError):
                 victim.get("/")
             other.get("/")
@@ -98,7 +98,7 @@ def test_a_rule_may_be_about_one_client(server: Server, kazoo: Dial) -> None:
 def test_a_rule_may_be_about_a_client_that_is_yet_to_connect(server: Server, kazoo: Dial) -> None:
     victim, other = kazoo(server, start=False), kazoo(server)
 
-    with server.fault(op="getData", session=victim, action=error(NO_NODE)) as fault:
+    with server.fault(error(NO_NODE), "getData", client=victim) as fault:
         victim.start(DEADLINE_S)
         with pytest.raises(KazooNoNodeError):
             victim.get("/")
@@ -110,7 +110,7 @@ def test_a_rule_may_be_about_a_client_that_is_yet_to_connect(server: Server, kaz
 def test_all_sessions_are_all(server: Server, kazoo: Dial) -> None:
     clients = kazoo(server), kazoo(server)
 
-    with server.fault(op="getData", session="all", action=delay(0)) as fault:
+    with server.fault(delay(0), "getData", client="all") as fault:
         for client in clients:
             client.get("/")
 
@@ -136,7 +136,7 @@ def test_all_sessions_are_all(server: Server, kazoo: Dial) -> None:
     ids=str,
 )
 def test_a_rule_counts(server: Server, wire: Wire, rule: dict[str, Any], hit: str) -> None:
-    with server.fault(op="exists", action=error(ErrorCode.SYSTEM_ERROR), **rule) as fault:
+    with server.fault(error(ErrorCode.SYSTEM_ERROR), "exists", **rule) as fault:
         found = "".join("x" if code == -1 else "." for code in wire.answers(6))
 
     assert found == hit
@@ -144,7 +144,7 @@ def test_a_rule_counts(server: Server, wire: Wire, rule: dict[str, Any], hit: st
 
 
 def test_nth_counts_only_what_op_path_and_session_match(server: Server, wire: Wire) -> None:
-    with server.fault(op="exists", path="/", nth=2, action=error(ErrorCode.SYSTEM_ERROR)):
+    with server.fault(error(ErrorCode.SYSTEM_ERROR), "exists", "/", nth=2):
         wire.ask(OpCode.PING)
         wire.exists("/other")
         assert [wire.exists(), wire.exists(), wire.exists()] == [0, -1, 0]
@@ -153,9 +153,9 @@ def test_nth_counts_only_what_op_path_and_session_match(server: Server, wire: Wi
 def hits_by_probability(seed: int, *, company: bool = False) -> str:
     """Return which of 64 requests a rule of even chances hits; in company another rule takes its chances, too."""
     with Server(seed=seed) as server, Wire(server).welcomed() as wire, ExitStack() as faults:
-        faults.enter_context(server.fault(op="exists", probability=0.5, action=error(ErrorCode.SYSTEM_ERROR)))
+        faults.enter_context(server.fault(error(ErrorCode.SYSTEM_ERROR), "exists", probability=0.5))
         if company:
-            faults.enter_context(server.fault(probability=0.5, action=delay(0)))
+            faults.enter_context(server.fault(delay(0), probability=0.5))
         return "".join("x" if code == -1 else "." for code in wire.answers(64))
 
 
@@ -176,8 +176,8 @@ def test_other_seeds_give_other_hits() -> None:
 
 def test_two_rules_have_their_own_chances(server: Server, wire: Wire) -> None:
     with (
-        server.fault(op="exists", probability=0.5, action=delay(0)) as one,
-        server.fault(op="exists", probability=0.5, action=delay(0)) as two,
+        server.fault(delay(0), "exists", probability=0.5) as one,
+        server.fault(delay(0), "exists", probability=0.5) as two,
     ):
         pairs = []
         for _ in range(64):
@@ -198,17 +198,17 @@ def test_a_transaction_matches_by_any_of_its_paths(server: Server, client: Kazoo
         return found
 
     for path in ("/x", "/y/*", "/"):
-        with server.fault(op="multi", path=path, action=error(KazooBadVersionError)) as fault:
+        with server.fault(error(KazooBadVersionError), "multi", path) as fault:
             with pytest.raises(KazooBadVersionError):
                 commit()
             assert (fault.hits, fault.seen) == (1, 1)
-    with server.fault(path="/z", action=error(KazooBadVersionError)) as fault:
+    with server.fault(error(KazooBadVersionError), path="/z") as fault:
         commit()
     assert (fault.hits, fault.seen) == (0, 0)
 
 
 def test_a_transaction_is_a_multi_and_none_of_its_parts(server: Server, client: KazooClient) -> None:
-    with server.fault(op="create", action=drop_request()) as parts, server.fault(op="multi", action=delay(0)) as whole:
+    with server.fault(drop_request(), "create") as parts, server.fault(delay(0), "multi") as whole:
         transaction = client.transaction()
         transaction.create("/x")
         assert transaction.commit() == ["/x"]
@@ -220,7 +220,7 @@ def test_a_transaction_is_a_multi_and_none_of_its_parts(server: Server, client: 
 
 
 def test_a_rule_ends_with_its_block(server: Server, wire: Wire) -> None:
-    with server.fault(op="exists", action=error(NO_NODE)) as fault:
+    with server.fault(error(NO_NODE), "exists") as fault:
         assert wire.answers(2) == [NO_NODE, NO_NODE]
     assert wire.answers(2) == [0, 0]
 
@@ -228,7 +228,7 @@ def test_a_rule_ends_with_its_block(server: Server, wire: Wire) -> None:
 
 
 def test_a_rule_applies_from_the_call_and_may_be_ended_by_hand(server: Server, wire: Wire) -> None:
-    fault = server.fault(op="exists", action=error(NO_NODE))
+    fault = server.fault(error(NO_NODE), "exists")
     assert wire.exists() == NO_NODE
     fault.end()
     fault.end()
@@ -237,14 +237,14 @@ def test_a_rule_applies_from_the_call_and_may_be_ended_by_hand(server: Server, w
 
 
 def test_an_error_in_the_block_ends_the_rule_too(server: Server, wire: Wire) -> None:
-    with pytest.raises(ZeroDivisionError), server.fault(op="exists", action=error(NO_NODE)):
+    with pytest.raises(ZeroDivisionError), server.fault(error(NO_NODE), "exists"):
         _ = 1 / 0
 
     assert wire.exists() == 0
 
 
 def test_what_is_held_goes_on_when_the_block_is_left(server: Server, wire: Wire) -> None:
-    with server.fault(op="create", action=hold()) as fault:
+    with server.fault(hold(), "create") as fault:
         wire.send(OpCode.CREATE, creating("/a"))
         server.wait_for(lambda: fault.hits == 1)
 
@@ -253,7 +253,7 @@ def test_what_is_held_goes_on_when_the_block_is_left(server: Server, wire: Wire)
 
 
 def test_a_held_request_of_a_client_that_left_is_not_done(server: Server) -> None:
-    with server.fault(op="create", action=hold()) as fault:
+    with server.fault(hold(), "create") as fault:
         with Wire(server).welcomed() as leaver:
             leaver.send(OpCode.CREATE, creating("/a"))
             server.wait_for(lambda: fault.hits == 1)
@@ -265,27 +265,27 @@ def test_a_held_request_of_a_client_that_left_is_not_done(server: Server) -> Non
 
 
 def test_a_reset_ends_all_rules(server: Server, wires: ExitStack) -> None:
-    with server.fault(action=error(NO_NODE)):
+    with server.fault(error(NO_NODE)):
         server.reset()
         after = wires.enter_context(Wire(server)).welcomed()
         assert after.exists() == 0
 
 
 def test_a_strict_rule_must_hit(server: Server, wire: Wire) -> None:
-    with server.fault(op="exists", action=delay(0), strict=True):
+    with server.fault(delay(0), "exists", strict=True):
         wire.exists()
 
-    with pytest.raises(AssertionError, match="getData"), server.fault(op="getData", action=delay(0), strict=True):
+    with pytest.raises(AssertionError, match="getData"), server.fault(delay(0), "getData", strict=True):
         wire.exists()
 
 
 def test_a_strict_rule_hides_no_error_of_its_block(server: Server) -> None:
-    with pytest.raises(ZeroDivisionError), server.fault(action=delay(0), strict=True):
+    with pytest.raises(ZeroDivisionError), server.fault(delay(0), strict=True):
         _ = 1 / 0
 
 
 def test_repr_says_what_the_rule_is(server: Server) -> None:
-    with server.fault(op="create", path="/a*", nth=2, action=error(NO_NODE)) as fault:
+    with server.fault(error(NO_NODE), "create", "/a*", nth=2) as fault:
         text = repr(fault)
 
     assert all(part in text for part in ("create", "/a*", "2", "error(NO_NODE)"))
@@ -305,8 +305,8 @@ def test_repr_says_what_the_rule_is(server: Server) -> None:
         ({"path": "a"}, "'a'"),
         ({"path": ""}, "''"),
         ({"path": 3}, "3"),
-        ({"session": "bob"}, "bob"),
-        ({"session": 1.5}, "1.5"),
+        ({"client": "bob"}, "bob"),
+        ({"client": 1.5}, "1.5"),
         ({"nth": 0}, "0"),
         ({"nth": -1}, "-1"),
         ({"nth": []}, r"\[\]"),
@@ -345,6 +345,6 @@ def test_more_arguments_that_make_no_sense_are_named(server: Server, rule: dict[
 
 def test_a_rule_with_bad_arguments_leaves_nothing_behind(server: Server, wire: Wire) -> None:
     with pytest.raises(ValueError):
-        server.fault(op="exists", nth=0, action=error(NO_NODE))
+        server.fault(error(NO_NODE), "exists", nth=0)
 
     assert wire.exists() == 0

@@ -25,7 +25,7 @@ Dial = Callable[..., KazooClient]
 
 
 def test_connections_may_be_dropped_while_they_are_made(server: Server, kazoo: Dial) -> None:
-    with server.fault(op="connect", times=2, action=drop_request()) as fault:
+    with server.fault(drop_request(), "connect", times=2) as fault:
         client = kazoo(server)
 
     assert fault.hits == 2
@@ -33,7 +33,7 @@ def test_connections_may_be_dropped_while_they_are_made(server: Server, kazoo: D
 
 
 def test_a_session_whose_first_reply_is_lost_is_there(server: Server, kazoo: Dial) -> None:
-    with server.fault(op="connect", times=1, action=lose_reply()):
+    with server.fault(lose_reply(), "connect", times=1):
         client = kazoo(server)
 
     assert len(server.sessions()) == 2
@@ -42,7 +42,7 @@ def test_a_session_whose_first_reply_is_lost_is_there(server: Server, kazoo: Dia
 
 def test_a_connect_may_be_held(server: Server, kazoo: Dial) -> None:
     client = kazoo(server, start=False)
-    with server.fault(op="connect", action=hold()) as fault:
+    with server.fault(hold(), "connect") as fault:
         connected = client.start_async()
         server.wait_for(lambda: fault.hits == 1)
         assert not connected.is_set()
@@ -55,7 +55,7 @@ def test_a_session_that_is_gone_on_with_may_be_refused_by_its_id(server: Server,
     first = wires.enter_context(Wire(server)).welcomed()
     server.drop(first.id)
 
-    with server.fault(op="connect", session=first.id, times=1, action=drop_request()) as fault:
+    with server.fault(drop_request(), "connect", client=first.id, times=1) as fault:
         refused = wires.enter_context(Wire(server, session=(first.id, first.password)))
         assert refused.ended()
         again = wires.enter_context(Wire(server, session=(first.id, first.password))).welcomed()
@@ -83,7 +83,7 @@ def test_of_several_effects_the_first_in_the_list_counts(
     server: Server, wire: Wire, actions: tuple[Any, ...], done: bool, answer: int | None
 ) -> None:
     with ExitStack() as stack:
-        faults = [stack.enter_context(server.fault(op="create", action=action)) for action in actions]
+        faults = [stack.enter_context(server.fault(action, "create")) for action in actions]
         wire.send(OpCode.CREATE, creating("/a"))
         if answer is None:
             with pytest.raises(EOFError):
@@ -98,9 +98,9 @@ def test_of_several_effects_the_first_in_the_list_counts(
 def test_a_request_waits_for_all_that_hold_it(server: Server, wire: Wire, wires: ExitStack) -> None:
     other = wires.enter_context(Wire(server)).welcomed()
     with (
-        server.fault(session=wire.id, action=hold()) as one,
-        server.fault(session=wire.id, action=hold()) as two,
-        server.fault(session=wire.id, action=error(NO_NODE)),
+        server.fault(hold(), client=wire.id) as one,
+        server.fault(hold(), client=wire.id) as two,
+        server.fault(error(NO_NODE), client=wire.id),
     ):
         wire.send(OpCode.EXISTS, r.ExistsRequest("/", False))
         server.wait_for(lambda: (one.hits, two.hits) == (1, 1))
@@ -114,14 +114,14 @@ def test_a_request_waits_for_all_that_hold_it(server: Server, wire: Wire, wires:
 def test_delays_of_several_rules_end_together_or_add_up_but_never_fall_short(server: Server, wire: Wire) -> None:
     began = time.monotonic()
 
-    with server.fault(action=delay(0.01)), server.fault(action=delay(0.04)):
+    with server.fault(delay(0.01)), server.fault(delay(0.04)):
         wire.exists()
 
     assert time.monotonic() - began >= 0.04
 
 
 def test_operations_bear_the_marks_of_their_faults(server: Server, wire: Wire) -> None:
-    with server.fault(op="exists", action=error(NO_NODE)):
+    with server.fault(error(NO_NODE), "exists"):
         wire.exists()
     wire.exists()
 
@@ -141,7 +141,7 @@ def test_operations_bear_the_marks_of_their_faults(server: Server, wire: Wire) -
 
 def test_requests_behind_a_held_one_keep_their_order(server: Server, wire: Wire, wires: ExitStack) -> None:
     other = wires.enter_context(Wire(server)).welcomed()
-    with server.fault(op="create", session=wire.id, nth=1, action=hold()) as fault:
+    with server.fault(hold(), "create", client=wire.id, nth=1) as fault:
         for path in ("/a", "/a/b", "/a/b/c"):
             wire.send(OpCode.CREATE, creating(path))
         wire.send(OpCode.EXISTS, r.ExistsRequest("/a/b/c", False))
@@ -156,7 +156,7 @@ def test_requests_behind_a_held_one_keep_their_order(server: Server, wire: Wire,
 
 
 def test_requests_behind_a_delayed_one_keep_their_order(server: Server, wire: Wire) -> None:
-    with server.fault(op="create", nth=1, action=delay(0.02)):
+    with server.fault(delay(0.02), "create", nth=1):
         for path in ("/a", "/a/b", "/a/b/c"):
             wire.send(OpCode.CREATE, creating(path))
         xids = [r.ReplyHeader.decode(payload).xid for payload in wire.payloads(3)]
@@ -166,7 +166,7 @@ def test_requests_behind_a_delayed_one_keep_their_order(server: Server, wire: Wi
 
 
 def test_many_requests_behind_a_held_one_all_come_through(server: Server, wire: Wire) -> None:
-    with server.fault(op="create", nth=1, action=hold()) as fault:
+    with server.fault(hold(), "create", nth=1) as fault:
         wire.send(OpCode.CREATE, creating("/a"))
         for _ in range(3000):
             wire.send(OpCode.EXISTS, r.ExistsRequest("/a", False))
@@ -178,7 +178,7 @@ def test_many_requests_behind_a_held_one_all_come_through(server: Server, wire: 
 
 
 def test_requests_behind_a_dropped_one_are_lost_with_it(server: Server, wire: Wire) -> None:
-    with server.fault(op="create", nth=2, action=drop_request()):
+    with server.fault(drop_request(), "create", nth=2):
         wire.link.sendall(
             b"".join(
                 frame(r.RequestHeader(xid, OpCode.CREATE).encode() + creating(path).encode())
@@ -194,7 +194,7 @@ def test_requests_behind_a_dropped_one_are_lost_with_it(server: Server, wire: Wi
 
 def test_others_go_on_while_one_is_held(server: Server, wire: Wire, wires: ExitStack) -> None:
     others = [wires.enter_context(Wire(server)).welcomed() for _ in range(5)]
-    with server.fault(session=wire.id, action=hold()) as fault:
+    with server.fault(hold(), client=wire.id) as fault:
         wire.send(OpCode.CREATE, creating("/held"))
         server.wait_for(lambda: fault.hits == 1)
         for i, other in enumerate(others):
@@ -204,7 +204,7 @@ def test_others_go_on_while_one_is_held(server: Server, wire: Wire, wires: ExitS
 
 def test_a_held_client_gets_its_events(server: Server, wire: Wire) -> None:
     wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
-    with server.fault(session=wire.id, action=hold()) as fault, Wire(server).welcomed() as other:
+    with server.fault(hold(), client=wire.id) as fault, Wire(server).welcomed() as other:
         wire.send(OpCode.PING)
         server.wait_for(lambda: fault.hits == 1)
         other.ask(OpCode.CREATE, creating("/a"))

@@ -336,7 +336,7 @@ async def test_advance_takes_effect_at_once_in_the_server_s_loop() -> None:
 
 def test_a_delay_lasts_until_the_clock_has_moved(server: Server, wires: ExitStack) -> None:
     slow, other = (wires.enter_context(Wire(server)).welcomed() for _ in range(2))
-    with server.fault(op="create", session=slow.id, action=delay(5)) as fault:
+    with server.fault(delay(5), "create", client=slow.id) as fault:
         slow.send(OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0))
         server.wait_for(lambda: fault.hits == 1)
         server.advance(4.999)
@@ -353,7 +353,7 @@ def test_a_delay_that_ends_on_the_way_comes_before_what_is_due_later(server: Ser
     observer = witness(server, wires)
     slow = wires.enter_context(Wire(server)).welcomed()
     server.populate({"/before": Znode(ttl=4), "/after": Znode(ttl=6)})
-    with server.fault(op="create", session=slow.id, action=delay(5)) as fault:
+    with server.fault(delay(5), "create", client=slow.id) as fault:
         slow.send(OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0))
         server.wait_for(lambda: fault.hits == 1)
         server.advance(10)

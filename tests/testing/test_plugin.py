@@ -67,7 +67,7 @@ def test_each_test_has_fresh_state(project: pytest.Pytester) -> None:
             zk = zoolet_kazoo()
             zk.create("/left", ephemeral=True)
             zk.get("/left", watch=print)
-            zoolet.fault("create", action=error(-110))
+            zoolet.fault(error(-110), "create")
             zoolet.refuse_connections()
         """
     )

@@ -95,7 +95,7 @@ def test_it_shows_the_last_20_operations_and_which_faults_were_applied(project: 
             zk = zoolet_kazoo()
             for number in range(30):
                 zk.exists(f"/{number}")
-            with zoolet.fault("get", action=error(NoNodeError)), pytest.raises(NoNodeError):
+            with zoolet.fault(error(NoNodeError), "get"), pytest.raises(NoNodeError):
                 zk.get("/")
             assert False
         """,

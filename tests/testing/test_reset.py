@@ -19,7 +19,7 @@ def test_a_reset_leaves_nothing(server: Server, wire: Wire) -> None:
     server.populate({"/a": {"b": "x"}})
     wire.create("/e", EPHEMERAL)
     wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
-    server.fault(action=hold())
+    server.fault(hold())
     server.pause(wire.id)
 
     server.reset()

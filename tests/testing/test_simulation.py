@@ -41,7 +41,7 @@ def trace(seed: int) -> list[tuple[float, bytes]]:
                 body = r.CreateRequest(f"/n{xid}", bytes(size), OPEN_ACL_UNSAFE, 0).encode()
                 client.transport.write(frame(r.RequestHeader(xid, OpCode.CREATE).encode() + body))
                 await asyncio.sleep(sim.rng.random())
-            with server.fault(probability=0.5, action=delay(0.3)):
+            with server.fault(delay(0.3), probability=0.5):
                 for xid in range(30, 60):
                     body = r.GetDataRequest(f"/n{xid - 29}", False).encode()
                     client.transport.write(frame(r.RequestHeader(xid, OpCode.GET_DATA).encode() + body))
@@ -237,20 +237,20 @@ def test_faults_happen_in_virtual_time() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             client = await dial(server, 1000)
-            with server.fault(op="create", nth=1, action=delay(100)) as fault:
+            with server.fault(delay(100), "create", nth=1) as fault:
                 began = sim.time()
                 assert await client.create("/a") == 0
                 assert sim.time() - began == pytest.approx(100, abs=0.1)
                 assert fault.hits == 1
-            with server.fault(op="create", action=error(-101)):
+            with server.fault(error(-101), "create"):
                 assert await client.create("/b") == -101
-            with server.fault(op="create", action=hold()) as held:
+            with server.fault(hold(), "create") as held:
                 asked = asyncio.ensure_future(client.create("/c"))
                 await asyncio.sleep(10)
                 assert not asked.done()
                 held.release()
                 assert await asked == 0
-            with server.fault(op="create", action=drop_request()), pytest.raises(asyncio.IncompleteReadError):
+            with server.fault(drop_request(), "create"), pytest.raises(asyncio.IncompleteReadError):
                 await client.create("/d")
             assert set(server.tree()) == {"/a", "/c"}
 
