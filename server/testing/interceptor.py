@@ -27,17 +27,20 @@ transition that may end a wait calls :meth:`InterceptedConnection.recheck`.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from math import inf
 from typing import Final, NamedTuple
 
+from zoolet.protocol import multi as wire
 from zoolet.protocol.codec import int_at
 from zoolet.protocol.enums import Xid
-from zoolet.protocol.errors import MarshallingError
+from zoolet.protocol.errors import ErrorCode, MarshallingError
 from zoolet.protocol.framing import Frames, frame
-from zoolet.protocol.handshake import ConnectRequest
-from zoolet.protocol.records import ReplyHeader, RequestHeader
+from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
+from zoolet.protocol.operations import OpCode
+from zoolet.protocol.records import ErrorResponse, ReplyHeader, RequestHeader
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.server_connection import ServerConnection, State
@@ -73,10 +76,10 @@ class Reply(NamedTuple):
     events: bytes
 
     @classmethod
-    def parse(cls, data: bytes, *, handshake: bool) -> Reply:
+    def parse(cls, data: bytes, opcode: int) -> Reply:
         """Split the core's output after one request into reply and events."""
-        if handshake:
-            return cls(data, 0, b"")
+        if opcode == CONNECT:
+            return cls(data, _handshake_error(data), b"")
         events, replies = b"", b""
         error = None
         for payload in Frames(limit=None).feed(data):
@@ -84,8 +87,27 @@ class Reply(NamedTuple):
                 events += frame(payload)
             else:
                 replies += frame(payload)
-                error = ReplyHeader.decode(payload).err if len(payload) >= 16 else None
+                error = _error_of(payload, opcode)
         return cls(replies, error, events)
+
+
+def _handshake_error(data: bytes) -> int | None:
+    """Return the error of the answer to a connect request: that the session has expired is a timeout of 0 there."""
+    with contextlib.suppress(MarshallingError):
+        return 0 if ConnectResponse.decode(data, 4).timeout_ms else ErrorCode.SESSION_EXPIRED
+    return None
+
+
+def _error_of(payload: bytes, opcode: int) -> int | None:
+    """Return the error of a reply; of a transaction that of its first part that failed, if its header has none."""
+    if len(payload) < 16:
+        return None
+    error = ReplyHeader.decode(payload).err
+    if error == 0 and opcode == OpCode.MULTI:
+        for _, record in wire.decode_results(payload[16:]):
+            if isinstance(record, ErrorResponse) and record.err not in (0, ErrorCode.RUNTIME_INCONSISTENCY):
+                return record.err
+    return error
 
 
 class Interceptor:
@@ -179,15 +201,19 @@ class Interceptor:
         self.count += 1
         self.seen.append(RecordedRequest(session_id, opcode, body, self.engine.zxid, error, faults_applied))
 
-    def reset(self) -> None:
-        """Remove all faults, pauses and recorded requests."""
+    def heal(self) -> None:
+        """Remove all faults and pauses."""
         for fault in list(self.faults):
             self.remove(fault)
         self.paused.clear()
         self.all_paused = False
+        self.recheck()
+
+    def reset(self) -> None:
+        """Remove all faults, pauses and recorded requests."""
+        self.heal()
         self.seen.clear()
         self.count = 0
-        self.recheck()
 
 
 class InterceptedConnection:
@@ -335,7 +361,7 @@ class InterceptedConnection:
             return code
         while inner.receive_data(head):
             head = b""
-        reply = Reply.parse(inner.data_to_send(), handshake=opcode == CONNECT)
+        reply = Reply.parse(inner.data_to_send(), opcode)
         if effect is Effect.LOSE_REPLY:
             self._output.append(reply.events)
             self._close()

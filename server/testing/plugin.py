@@ -30,13 +30,17 @@ class _WithoutAsyncio:
     """Replaces :mod:`.plugin_asyncio` if pytest-asyncio is not installed."""
 
     @pytest.fixture
-    def zoolet_client(self) -> None:
+    def zoolet_client_factory(self) -> None:
         """Fail with a message that names the missing plugin."""
         pytest.fail("zoolet_client needs the plugin pytest-asyncio: pip install pytest-asyncio", pytrace=False)
 
+    @pytest.fixture
+    def zoolet_client(self, zoolet_client_factory: None) -> None:
+        """Fail as the factory does."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register ``zoolet_client``, which needs pytest-asyncio."""
+    """Register the fixtures that need pytest-asyncio."""
     if config.pluginmanager.hasplugin("asyncio"):
         from zoolet.server.testing import plugin_asyncio
 
@@ -94,7 +98,13 @@ def zoolet_factory() -> Iterator[Callable[..., Server]]:
 
 
 @pytest.fixture
-def zoolet_kazoo(zoolet: Server) -> Iterator[Callable[..., KazooClient]]:
+def zoolet_kazoo(zoolet_kazoo_factory: Callable[..., KazooClient]) -> KazooClient:
+    """A connected KazooClient of ``zoolet``, stopped at the end of the test."""
+    return zoolet_kazoo_factory()
+
+
+@pytest.fixture
+def zoolet_kazoo_factory(zoolet: Server) -> Iterator[Callable[..., KazooClient]]:
     """Start KazooClients for ``zoolet``, with the arguments of ``KazooClient``; they are stopped at the end."""
     from kazoo.client import KazooClient
 
@@ -109,8 +119,7 @@ def zoolet_kazoo(zoolet: Server) -> Iterator[Callable[..., KazooClient]]:
         return client
 
     yield connect
-    zoolet.resume("all")  # otherwise a client would wait for a reply to its close until it times out
-    zoolet.accept_connections()
+    zoolet.heal()  # otherwise a client would wait for a reply to its close until it times out
     for client in clients:
         session_id = session_id_of(client, 0)
         client.stop()

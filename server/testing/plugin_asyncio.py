@@ -1,9 +1,9 @@
-"""The fixture for asyncio tests; :mod:`.plugin` registers this module if pytest-asyncio is installed."""
+"""The fixtures for asyncio tests; :mod:`.plugin` registers this module if pytest-asyncio is installed."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 import pytest_asyncio
 
@@ -13,11 +13,27 @@ if TYPE_CHECKING:
 
 
 @pytest_asyncio.fixture
-async def zoolet_client(zoolet: Server) -> AsyncIterator[Client]:
-    """A connected asyncio client of ``zoolet``, closed at the end of the test."""
+async def zoolet_client_factory(zoolet: Server) -> AsyncIterator[Callable[..., Awaitable[Client]]]:
+    """Connect asyncio clients to ``zoolet``, with the arguments of ``Client``; they are closed at the end of the test:
+    ``zk = await zoolet_client_factory(timeout=2.0)``.
+    """
     from zoolet.client import Client
 
-    async with Client(zoolet.hosts) as client:
-        yield client
-        zoolet.resume("all")  # otherwise it would wait for the reply to its close request
-        zoolet.accept_connections()
+    clients: list[Client] = []
+
+    async def connect(hosts: str | None = None, *arguments: Any, **options: Any) -> Client:
+        client = Client(hosts or zoolet.hosts, *arguments, **options)
+        await client.start()
+        clients.append(client)
+        return client
+
+    yield connect
+    zoolet.heal()  # otherwise they would wait for the replies to their close requests
+    for client in reversed(clients):
+        await client.aclose()
+
+
+@pytest_asyncio.fixture
+async def zoolet_client(zoolet_client_factory: Callable[..., Awaitable[Client]]) -> Client:
+    """A connected asyncio client of ``zoolet``, closed at the end of the test."""
+    return await zoolet_client_factory()

@@ -281,6 +281,17 @@ class Server:
         self._runner.call(lambda: self._interceptor.add(fault))
         return fault
 
+    def heal(self) -> None:
+        """End all faults and pauses, and accept connections: requests that were held are executed now, and events that
+        were withheld are lost.
+        """
+
+        def heal() -> None:
+            self._accept_connections()
+            self._interceptor.heal()
+
+        self._runner.call(heal)
+
     def _end_fault(self, fault: Fault) -> None:
         if self._runner.is_ours():
             self._runner.call(lambda: self._interceptor.remove(fault))

@@ -22,9 +22,9 @@ Connect = Callable[[], KazooClient]
 
 
 @pytest.fixture
-def connect(zoolet: Server, zoolet_kazoo: Callable[..., KazooClient]) -> Connect:
+def connect(zoolet: Server, zoolet_kazoo_factory: Callable[..., KazooClient]) -> Connect:
     """A function that returns a KazooClient which does not wait long before it connects again."""
-    return lambda: zoolet_kazoo(connection_retry=QUICK | {"max_tries": -1}, command_retry=QUICK)
+    return lambda: zoolet_kazoo_factory(connection_retry=QUICK | {"max_tries": -1}, command_retry=QUICK)
 
 
 @pytest.fixture

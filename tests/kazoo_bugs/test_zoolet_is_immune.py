@@ -124,7 +124,8 @@ async def test_606_one_holds_a_lock_when_the_sequence_turns_negative(
         await asyncio.sleep(0.05)
         assert not waiting.done()
     async with asyncio.timeout(5):
-        assert (await waiting).token > held.token
+        async with await waiting as lease:
+            assert lease.token > held.token
 
 
 async def test_730_newcomers_wait_for_a_lock_whose_sequence_is_negative(server: Server, connect: Connect) -> None:

@@ -31,15 +31,15 @@ def test_every_fixture_works_with_no_option(project: pytest.Pytester) -> None:
             assert zoolet is zoolet_server
             assert zoolet.tree() == {}
 
-        def test_kazoo(zoolet, zoolet_kazoo):
-            first, second = zoolet_kazoo(), zoolet_kazoo(timeout=3)
+        def test_kazoo(zoolet, zoolet_kazoo_factory):
+            first, second = zoolet_kazoo_factory(), zoolet_kazoo_factory(timeout=3)
             first.create("/a", b"1")
             assert second.get("/a")[0] == b"1"
             assert {session.timeout for session in zoolet.sessions().values()} == {10, 3}
 
-        def test_kazoo_with_a_chroot(zoolet, zoolet_kazoo):
+        def test_kazoo_with_a_chroot(zoolet, zoolet_kazoo_factory):
             zoolet.populate({"/app/a": b"1"})
-            assert zoolet_kazoo(zoolet.hosts + "/app").get("/a")[0] == b"1"
+            assert zoolet_kazoo_factory(zoolet.hosts + "/app").get("/a")[0] == b"1"
 
         def test_factory(zoolet, zoolet_factory):
             other = zoolet_factory(clock="manual", seed=7)
@@ -59,12 +59,12 @@ def test_each_test_has_fresh_state(project: pytest.Pytester) -> None:
         from zoolet.server.testing import error
 
         @pytest.mark.parametrize("number", range(3))
-        def test_it(zoolet, zoolet_kazoo, number):
+        def test_it(zoolet, zoolet_kazoo_factory, number):
             assert not zoolet.tree()
             assert not zoolet.sessions()
             assert not zoolet.watches()
             assert not zoolet.ops()
-            zk = zoolet_kazoo()
+            zk = zoolet_kazoo_factory()
             zk.create("/left", ephemeral=True)
             zk.get("/left", watch=print)
             zoolet.fault(error(-110), "create")
@@ -80,8 +80,8 @@ def test_what_the_factory_and_kazoo_made_is_gone_after_the_test(project: pytest.
         """
         made = []
 
-        def test_make(zoolet_factory, zoolet_kazoo):
-            made.extend([zoolet_factory(), zoolet_factory(), zoolet_kazoo()])
+        def test_make(zoolet_factory, zoolet_kazoo_factory):
+            made.extend([zoolet_factory(), zoolet_factory(), zoolet_kazoo_factory()])
 
         def test_after(zoolet):
             assert [repr(server) for server in made[:2]] == ["<zoolet Server, stopped>"] * 2
@@ -149,9 +149,9 @@ def test_200_tests_pass_on_8_workers(project: pytest.Pytester) -> None:
         import pytest
 
         @pytest.mark.parametrize("number", range(200))
-        def test_it(zoolet, zoolet_kazoo, number):
+        def test_it(zoolet, zoolet_kazoo_factory, number):
             assert zoolet.tree() == {}
-            zoolet_kazoo().create("/same", b"%d" % number, ephemeral=True)
+            zoolet_kazoo_factory().create("/same", b"%d" % number, ephemeral=True)
             assert zoolet.tree()["/same"].data == b"%d" % number
         """
     )
@@ -163,8 +163,27 @@ def test_200_tests_pass_on_8_workers(project: pytest.Pytester) -> None:
 def test_a_client_that_is_paused_at_the_end_does_not_hold_up_the_teardown(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
-        def test_pause(zoolet, zoolet_kazoo):
-            zoolet.pause(zoolet_kazoo(timeout=1.2))
+        def test_pause(zoolet, zoolet_kazoo_factory):
+            zoolet.pause(zoolet_kazoo_factory(timeout=1.2))
+        """
+    )
+
+    result = project.runpytest_inprocess("--durations=0", "-vv")
+
+    result.assert_outcomes(passed=1)
+    [seconds] = re.findall(r"([\d.]+)s teardown", result.stdout.str())
+    assert float(seconds) < 0.3
+
+
+@pytest.mark.slow
+def test_a_request_that_is_held_at_the_end_does_not_hold_up_the_teardown(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        """
+        from zoolet.testing import hold
+
+        def test_hold(zoolet, zoolet_kazoo):
+            zoolet.fault(hold(), "create", client=zoolet_kazoo)
+            zoolet_kazoo.create_async("/a")
         """
     )
 

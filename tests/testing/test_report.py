@@ -55,7 +55,7 @@ def test_a_failing_test_shows_what_the_server_knows(project: pytest.Pytester) ->
         project,
         """
         def test_it(zoolet, zoolet_kazoo):
-            zk = zoolet_kazoo()
+            zk = zoolet_kazoo
             zk.create("/a", b"1")
             zk.create("/a/here", ephemeral=True)
             zk.get("/a", watch=print)
@@ -92,7 +92,7 @@ def test_it_shows_the_last_20_operations_and_which_faults_were_applied(project: 
         from zoolet.server.testing import error
 
         def test_it(zoolet, zoolet_kazoo):
-            zk = zoolet_kazoo()
+            zk = zoolet_kazoo
             for number in range(30):
                 zk.exists(f"/{number}")
             with zoolet.fault(error(NoNodeError), "get"), pytest.raises(NoNodeError):
@@ -198,7 +198,7 @@ def test_who_tidies_up_has_no_leaks(project: pytest.Pytester) -> None:
     configured(project, "error").makepyfile(
         """
         def test_it(zoolet_kazoo):
-            zk = zoolet_kazoo()
+            zk = zoolet_kazoo
             zk.create("/here", ephemeral=True)
             zk.create("/stays")
             zk.get("/here", watch=print)
@@ -211,8 +211,8 @@ def test_who_tidies_up_has_no_leaks(project: pytest.Pytester) -> None:
 def test_the_session_of_a_client_that_the_fixture_stops_is_no_leak(project: pytest.Pytester) -> None:
     configured(project, "error").makepyfile(
         """
-        def test_it(zoolet, zoolet_kazoo):
-            zoolet_kazoo()
+        def test_it(zoolet, zoolet_kazoo_factory):
+            zoolet_kazoo_factory()
             zoolet.refuse_connections()
             zoolet.drop("all")
         """

@@ -60,6 +60,23 @@ def test_each_test_of_a_class_has_fresh_state_on_one_server() -> None:
     assert seen[0][1] == {}
 
 
+def test_a_set_up_that_does_not_call_its_base_class_has_fresh_state_too() -> None:
+    seen = []
+
+    class Some(ZooletTestCase):
+        def setUp(self) -> None:
+            self.mine = True
+
+        def test_one(self) -> None:
+            seen.append(dict(self.zoolet.tree()))
+            self.zoolet.populate({"/left": b"behind"})
+
+        test_two = test_one
+
+    assert passed(run(Some)) == 2
+    assert seen == [{}, {}]
+
+
 def test_the_server_stops_after_the_class_and_after_its_cleanup() -> None:
     class Some(ZooletTestCase):
         @classmethod

@@ -10,10 +10,12 @@ import pytest
 from support.wire import EPHEMERAL, Wire
 
 from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.multi import encode_operations
 from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
 
-NO_NODE, NO_AUTH, QUOTA_EXCEEDED = -101, -102, -125
+NO_NODE, NO_AUTH, SESSION_EXPIRED, QUOTA_EXCEEDED = -101, -102, -112, -125
 
 
 def test_views_do_not_change_with_the_server(server: Server, wire: Wire) -> None:
@@ -147,3 +149,28 @@ def test_the_last_none_are_none(server: Server, wire: Wire) -> None:
     wire.create("/a")
 
     assert server.ops(0) == ()
+
+
+# --- requests that failed ---
+
+
+def test_a_transaction_that_was_rolled_back_has_the_error_of_the_part_that_failed(server: Server, wire: Wire) -> None:
+    parts = [
+        (OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0)),
+        (OpCode.DELETE, r.DeleteRequest("/b", -1)),
+    ]
+    wire.send_raw(OpCode.MULTI, encode_operations(parts))
+    wire.reply()
+
+    [op] = server.ops(1)
+    assert (op.op, op.error) == ("multi", NO_NODE)
+    assert "-> NO_NODE" in str(op)
+
+
+def test_a_resume_of_a_session_that_has_expired_has_an_error(server: Server, wire: Wire) -> None:
+    server.expire(wire.id)
+    with Wire(server, session=(wire.id, wire.password)) as again:
+        assert again.welcomed().id == 0
+
+    [op] = server.ops(1)
+    assert (op.op, op.error, op.session) == ("connect", SESSION_EXPIRED, wire.id)
