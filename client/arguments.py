@@ -18,9 +18,9 @@ def checked_timeout(timeout: float | None) -> float | None:
     """Return the timeout, in seconds, or None for no limit.
 
     Raises:
-        ValueError: It is negative.
+        ValueError: It is negative, or not a number.
     """
-    if timeout is not None and not timeout >= 0:
+    if timeout is not None and (not isinstance(timeout, int | float) or not timeout >= 0):
         raise ValueError(f"timeout is {timeout!r} s; it must be 0 or more, or None")
     return timeout
 

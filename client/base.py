@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from random import Random
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -199,6 +199,13 @@ class BaseClient:
     def statistics(self) -> ClientStatistics:
         """Return what the client is doing, for tests and debuggers."""
         return self._core.statistics()
+
+    def shared(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what this client's recipes share under a key: the first makes it, and it goes with the last."""
+        value: T | None = self._core.shared.get(key)
+        if value is None:
+            value = self._core.shared[key] = make()
+        return value
 
     def spawn(
         self, job: Coroutine[Any, Any, Any], *, on_failure: Callable[[Exception], None] | None = None

@@ -11,7 +11,7 @@ import logging
 import ssl
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from dataclasses import dataclass
 from itertools import count
 from random import Random
@@ -114,6 +114,8 @@ class ClientCore:
         self._max_request = max_request
         self._on_request = on_request
         self._encoded_paths: dict[str, bytes] = {}
+        self.shared: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
+        """What recipes of this client share, for as long as one of them keeps it."""
         self._listeners: weakref.WeakValueDictionary[int, StateListener] = weakref.WeakValueDictionary()
         self._listener_numbers = count()  # in order, so that a simulated run can be repeated
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class OneShotEvent:
-    """An event that happens once: ``await`` it, or ask ``is_set()``.
+    """An event that happens once: ``await`` it for the reason, or ask ``is_set()``, which is its truth value, too.
 
     Attributes:
         reason: Why it happened; empty until then.
@@ -26,6 +26,12 @@ class OneShotEvent:
             self.reason = reason
             if self._event is not None:
                 self._event.set()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {'set: ' + self.reason if self._happened else 'not set'}>"
+
+    def __bool__(self) -> bool:
+        return self._happened
 
     def is_set(self) -> bool:
         """Return whether it has happened."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any, Final, Protocol, TypeVar
 
@@ -94,6 +94,30 @@ class ReliableClient(Protocol):
     ) -> Awaitable[str]:
         """Create a node."""
         ...
+
+
+# --- timeouts ---
+
+
+@contextlib.asynccontextmanager
+async def timeout_saying(seconds: float | None, what: Callable[[], str]) -> AsyncIterator[None]:
+    """Limit the time of a block, and say what did not happen in it.
+
+    Args:
+        seconds: None for no limit.
+        what: Returns it, such as "/pool had no free lease".
+
+    Raises:
+        TimeoutError: It took longer.
+    """
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise TimeoutError(f"{what()} within {seconds:g} s") from None
 
 
 # --- one request, however often its reply is lost ---

@@ -32,7 +32,8 @@ from zoolet.client.blocking.context import BlockingTransaction, BlockingWatcher
 from zoolet.client.blocking.loop_thread import LoopThread
 from zoolet.client.one_shot_event import OneShotEvent
 from zoolet.client.recipes._base import Recipe
-from zoolet.client.recipes._lease import Lease, LockBase
+from zoolet.client.recipes._lease import Lease, LockLostError
+from zoolet.client.recipes._lock_base import DeadlockError, Holdings, LockBase
 from zoolet.client.recipes.election import Election
 from zoolet.client.recipes.locking_queue import Entry
 from zoolet.client.recipes.node_election import NodeElection
@@ -138,24 +139,37 @@ class BlockingLock(Blocking):
 
     def __init__(self, thread: LoopThread, lock: LockBase[Any] | Election | NodeElection) -> None:
         super().__init__(thread, lock)
-        self._of_thread = threading.local()
+        self._holdings = lock.holdings if isinstance(lock, LockBase) else Holdings()
+
+    def _inside(self) -> list[tuple[Any, Any]]:
+        """Return the leases that this thread holds here, and with which locks."""
+        inside: list[tuple[Any, Any]] = self._holdings.of_thread.__dict__.setdefault("inside", [])
+        return inside
 
     def __enter__(self) -> Any:
-        inside: list[Any] = self._of_thread.__dict__.setdefault("inside", [])
-        if inside and getattr(self.asyncio_object, "reentrant", False):
-            inside[-1].raise_if_lost()
-            inside.append(inside[-1])
-        else:
-            inside.append(self.lead() if isinstance(self.asyncio_object, ELECTIONS) else self.acquire())
-        return inside[-1]
+        lock, inside = self.asyncio_object, self._inside()
+        for lease, held in reversed(inside) if isinstance(lock, LockBase) else ():
+            if lock.reentrant and lock.includes(held):
+                lease.raise_if_lost()
+                inside.append((lease, lock))
+                return lease
+            if lock.excludes(held):
+                raise DeadlockError(f"this thread holds {held!r}, and would wait for itself; there is reentrant=True")
+        inside.append((self.lead() if isinstance(lock, ELECTIONS) else self.acquire(), lock))
+        return inside[-1][0]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        inside: list[Any] = self._of_thread.inside
-        lease = inside.pop()
-        if lease not in inside and self._thread.running:
+        inside = self._inside()
+        place = max(place for place, (_, lock) in enumerate(inside) if lock is self.asyncio_object)
+        lease, _ = inside.pop(place)
+        if any(lease is other for other, _ in inside):
+            return
+        if self._thread.running:
             lease.release_nowait()
+        if kind is None and lease.asyncio_object.cancels_block and lease.lost.is_set():
+            raise LockLostError(lease.path, lease.lost.reason)
 
 
 class BlockingIterator:

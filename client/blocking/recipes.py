@@ -13,7 +13,7 @@ from zoolet.client import recipes
 from zoolet.client.blocking.client import Client
 from zoolet.client.blocking.proxy import ELECTIONS, Blocking, BlockingLock, unwrapped, with_handlers_in_threads
 from zoolet.client.recipes import DeadlockError, Instance, LockLostError
-from zoolet.client.recipes._lease import LockBase
+from zoolet.client.recipes._lock_base import LockBase
 
 __all__ = ["DeadlockError", "Instance", "LockLostError"]
 

@@ -1,6 +1,7 @@
 """What ZooKeeper is used for: one class a file, each with its znodes, guarantees and limits in its docstring."""
 
-from zoolet.client.recipes._lease import DeadlockError, Lease, LockLostError
+from zoolet.client.recipes._lease import Lease, LockLostError
+from zoolet.client.recipes._lock_base import DeadlockError
 from zoolet.client.recipes.barrier import Barrier
 from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.config import Config

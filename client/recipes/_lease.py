@@ -29,7 +29,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Self
 
 from zoolet.client import serializers
 from zoolet.client.one_shot_event import OneShotEvent
@@ -73,10 +73,6 @@ class LockLostError(Exception):
         return f"{self.path} is lost: {self.reason}"
 
 
-class DeadlockError(TimeoutError):
-    """The task that waits for a lock holds it itself: it could only end by a timeout, and ends at once."""
-
-
 class Lease:
     """A hold that lasts until :meth:`release`, or until it is lost.
 
@@ -105,8 +101,12 @@ class Lease:
 
     outlives_sessions = False
     """Whether it is held after its session has ended, too."""
+    cancels_block = False
+    """Whether its ``async with`` block is cancelled, and raises LockLostError, when it is lost."""
     _ends = "the session ends"
     _expired = "the server may have ended the session by now"
+    _gone = "somebody deleted its node"
+    _closed = "the client was closed"
     _released = True  # until it is made
 
     def __init__(
@@ -147,7 +147,10 @@ class Lease:
 
     def __del__(self) -> None:
         if not self._released and not self.lost.is_set():
-            message = f"{self!r} was dropped while it is held: it stays held until {self._ends}"
+            message = (
+                f"{self!r} was dropped while it is held, which lasts until {self._ends}; "
+                "keep it and call release(), or use it in a with block"
+            )
             _log.warning("%s", message)
             warnings.warn(message, ResourceWarning, source=self, stacklevel=1)
 
@@ -198,7 +201,7 @@ class Lease:
         if state is State.LOST and not self.outlives_sessions:
             self.mark_lost("the session is over")
         elif state is State.CLOSED:
-            self.mark_lost("the client was closed")
+            self.mark_lost(self._closed)
 
     def mark_lost(self, reason: str) -> None:
         """Record that it is lost, unless it was released or lost before."""
@@ -210,10 +213,22 @@ class Lease:
         if self._block is not None:
             self._block.cancel(f"{self.path} is lost: {reason}")
 
-    def cancel_when_lost(self) -> None:
-        """Arrange that :meth:`mark_lost` cancels the present task; :meth:`end_block` raises LockLostError in its
-        place.
+    def mark_gone(self) -> None:
+        """Record that its node is gone."""
+        self.mark_lost(self._gone)
+
+    def begin_block(self) -> None:
+        """Begin a block; if it ``cancels_block``, :meth:`mark_lost` cancels the present task, and :meth:`end_block`
+        raises LockLostError in place of that.
+
+        Raises:
+            LockLostError: It is lost already: nothing would cancel the block later.
         """
+        if not self.cancels_block or self._block is not None:
+            return
+        if self.lost.is_set():
+            self.release_nowait()
+            raise LockLostError(self.path, self.lost.reason)
         self._block = CancelledBlock()
 
     def end_block(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
@@ -307,10 +322,15 @@ class Lease:
         await delete_guaranteed(self._client, self.path)
 
     async def __aenter__(self) -> Self:
+        self.begin_block()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.release_nowait()
+        if self._released:
+            self.end_block(kind, error)
 
     async def release(self) -> None:
         """Release it, and wait until the server has answered."""
@@ -381,102 +401,4 @@ async def _monitor(
     while await repeat_despite_errors(client, is_there, done=(NoNodeError,), while_expired=while_expired):
         continue
     if (lease := ref()) is not None:
-        lease.mark_lost("somebody deleted its node")
-
-
-ON_LOST: Final = ("cancel", "flag")
-L = TypeVar("L", bound=Lease)
-
-
-class LockBase(Generic[L]):
-    """A lock that is held for the length of an ``async with`` block, by several tasks in turn or at once.
-
-    Args:
-        on_lost: ``cancel`` cancels the task inside the block when its lease is lost, and the block raises
-            LockLostError; ``flag`` only makes ``lease.lost`` happen.
-
-    Raises:
-        ValueError: It is neither.
-    """
-
-    reentrant = False
-    """Whether the task that holds it may acquire it once more."""
-    waits_for_release = False
-    """Whether the end of a block waits for the server's answer to the release."""
-
-    def __init__(self, on_lost: str) -> None:
-        if on_lost not in ON_LOST:
-            raise ValueError(f"on_lost is {on_lost!r}; it must be one of {', '.join(ON_LOST)}")
-        self._on_lost = on_lost
-        self._inside: list[tuple[asyncio.Task[Any] | None, L, LockBase[Any]]] = []
-        # Of a reentrant one: weakly, for its holder is to notice if it drops one.
-        self._acquired: list[tuple[asyncio.Task[Any] | None, weakref.ref[L], LockBase[Any]]] = []
-
-    async def acquire(self) -> L:
-        """Wait until it can be held; return the lease."""
-        raise NotImplementedError
-
-    def excludes(self, held: LockBase[Any]) -> bool:
-        """Return whether a task that holds *held* would wait for itself here."""
-        return True
-
-    def includes(self, held: LockBase[Any]) -> bool:
-        """Return whether a task that holds *held* has what it would acquire here."""
-        return True
-
-    def share_tasks(self, other: LockBase[Any]) -> None:
-        """Know which tasks are inside another lock, and the other way round."""
-        self._inside, self._acquired = other._inside, other._acquired
-
-    def _remembered(self, lease: L) -> L:
-        """Return a lease that this task has acquired; if the lock is reentrant, it can be shared from now on."""
-        if self.reentrant:
-            held = [entry for entry in self._acquired if (other := entry[1]()) is not None and not other.released]
-            self._acquired[:] = [*held, (asyncio.current_task(), weakref.ref(lease), self)]
-        return lease
-
-    def _own_lease(self) -> L | None:
-        """Return the lease that this task has already and may share.
-
-        Raises:
-            DeadlockError: The task would wait for itself.
-        """
-        task = asyncio.current_task()
-        acquired = ((owner, lease, lock) for owner, ref, lock in self._acquired if (lease := ref()) is not None)
-        for owner, lease, lock in (*reversed(self._inside), *acquired):
-            if owner is task and not lease.released and self.reentrant and self.includes(lock):
-                lease.raise_if_lost()
-                lease.depth += 1
-                shared: L = lease
-                return shared
-            if owner is task and not lease.released and self.excludes(lock):
-                raise DeadlockError(f"this task holds {lock!r}, and would wait for itself; there is reentrant=True")
-        return None
-
-    async def __aenter__(self) -> L:
-        lease = self._own_lease()
-        if lease is None:
-            lease = await self.acquire()
-            if self._on_lost == "cancel":
-                if lease.lost.is_set():  # while its turn came: nothing would cancel the block later
-                    lease.release_nowait()
-                    raise LockLostError(lease.path, lease.lost.reason)
-                lease.cancel_when_lost()
-        self._inside.append((asyncio.current_task(), lease, self))
-        return lease
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        task = asyncio.current_task()
-        entered = [place for place, (_, _, lock) in enumerate(self._inside) if lock is self]
-        own = [place for place in entered if self._inside[place][0] is task]
-        _, lease, _ = self._inside.pop((own or entered)[-1])  # another task leaves for it: a blocking client's
-        try:
-            if self.waits_for_release:
-                await lease.release()
-            else:
-                lease.release_nowait()
-        finally:
-            if lease.released:
-                lease.end_block(kind, error)
+        lease.mark_gone()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import weakref
 from typing import Any, Final, NamedTuple
 
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_count, checked_timeout
-from zoolet.client.recipes._lease import Lease, LockBase
+from zoolet.client.recipes._lease import Lease
+from zoolet.client.recipes._lock_base import LockBase
 from zoolet.client.recipes._owned_node import delete_both
-from zoolet.client.reliable import repeat_despite_errors, until_gone
+from zoolet.client.reliable import PAUSE, repeat_despite_errors, timeout_saying, until_gone
 from zoolet.client.surface import ClientSurface, Stat
 from zoolet.client.suspension import Suspensions
 from zoolet.protocol import paths
@@ -52,7 +54,7 @@ class Holder(NamedTuple):
         """
         try:
             fields = serializers.json.decode(data)
-            return cls(str(fields["owner"]), float(fields["ttl"]), str(fields["id"]), stat.version)
+            return cls(str(fields["owner"]), checked_ttl(fields["ttl"]), str(fields["id"]), stat.version)
         except (ValueError, TypeError, KeyError):
             raise ValueError(f"{path} is not a durable lock: its data are {data[:80]!r}") from None
 
@@ -62,7 +64,18 @@ class Holder(NamedTuple):
 
     def proof_node(self, path: str) -> str:
         """Return the node that exists for as long as nobody has taken the lock over."""
-        return f"{path}-{self.hold_id}"
+        return paths.join(path, self.hold_id)
+
+
+def checked_ttl(ttl: float) -> float:
+    """Return the TTL of a durable lock, in seconds.
+
+    Raises:
+        ValueError: It is shorter than 0.1 s, or no finite number.
+    """
+    if not math.isfinite(checked_count("ttl", ttl, 0.1)):
+        raise ValueError(f"ttl is {ttl!r}; it must be finite")
+    return ttl
 
 
 class _NotFreeError(Exception):
@@ -87,6 +100,8 @@ class DurableLease(Lease):
     outlives_sessions = True
     _ends = "its TTL has passed"
     _expired = "it was not renewed within its TTL"
+    _gone = "another one has taken it over, or somebody deleted its nodes"
+    _closed = "the client was closed, and does not renew it any more; it is free when its TTL has passed"
 
     def __init__(
         self, client: ClientSurface, path: str, holder: Holder, proof: Stat, clock: _Clock, sent_at: float
@@ -130,22 +145,31 @@ async def _delete_guaranteed(client: ClientSurface, path: str, proof_node: str) 
 async def _renew(
     ref: weakref.ref[DurableLease], client: ClientSurface, path: str, holder: Holder, clock: _Clock
 ) -> None:
-    sent_at = 0.0
+    sent_at, version = 0.0, holder.version
 
     async def renew() -> None:
-        nonlocal sent_at
+        nonlocal sent_at, version
         sent_at = clock.now()
-        async with client.transaction() as transaction:
-            transaction.check(holder.proof_node(path))
-            transaction.set(path, holder.encode())
+        transaction = client.transaction()
+        transaction.check(holder.proof_node(path))
+        transaction.set(path, holder.encode(), version)
+        try:
+            await transaction.commit()
+            version += 1
+        except BadVersionError:  # the reply to an earlier one was lost, or this is not its holder's node any more
+            now = Holder.read(path, *await client.get(path))
+            if now.hold_id != holder.hold_id:
+                raise NoNodeError(path) from None
+            version = now.version
+            await renew()
 
     while True:
         await asyncio.sleep(holder.ttl / RENEWALS)
         try:
             await repeat_despite_errors(client, renew, fatal=(NoNodeError,), while_expired=True)
-        except NoNodeError:
+        except (NoNodeError, ValueError):
             if (lease := ref()) is not None:
-                lease.mark_lost("another one has taken it over, or somebody deleted its node")
+                lease.mark_gone()
             return
         if (lease := ref()) is None:
             return
@@ -156,23 +180,27 @@ async def _renew(
 class DurableLock(LockBase[DurableLease]):
     """A lock that outlives sessions and restarts: ``async with DurableLock(zk, "/job", "host-1", ttl=60) as lease:``.
 
-    Znodes: PATH persistent, JSON with ``owner``, ``ttl`` and ``id``; and ``PATH-<id>`` persistent, which proves whose
+    Znodes: PATH persistent, JSON with ``owner``, ``ttl`` and ``id``; and ``PATH/<id>`` persistent, which proves whose
     PATH is. They are created and deleted together.
 
-    Guarantees: one holder at a time. Its holder renews it three times in a TTL, in whatever session. One that is not
+    Guarantees: one holder at a time. It renews the lock three times in a TTL, in whatever session. One that is not
     renewed is taken over by a contender that has seen it unchanged for its TTL, in a transaction that fails if it was
-    renewed meanwhile; no clocks are compared. A holder that comes back under the same name, after a restart too, has it
-    at once. ``lease.token`` grows from hold to hold, and ``lease.lost`` happens before another one can have it.
+    renewed meanwhile; no clocks are compared. A program that was restarted, and has kept the token of its hold, has it
+    again at once, unless another one had it in between. ``lease.token`` grows from hold to hold, and ``lease.lost``
+    happens before another one can have it, unless that has presented its token.
 
-    Limits: an owner's name is that of one program at a time: two of the same name take the lock from each other. After
-    the holder has died it is held until somebody has watched it for its TTL, even if its session has ended. Where
-    sessions are enough, Lock is fair and faster. Unfair; all that wait wake up when it ends.
+    Limits: the end of a block releases it, also if the block raises or is cancelled: to keep it across a restart,
+    :meth:`acquire` it, and release it when the work is done. A TTL has to be longer than the longest outage that is to
+    be survived, and longer than the session timeout. After the holder has died the lock is held until somebody has
+    watched it for its TTL. Where sessions are enough, Lock is fair and faster. Unfair; all that wait wake up when it
+    ends. A server that loses its data loses its durable locks.
 
     Args:
         client: What is used to hold it.
         path: What is locked.
-        owner: The holder's name, the same after a restart.
+        owner: The holder's name, for people.
         ttl: Seconds without a renewal after which others may take it over, 0.1 or more.
+        token: That of a former hold, to resume; 0 for none.
         timeout: Seconds to wait at most; None for no limit.
         on_lost: As for Lock.
         acl: The ACL list of its nodes; by default the client's. All contenders need all permissions.
@@ -188,21 +216,23 @@ class DurableLock(LockBase[DurableLease]):
         owner: str,
         *,
         ttl: float = 60.0,
+        token: int = 0,
         timeout: float | None = None,
         on_lost: str = "cancel",
         acl: AclList | None = None,
     ) -> None:
         super().__init__(on_lost)
-        client.add_chroot(path)
+        self._share_holdings(client, "durable", client.add_chroot(path))
         if not isinstance(owner, str) or not owner:
             raise ValueError(f"owner is {owner!r}; it must be the name of the holder")
         self._client = (client if acl is None else client.with_acl(acl)).with_serializer(serializers.raw)
         self._path = path
         self._owner = owner
-        self._ttl = checked_count("ttl", ttl, 0.1)
+        self._ttl = checked_ttl(ttl)
+        self._token = checked_count("token", token, 0)
         self._timeout = checked_timeout(timeout)
         self._clock = _Clock()
-        self._seen: tuple[str, int] = ("", 0)  # the last hold and version that was seen
+        self._seen: Holder | None = None  # the last that was seen
         self._seen_at = 0.0
         self._without_proof = ""  # a hold whose proof node somebody has deleted
 
@@ -246,20 +276,32 @@ class DurableLock(LockBase[DurableLease]):
         sent_at: dict[str, float] = {}  # when each hold was asked for that may be held by now
         lease: DurableLease | None = None
         try:
-            async with asyncio.timeout(timeout):
+            async with timeout_saying(timeout, self._who_holds_it):
                 while lease is None:
-                    holder = await self._look(sent_at, wait)
-                    if holder is not None and holder.hold_id in sent_at:
-                        lease = await self._confirm(holder, sent_at)
-                    else:
-                        await self._take_over(holder, sent_at)
-            return lease
+                    try:
+                        lease = await self._attempt(sent_at, wait)
+                    except SessionExpiredError:  # which this lock outlives
+                        await asyncio.sleep(PAUSE)
+            return self._acquired(lease)
         except BaseException:  # cancelled, too
             if lease is not None:  # it came too late
                 lease.release_nowait()
             for hold_id in sent_at:
-                self._client.spawn(_delete_guaranteed(self._client, self._path, f"{self._path}-{hold_id}"))
+                proof_node = paths.join(self._path, hold_id)
+                self._client.spawn(_delete_guaranteed(self._client, self._path, proof_node))
             raise
+
+    def _who_holds_it(self) -> str:
+        holder = f": held by {self._seen.owner}, which renews it" if self._seen is not None else ""
+        return f"{self._path} was not free{holder}"
+
+    async def _attempt(self, sent_at: dict[str, float], wait: bool) -> DurableLease | None:
+        """Look who holds it, and take it over, or return the lease if that was done before."""
+        holder = await self._look(sent_at, wait)
+        if holder is not None and holder.hold_id in sent_at:
+            return await self._confirm(holder, sent_at)
+        await self._take_over(holder, sent_at)
+        return None
 
     async def _look(self, sent_at: dict[str, float], wait: bool) -> Holder | None:
         """Wait until the lock can be taken over, or is this very one's; return its holder, None if it has none.
@@ -273,7 +315,7 @@ class DurableLock(LockBase[DurableLease]):
             try:
                 async with self._client.watch_data(self._path) as watch:
                     holder = Holder.read(self._path, *watch.initial)
-                    left = 0.0 if holder.hold_id in sent_at else self._time_left(holder)
+                    left = 0.0 if holder.hold_id in sent_at else await self._time_left(holder)
                     if left <= 0:
                         return holder
                     if not wait:
@@ -282,14 +324,17 @@ class DurableLock(LockBase[DurableLease]):
                         async with asyncio.timeout(left):
                             await watch.next()
             except NoNodeError:
+                self._seen = None
                 return None
 
-    def _time_left(self, holder: Holder) -> float:
-        """Return for how many seconds the lock is its holder's if it is not renewed; nothing, if that is this owner."""
-        if holder.owner == self._owner:
-            return 0.0
-        if (holder.hold_id, holder.version) != self._seen:
-            self._seen, self._seen_at = (holder.hold_id, holder.version), self._clock.now()
+    async def _time_left(self, holder: Holder) -> float:
+        """Return for how many seconds the lock is its holder's if it is not renewed; 0 if its token was presented."""
+        if holder != self._seen:
+            self._seen, self._seen_at = holder, self._clock.now()
+        if self._token:
+            proof = await self._client.exists(holder.proof_node(self._path))
+            if proof is not None and proof.czxid == self._token:
+                return 0.0
         return self._seen_at + holder.ttl - self._clock.now()
 
     async def _take_over(self, before: Holder | None, sent_at: dict[str, float]) -> None:

@@ -10,7 +10,8 @@ from zoolet.client import serializers
 from zoolet.client.arguments import checked_choice, checked_timeout
 from zoolet.client.recipes._contender import Contender, Rule, process_name, wait_for_predecessor
 from zoolet.client.recipes._follow import children_of
-from zoolet.client.recipes._lease import REVOKE, Lease, LockBase
+from zoolet.client.recipes._lease import REVOKE, Lease
+from zoolet.client.recipes._lock_base import LockBase
 from zoolet.client.recipes._node_names import NodeName, checked_naming, in_order
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
@@ -74,7 +75,7 @@ class Lock(LockBase[Lease]):
         acl: AclList | None = None,
     ) -> None:
         super().__init__(on_lost)
-        client.add_chroot(path)
+        self._share_holdings(client, self.kinds, naming, client.add_chroot(path))
         self._client = client if acl is None else client.with_acl(acl)
         self._path = path
         self._timeout = checked_timeout(timeout)
@@ -117,7 +118,7 @@ class Lock(LockBase[Lease]):
             async with limit:
                 for place in places:
                     await place.acquire()
-                return self._remembered(await self._lease_of(places))
+                return self._acquired(await self._lease_of(places))
         except BaseException as error:  # cancelled, too
             _leave(places)
             if isinstance(error, TimeoutError) and limit.expired():
@@ -161,7 +162,7 @@ class Lock(LockBase[Lease]):
                     _leave(places)
                     return None
                 places.append(place)
-            return self._remembered(await self._lease_of(places))
+            return self._acquired(await self._lease_of(places))
         except BaseException:  # cancelled, too
             _leave(places)
             raise

@@ -7,7 +7,8 @@ import weakref
 from collections.abc import Sequence
 
 from zoolet.client.arguments import checked_timeout
-from zoolet.client.recipes._lease import Lease, LockBase
+from zoolet.client.recipes._lease import Lease
+from zoolet.client.recipes._lock_base import LockBase
 from zoolet.client.recipes.lock import Lock
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol.errors import ZooKeeperError
@@ -114,7 +115,7 @@ class MultiLock(LockBase[MultiLease]):
         except BaseException:  # cancelled, too
             self._give_up(leases)
             raise
-        return MultiLease(self._client, leases)
+        return self._acquired(MultiLease(self._client, leases))
 
     async def attempt(self) -> MultiLease | None:
         """Acquire all of them if they are free; None if one is not, and none is kept.
@@ -133,7 +134,7 @@ class MultiLock(LockBase[MultiLease]):
                     break
                 leases[path] = lease
             else:
-                return MultiLease(self._client, leases)
+                return self._acquired(MultiLease(self._client, leases))
         except BaseException:  # cancelled, too
             self._give_up(leases)
             raise

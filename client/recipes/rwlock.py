@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from zoolet.client.recipes._contender import Rule, Turn, wait_for_writer
-from zoolet.client.recipes._lease import Lease, LockBase, LockLostError
+from zoolet.client.recipes._lease import Lease, LockLostError
+from zoolet.client.recipes._lock_base import LockBase
 from zoolet.client.recipes._node_names import NodeName, checked_naming, number_of, prefix
 from zoolet.client.recipes.lock import Lock
 from zoolet.client.reliable import delete_in_background
@@ -99,7 +100,6 @@ class ReadWriteLock:
         options |= {"reentrant": reentrant, "revocable": revocable, "release": release}
         self._read = ReadLock(self._client, path, **options)
         self._write = WriteLock(self._client, path, **options)
-        self._read.share_tasks(self._write)
 
     def read(self) -> ReadLock:
         """Return the readers' side."""

@@ -9,7 +9,8 @@ from typing import Any
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_count, checked_timeout
 from zoolet.client.recipes._follow import children_of, shared_number
-from zoolet.client.recipes._lease import Lease, LockBase
+from zoolet.client.recipes._lease import Lease
+from zoolet.client.recipes._lock_base import LockBase
 from zoolet.client.recipes._node_names import checked_naming
 from zoolet.client.recipes.lock import Lock
 from zoolet.client.reliable import create_protected, delete_protected, first_event_or
@@ -204,7 +205,7 @@ class Semaphore(LockBase[Lease]):
             client.spawn(delete_protected(client, self._parent, prefix))
             raise
         first, *others = sorted(nodes)
-        return Lease(client, first, stat.czxid, more_nodes=[(path, stat.czxid) for path in others])
+        return self._acquired(Lease(client, first, stat.czxid, more_nodes=[(path, stat.czxid) for path in others]))
 
     def _place_lost(self) -> SessionExpiredError:
         return SessionExpiredError(self._path, "the place in line was lost")

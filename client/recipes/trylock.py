@@ -6,7 +6,7 @@ import asyncio
 
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_timeout
-from zoolet.client.recipes._lease import LockBase
+from zoolet.client.recipes._lock_base import LockBase
 from zoolet.client.recipes._owned_node import OwnedNode, acquire_node
 from zoolet.client.surface import ClientSurface
 
@@ -39,7 +39,7 @@ class TryLock(LockBase[OwnedNode]):
         data: bytes = b"",
     ) -> None:
         super().__init__(on_lost)
-        client.add_chroot(path)
+        self._share_holdings(client, "node", client.add_chroot(path))
         self._client = client.with_serializer(serializers.raw)
         self._path = path
         self._timeout = checked_timeout(timeout)
@@ -51,7 +51,8 @@ class TryLock(LockBase[OwnedNode]):
         Raises:
             ConnectionLossError: There was no connection in time; nodes that were created are deleted once there is one.
         """
-        return await acquire_node(self._client, self._path, self._data)
+        lease = await acquire_node(self._client, self._path, self._data)
+        return None if lease is None else self._acquired(lease)
 
     async def acquire(self, timeout: float | None = None) -> OwnedNode:
         """Wait until it is free, and acquire it.

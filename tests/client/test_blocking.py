@@ -36,6 +36,7 @@ RENAMED: Final = {"aclose": "close"}
 FOR_RECIPES: Final = {
     "send",
     "add_listener",
+    "shared",
     "fail",
     "flush",
     "spawn",

@@ -9,7 +9,7 @@ from support import kazoo_bugs
 from support.leftovers import ephemerals
 
 from zoolet.client.blocking import Client as BlockingClient
-from zoolet.client.recipes import LockLostError
+from zoolet.client.recipes import DeadlockError, LockLostError
 from zoolet.server import Server
 
 
@@ -48,3 +48,26 @@ def test_a_blocking_lock_times_out_and_flags_its_loss(zoolet: Server) -> None:
                 held.raise_if_lost()
         with two.lock("/lock", timeout=5.0):
             pass
+
+
+def test_a_thread_that_would_wait_for_itself_is_told_so(zoolet: Server) -> None:
+    with BlockingClient(zoolet.hosts) as zk, zk.lock("/lock"):
+        for again in (zk.lock("/lock"), zk.lock("/lock", timeout=5)):
+            with pytest.raises(DeadlockError, match="this thread holds"), again:
+                pass
+        with zk.lock("/other"):
+            pass
+
+
+def test_a_reentrant_lock_is_entered_once_more_by_its_thread_through_another_object(zoolet: Server) -> None:
+    with BlockingClient(zoolet.hosts) as zk:
+        with zk.lock("/lock", reentrant=True) as outer, zk.lock("/lock", reentrant=True) as inner:
+            assert inner is outer
+        zoolet.wait_for(lambda: ephemerals(zoolet) == [])
+
+
+def test_the_end_of_a_block_raises_that_the_lock_was_lost_if_it_is_asked_to(zoolet: Server) -> None:
+    with BlockingClient(zoolet.hosts) as zk:
+        with pytest.raises(LockLostError), zk.lock("/lock", on_lost="cancel") as held:  # noqa: PT012
+            kazoo_bugs.lose_session(zoolet, zk)
+            zoolet.wait_for(held.lost.is_set)

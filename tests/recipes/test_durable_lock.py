@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from typing import Any
 
 import pytest
@@ -51,19 +52,88 @@ def test_it_outlives_the_session() -> None:
     simulate_clients(main)
 
 
-def test_after_a_restart_the_same_owner_has_it_at_once_and_the_former_hold_is_lost() -> None:
+def test_after_a_restart_a_program_that_has_kept_its_token_has_it_again_at_once() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         first = await DurableLock(one, "/job", "host-1", ttl=1000).acquire()
-        second = await DurableLock(two, "/job", "host-1", ttl=1000).acquire(timeout=1)
+        await one.aclose()
+        assert await DurableLock(two, "/job", "host-1", ttl=1000, token=first.token - 1).attempt() is None
+        second = await DurableLock(two, "/job", "host-1", ttl=1000, token=first.token).acquire(timeout=1)
         assert second.token > first.token
-        assert await asyncio.wait_for(first.lost.wait(), 1)
+        assert await DurableLock(two, "/job", "host-1", ttl=1000, token=first.token).attempt() is None
+        await second.release()
+        assert not server.tree()
+
+    simulate_clients(main)
+
+
+def test_a_hold_that_was_resumed_elsewhere_is_lost() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        first = await DurableLock(one, "/job", "host-1").acquire()
+        second = await DurableLock(two, "/job", "host-1", token=first.token).acquire(timeout=1)
+        assert (
+            await asyncio.wait_for(first.lost.wait(), 1)
+            == "another one has taken it over, or somebody deleted its nodes"
+        )
         with pytest.raises(LockLostError):
             first.transaction()
         await first.release()
+        await asyncio.sleep(100)
         second.raise_if_lost()
         await second.release()
         assert not server.tree()
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_tasks_of_one_program_exclude_each_other(shared: bool) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        lock = DurableLock(zk, "/job", "same", ttl=5)
+        inside: list[int] = []
+
+        async def work(number: int) -> None:
+            for _ in range(5):
+                async with lock if shared else DurableLock(zk, "/job", "same", ttl=5):
+                    inside.append(number)
+                    await asyncio.sleep(0.1)
+                    assert inside.pop() == number
+
+        await asyncio.wait_for(asyncio.gather(*[work(number) for number in range(4)]), 60)
+        assert server.op_count() < 1000
+        await eventually(lambda: not server.tree())
+
+    simulate_clients(main)
+
+
+def test_a_timeout_says_who_holds_it() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with DurableLock(one, "/job", "host-1"):
+            with pytest.raises(TimeoutError, match="/job was not free: held by host-1, which renews it within 2 s"):
+                await DurableLock(two, "/job", "host-2").acquire(timeout=2)
+
+    simulate_clients(main)
+
+
+def test_one_that_waits_survives_its_session_too() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        held = await DurableLock(one, "/job", "one", ttl=10).acquire()
+        waiting = asyncio.create_task(DurableLock(two.with_operation_timeout(1000), "/job", "two").acquire())
+        for _ in range(8):
+            await asyncio.sleep(sim.rng.uniform(0.1, 4))
+            server.expire(two)
+        await asyncio.sleep(5)
+        server.refuse_connections()
+        server.drop(two)
+        await asyncio.sleep(20)
+        server.accept_connections()
+        await asyncio.sleep(10)
+        await held.release()
+        await (await asyncio.wait_for(waiting, 100)).release()
 
     simulate_clients(main)
 
@@ -114,16 +184,24 @@ def test_attempts_that_follow_each_other_notice_that_nobody_renews_it() -> None:
 def test_a_loss_is_delivered_before_another_one_can_have_it(how: str, seed: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect(timeout=1000.0)
+        times: dict[str, float] = {}
+
+        async def note(what: str, happens: Any) -> Any:
+            result = await happens
+            times[what] = sim.time()
+            return result
+
         async with DurableLock(one, "/job", "one", ttl=3, on_lost="flag") as held:
-            waiting = asyncio.create_task(DurableLock(two, "/job", "two").acquire())
+            waiting = asyncio.create_task(note("acquired", DurableLock(two, "/job", "two").acquire()))
+            losing = asyncio.create_task(note("lost", held.lost.wait()))
             await asyncio.sleep(sim.rng.uniform(0.1, 10))
+            assert not waiting.done()
             server.pause(one)
             if how == "refuse":
                 server.drop(one)
-            await held.lost
-            lost = sim.time()
             other = await waiting
-            assert lost <= sim.time() <= lost + 3
+            await losing
+            assert times["lost"] <= times["acquired"] <= times["lost"] + 3
             assert other.token > held.token
             server.resume("all")
         await asyncio.sleep(60)
@@ -144,7 +222,9 @@ def test_a_block_whose_lock_was_taken_over_is_cancelled() -> None:
 
         working = asyncio.create_task(work())
         await asyncio.sleep(1)
-        async with DurableLock(two, "/job", "host-1"):
+        former = await one.children("/job")
+        token = (await one.exists(f"/job/{former[0]}")).czxid  # type: ignore[union-attr]
+        async with DurableLock(two, "/job", "host-1", token=token):
             with pytest.raises(LockLostError, match="/job is lost: "):
                 await working
 
@@ -164,21 +244,21 @@ def test_a_task_that_holds_it_does_not_wait_for_itself() -> None:
 # --- faults ---
 
 
-@pytest.mark.parametrize("op", ["multi", "getData", "exists", "sync", "create", "removeWatches"])
+@pytest.mark.parametrize("op", ["multi", "getData", "exists", "create", "removeWatches"])
 @pytest.mark.parametrize("action", [lose_reply, drop_request])
 @pytest.mark.parametrize("taken", [False, True])
 def test_what_is_lost_on_the_way_makes_no_difference(op: str, action: Any, taken: bool) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         if taken:
-            dead = await DurableLock(one, "/job", "one", ttl=5).acquire()
+            dead = await DurableLock(one, "/up/job", "one", ttl=5).acquire()
             await one.aclose()
             assert dead.lost.is_set()
-        with server.fault(action(), op, client=two, times=2):
-            async with DurableLock(two, "/job", "two", ttl=30) as lease:
+        with server.fault(action(), op, client=two, times=2, strict=not taken or op != "create"):
+            async with DurableLock(two, "/up/job", "two", ttl=30) as lease:
                 await asyncio.sleep(100)
                 lease.raise_if_lost()
-        await eventually(lambda: not server.tree())
+        await eventually(lambda: set(server.tree()) == {"/up"})
 
     simulate_clients(main)
 
@@ -192,7 +272,7 @@ def test_one_that_is_cancelled_anywhere_leaves_nothing(held: bool) -> None:
     async def before(zk: Client) -> None:
         if held:  # by one that has died
             await zk.create("/job", b'{"owner": "one", "ttl": 0.2, "id": "x"}')
-            await zk.create("/job-x")
+            await zk.create("/job/x")
 
     async def after(server: Server, zk: Client) -> None:
         async with client_of(server, seed=6) as other:
@@ -217,6 +297,26 @@ def test_a_proof_node_that_somebody_deleted_is_a_loss_and_does_not_block_the_nex
     simulate_clients(main)
 
 
+@pytest.mark.parametrize("how", ["deleted", "rewritten"])
+def test_a_node_that_somebody_deletes_or_rewrites_is_a_loss(how: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with DurableLock(one, "/job", "one", ttl=6, on_lost="flag") as lease:
+            await asyncio.sleep(1)
+            if how == "deleted":
+                await two.delete("/job", recursive=True)
+            else:
+                await two.set("/job", b'{"owner": "x", "ttl": 5.0, "id": "y"}')
+            async with DurableLock(two, "/job", "two", ttl=6, timeout=60) as other:
+                assert lease.lost.is_set()
+                await asyncio.sleep(60)
+                other.raise_if_lost()
+                with pytest.raises(LockLostError):
+                    lease.transaction()
+
+    simulate_clients(main)
+
+
 def test_a_node_that_is_something_else_is_not_taken_over() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/job", b"42")
@@ -228,7 +328,10 @@ def test_a_node_that_is_something_else_is_not_taken_over() -> None:
     with_client(main)
 
 
-@pytest.mark.parametrize("options", [{"ttl": 0}, {"ttl": "1"}, {"owner": ""}, {"timeout": -1}, {"on_lost": "?"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"ttl": 0}, {"ttl": "1"}, {"ttl": math.inf}, {"ttl": math.nan}, {"owner": ""}, {"timeout": -1}, {"on_lost": "?"}],
+)
 def test_an_argument_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         DurableLock(Client("127.0.0.1:1"), "/job", **{"owner": "one", **options})

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from support import kazoo_bugs
 from support.leftovers import nothing_left
 from support.simulation import Connect, simulate_clients
 
-from zoolet.client.recipes import DeadlockError, MultiLock, ReadWriteLock, TryLock
+from zoolet.client.recipes import DeadlockError, LockLostError, MultiLock, ReadWriteLock, Semaphore, TryLock
 from zoolet.server import Server
 from zoolet.server.testing import Simulation
 
@@ -139,5 +140,79 @@ def test_a_reentrant_lock_is_acquired_again_by_the_task_that_has_acquired_it_wit
         other = await asyncio.create_task(lock.acquire())
         assert other is not lease
         await other.release()
+
+    simulate_clients(main)
+
+
+# --- one task, several lock objects of one path ---
+
+
+@pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
+def test_a_task_that_waits_for_itself_is_told_so_whichever_object_it_has_the_lock_from(naming: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        async with zk.lock("/lock", naming=naming):
+            with pytest.raises(DeadlockError):
+                await zk.lock("/lock", naming=naming).__aenter__()
+            with pytest.raises(DeadlockError):
+                await zk.with_operation_timeout(1).lock("/lock", naming=naming).__aenter__()
+            async with zk.lock("/other", naming=naming):
+                pass
+        async with zk.lock("/lock", naming=naming):
+            pass
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_a_reentrant_lock_is_entered_once_more_through_another_object() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        async with zk.lock("/lock", reentrant=True) as outer, zk.lock("/lock", reentrant=True) as inner:
+            assert inner is outer
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_the_sides_of_two_read_write_locks_of_one_path_know_each_other() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        async with ReadWriteLock(zk, "/rw").read():
+            async with ReadWriteLock(zk, "/rw").read():
+                pass
+            with pytest.raises(DeadlockError):
+                await ReadWriteLock(zk, "/rw").write().__aenter__()
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+# --- the block of a lease that was acquired before ---
+
+
+@pytest.mark.parametrize("on_lost", ["cancel", "flag"])
+def test_the_block_of_an_acquired_lease_is_cancelled_as_the_block_of_its_lock(on_lost: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        made: list[Any] = [
+            zk.lock("/a", on_lost=on_lost),
+            Semaphore(zk, "/b", on_lost=on_lost),
+            TryLock(zk, "/c", on_lost=on_lost),
+            MultiLock(zk, ["/d", "/e"], on_lost=on_lost),
+        ]
+        for lock in made:
+
+            async def work(lock: Any = lock) -> str:
+                async with await lock.acquire() as lease:
+                    server.expire(zk)
+                    await asyncio.sleep(10)
+                    return str(lease.lost.reason)
+
+            if on_lost == "flag":
+                assert await work()
+            else:
+                with pytest.raises(LockLostError):
+                    await work()
 
     simulate_clients(main)
