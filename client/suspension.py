@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +19,17 @@ def _clocks() -> tuple[int, int] | None:
     if sys.platform == "darwin":
         return time.CLOCK_MONOTONIC, time.CLOCK_UPTIME_RAW
     return None
+
+
+class SteadyClock:
+    """The loop's time, plus the seconds for which the machine was suspended since this was made."""
+
+    def __init__(self) -> None:
+        self._suspensions = Suspensions()
+
+    def now(self) -> float:
+        """Return the time, in seconds."""
+        return asyncio.get_running_loop().time() + self._suspensions.total()
 
 
 class Suspensions:

@@ -15,7 +15,7 @@ from zoolet.client.recipes._lock_base import LockBase
 from zoolet.client.recipes._owned_node import delete_both
 from zoolet.client.reliable import PAUSE, repeat_despite_errors, timeout_saying, until_gone
 from zoolet.client.surface import ClientSurface, Stat
-from zoolet.client.suspension import Suspensions
+from zoolet.client.suspension import SteadyClock
 from zoolet.protocol import paths
 from zoolet.protocol.acl import AclList
 from zoolet.protocol.errors import (
@@ -82,16 +82,6 @@ class _NotFreeError(Exception):
     """It has another holder."""
 
 
-class _Clock:
-    """The loop's time, plus that for which the machine was suspended."""
-
-    def __init__(self) -> None:
-        self._suspensions = Suspensions()
-
-    def now(self) -> float:
-        return asyncio.get_running_loop().time() + self._suspensions.total()
-
-
 class DurableLease(Lease):
     """A durable lock that is held: renewed in the background, and lost when it was taken over, or when the server has
     applied no renewal within its TTL. The end of a session does not end it.
@@ -104,7 +94,7 @@ class DurableLease(Lease):
     _closed = "the client was closed, and does not renew it any more; it is free when its TTL has passed"
 
     def __init__(
-        self, client: ClientSurface, path: str, holder: Holder, proof: Stat, clock: _Clock, sent_at: float
+        self, client: ClientSurface, path: str, holder: Holder, proof: Stat, clock: SteadyClock, sent_at: float
     ) -> None:
         self._ttl = holder.ttl
         self._clock = clock
@@ -143,7 +133,7 @@ async def _delete_guaranteed(client: ClientSurface, path: str, proof_node: str) 
 
 
 async def _renew(
-    ref: weakref.ref[DurableLease], client: ClientSurface, path: str, holder: Holder, clock: _Clock
+    ref: weakref.ref[DurableLease], client: ClientSurface, path: str, holder: Holder, clock: SteadyClock
 ) -> None:
     sent_at, version = 0.0, holder.version
 
@@ -231,7 +221,7 @@ class DurableLock(LockBase[DurableLease]):
         self._ttl = checked_ttl(ttl)
         self._token = checked_count("token", token, 0)
         self._timeout = checked_timeout(timeout)
-        self._clock = _Clock()
+        self._clock = SteadyClock()
         self._seen: Holder | None = None  # the last that was seen
         self._seen_at = 0.0
         self._without_proof = ""  # a hold whose proof node somebody has deleted

@@ -18,10 +18,20 @@ from zoolet.client.recipes.priority_queue import PriorityQueue
 from zoolet.client.reliable import first_event
 from zoolet.client.serializers import UndecodableError
 from zoolet.client.surface import ClientSurface, Stat
+from zoolet.client.suspension import SteadyClock
 from zoolet.client.transaction import Transaction
 from zoolet.client.watcher import Watcher
 from zoolet.protocol import paths
-from zoolet.protocol.errors import BadVersionError, NodeExistsError, NoNodeError, SessionExpiredError, ZooKeeperError
+from zoolet.protocol.errors import (
+    BadVersionError,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    QuotaExceededError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
 
 _log = logging.getLogger("zoolet.client")
 RETRY: Final = Backoff(first=0.1, longest=60.0)
@@ -35,9 +45,10 @@ class LockingQueue(PriorityQueue):
             work(entry.value)      # the entry is gone when the block ends well, and back when it raises
 
     Znodes: ``PATH/entries/entry-<prio>-<seq>`` persistent and sequential; ``PATH/taken/<same name>`` ephemeral, as
-    kazoo's LockingQueue; ``PATH/taken/<same name>-<uuid>`` ephemeral, the proof node of the lease; ``PATH/dead/<same
-    name>`` persistent, the entries that were given up, which is itself a :class:`Queue`. The version of an entry's node
-    counts the attempts, and its mtime is when the last one began.
+    kazoo's LockingQueue; ``PATH/taken/<same name>-<uuid>`` ephemeral, the proof node of the lease;
+    ``PATH/dead/entry-<prio>-<seq>`` persistent, the entries that have failed too often, which is itself a
+    :class:`Queue`. In each attempt a child of the entry's node is created and deleted, so that half of its cversion is
+    their number; its mtime is when the last one failed, or when that one began whose consumer has died.
 
     Guarantees: an entry has one consumer at a time, and another one if that one dies. It is deleted only together with
     the consumer's node, in one transaction: a consumer that has lost it cannot acknowledge it. An entry that the
@@ -45,11 +56,12 @@ class LockingQueue(PriorityQueue):
     consumed during its delay.
 
     Limits: a consumer that is stopped longer than its session timeout may work on an entry while another one does; its
-    acknowledgement fails. kazoo's consumers neither count attempts nor wait.
+    acknowledgement fails. An attempt counts from its beginning, also if the acquire is cancelled in that moment.
+    kazoo's consumers neither count attempts nor wait.
 
     Args:
-        retry: The delays from the beginning of an attempt to that of the next; with ``tries``, an entry goes to
-            ``PATH/dead`` when so many have failed. By default 0.1 s, doubled up to 60 s, without end.
+        retry: The delays before an entry is tried again; with ``tries``, it goes to ``PATH/dead`` when so many attempts
+            have failed. By default 0.1 s, doubled up to 60 s, without end.
     """
 
     def __init__(self, client: ClientSurface, path: str, *, retry: Backoff = RETRY) -> None:
@@ -59,8 +71,10 @@ class LockingQueue(PriorityQueue):
         self._dead = paths.join(path, "dead")
         self._retry = checked_backoff(retry)
         self._raw = client.with_serializer(serializers.raw)
-        self._due: dict[str, float] = {}  # entries whose delay is not over: when it is, by the loop's clock
-        self._clock_offset: float | None = None  # of the server's clock from the loop's
+        self._clock = SteadyClock()
+        self._due: dict[str, float] = {}  # entries whose delay is not over: when it is
+        self._clock_offset: float | None = None  # of the server's clock from this one
+        self._refused: set[str] = set()  # dead entries that the server refuses to move
 
     async def get(self, timeout: float | None = None) -> Any:
         """Acquire and acknowledge the first entry at once; raises as :meth:`acquire` and :meth:`Entry.acknowledge`.
@@ -102,7 +116,8 @@ class LockingQueue(PriorityQueue):
     async def _wait(self, *watches: Watcher) -> None:
         """Wait until something has changed, or a delay is over."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(min(self._due.values(), default=None)):
+            due = min(self._due.values(), default=None)
+            async with asyncio.timeout(None if due is None else due - self._clock.now()):
                 await first_event(*watches)
 
     async def _acquire_first(self, names: list[str], taken: list[str]) -> Entry | None:
@@ -110,16 +125,13 @@ class LockingQueue(PriorityQueue):
         self._due = {name: due for name, due in self._due.items() if name in free}
         for path in self._entries(free):
             name = path.rpartition("/")[2]
-            if self._due.get(name, 0.0) > _now():
+            if self._due.get(name, 0.0) > self._clock.now():
                 continue
             try:
                 data, stat = await self._raw.get(path)
-                if self._is_exhausted(stat.version):
-                    await self._move_unowned_to_dead(name, data, stat.version)
-                    continue
-                if not await self._is_due(name, stat):
-                    continue
-                if (entry := await self._attempt(path, data, stat.version)) is not None:
+                if self._is_exhausted(stat.cversion // 2):
+                    await self._move_unowned_to_dead(name, data, stat)
+                elif await self._is_due(name, stat) and (entry := await self._attempt(path, data, stat)) is not None:
                     return entry
             except NoNodeError:  # another one has acknowledged the entry
                 continue
@@ -133,55 +145,104 @@ class LockingQueue(PriorityQueue):
 
     async def _is_due(self, name: str, stat: Stat) -> bool:
         """Return whether an entry may be tried; remember when, if not."""
-        attempts = min(stat.version, 1000)  # with so many, every delay is the longest one
+        attempts = min(stat.cversion // 2, 1000)  # with so many, every delay is the longest one
         delay = next(islice(self._retry.delays(self._client.rng), attempts - 1, None), 0.0) if attempts else 0.0
         if not delay:
             return True
         if self._clock_offset is None:  # any write brings the server's time; this one notifies nobody
-            self._clock_offset = (await self._raw.set(self._taken, b"")).mtime / 1000 - _now()
-        self._due[name] = stat.mtime / 1000 - self._clock_offset + delay
-        return self._due[name] <= _now()
+            self._clock_offset = (await self._raw.set(self._taken, b"")).mtime / 1000 - self._clock.now()
+        now = self._clock.now()
+        # Never later than after the whole delay: the server's clock may have been set meanwhile.
+        self._due[name] = min(stat.mtime / 1000 - self._clock_offset, now) + delay
+        return self._due[name] <= now
 
-    async def _attempt(self, path: str, data: bytes, attempts: int) -> Entry | None:
+    async def _attempt(self, path: str, data: bytes, stat: Stat) -> Entry | None:
         """Acquire an entry and count the attempt, in one transaction; None if another one was first."""
 
         def count(transaction: Transaction) -> None:
-            transaction.set(path, data, attempts)
+            transaction.set(path, data, stat.version)
+            transaction.create(paths.join(path, "attempt"))
+            transaction.delete(paths.join(path, "attempt"))
 
-        node = paths.join(self._taken, path.rpartition("/")[2])
+        name = path.rpartition("/")[2]
+        node = paths.join(self._taken, name)
         lease = await acquire_node(self._raw, node, self._client.new_uuid().encode(), count)
         if lease is None:
             return None
-        name = path.rpartition("/")[2]
         self._due.pop(name, None)
-        entry = Entry(self._raw, path, data, lease, attempts + 1)
-        if self._is_exhausted(attempts + 1):
-            entry.move_to = paths.join(self._dead, name)
+        entry = Entry(self._raw, path, data, lease, stat.cversion // 2 + 1)
+        if self._is_exhausted(entry.attempts):
+            entry.move_to = self._dead_path(name)
         try:
             entry.value = self._client.serializer.read(path, data)
         except UndecodableError as error:
             entry.error = error
         return entry
 
-    async def _move_unowned_to_dead(self, name: str, data: bytes, attempts: int) -> None:
+    # --- dead entries ---
+
+    def _dead_path(self, name: str) -> str:
+        """Return the path of a dead entry, without its number: that of its priority, at the end."""
+        return paths.join(self._dead, _prefix(name))
+
+    async def _move_unowned_to_dead(self, name: str, data: bytes, stat: Stat) -> None:
         """Move an entry whose last consumer has died to the dead ones, unless it has a consumer again."""
         node = paths.join(self._taken, name)
         transaction = self._raw.transaction()
         transaction.create(node, ephemeral=True)
         transaction.delete(node)
-        with contextlib.suppress(NodeExistsError, BadVersionError):
-            await _move(self._raw, transaction, self._at(name), paths.join(self._dead, name), data, attempts)
+        try:
+            await _move(self._raw, transaction, self._at(name), self._dead_path(name), data, stat.cversion // 2)
+        except (NodeExistsError, BadVersionError, NoNodeError):
+            return
+        except (NoAuthError, NotEmptyError, QuotaExceededError) as error:
+            if name not in self._refused:  # the others are not to wait for it
+                self._refused.add(name)
+                _log.error("%s has failed too often, and cannot be moved to %s: %s", self._at(name), self._dead, error)
+
+    async def dead(self) -> dict[str, Any]:
+        """Return the entries that have failed too often: their values by name, None for those that cannot be read."""
+        values: dict[str, Any] = {}
+        for path in self._entries(await children_of(self._client, self._dead)):
+            name = path.rpartition("/")[2]
+            with contextlib.suppress(NoNodeError):
+                data, _ = await self._raw.get(paths.join(self._dead, name))
+                try:
+                    values[name] = self._client.serializer.read(paths.join(self._dead, name), data)
+                except UndecodableError:
+                    values[name] = None
+        return values
+
+    async def requeue(self, name: str) -> None:
+        """Put a dead entry back, behind those of its priority, with no attempts; in one transaction.
+
+        Args:
+            name: Its name, as in :meth:`dead`.
+
+        Raises:
+            NoNodeError: There is no such dead entry.
+            ConnectionLossError: It may have been put back.
+        """
+        data, stat = await self._raw.get(paths.join(self._dead, name))
+        async with self._raw.transaction() as transaction:
+            transaction.delete(paths.join(self._dead, name), stat.version)
+            transaction.create(self._at(_prefix(name)), data, sequential=True)
+
+
+def _prefix(name: str) -> str:
+    """Return an entry's name without its number, which may be negative."""
+    return "-".join([*name.split("-")[:2], ""])
 
 
 async def _move(
     client: ClientSurface, transaction: Transaction, path: str, move_to: str, data: bytes, attempts: int
 ) -> None:
-    """Move an entry to another path, in a transaction that was begun."""
+    """Move an entry to the end of another queue, in a transaction that was begun."""
     await client.ensure_path(paths.parent(move_to))
     transaction.delete(path)
-    transaction.create(move_to, data)
-    await transaction.commit()
-    _log.warning("%s has failed %d times; it is %s now", path, attempts, move_to)
+    transaction.create(move_to, data, sequential=True)
+    moved = (await transaction.commit())[-1]
+    _log.warning("%s has failed %d times; it is %s now", path, attempts, moved)
 
 
 class Entry:
@@ -215,6 +276,8 @@ class Entry:
             ConnectionLossError: It may have been deleted.
         """
         try:
+            self.lease.raise_if_lost()
+            self.lease.stop_monitoring()  # its node goes now
             async with self.lease.transaction() as transaction:
                 for path in (self.path, self.lease.path, self.lease.proof_node):
                     transaction.delete(path)
@@ -242,28 +305,31 @@ class Entry:
         """Leave it to another consumer, after the delay that the queue's *retry* names; after its last attempt, move it
         to the dead ones.
         """
-        try:
-            if self.move_to and not self.lease.lost.is_set():
-                with contextlib.suppress(ZooKeeperError):  # the next consumer will do it
-                    await self._move_to_dead()
-        except BaseException:  # cancelled
-            self.lease.release_nowait()
-            raise
+        if not self.lease.lost.is_set() and not self.lease.released:
+            self.lease.stop_monitoring()  # its node goes now
+            try:
+                await self._fail()
+                self.lease.mark_released()
+            except ZooKeeperError as error:  # the next consumer will do it
+                _log.info("%s could not be marked as failed: %s", self.path, error)
+            except BaseException:  # cancelled
+                self.lease.release_nowait()
+                raise
         await self.lease.release()
 
-    async def _move_to_dead(self) -> None:
+    async def _fail(self) -> None:
+        """Release the lease, in one transaction with the time of the failure, or the entry's move to the dead ones."""
         transaction = self._client.transaction()
         transaction.delete(self.lease.proof_node)
         transaction.delete(self.lease.path)
-        await _move(self._client, transaction, self.path, self.move_to, self.data, self.attempts)
-        self.lease.mark_released()
+        if self.move_to:
+            await _move(self._client, transaction, self.path, self.move_to, self.data, self.attempts)
+        else:
+            transaction.set(self.path, self.data)
+            await transaction.commit()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         await (self.acknowledge() if kind is None else self.release())
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

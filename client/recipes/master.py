@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_count, checked_node_name
@@ -20,6 +20,9 @@ from zoolet.client.reliable import PAUSE, create_protected, delete_protected, fi
 from zoolet.client.serializers import UndecodableError
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
+
+_NUMBERED: Final = "task-"
+"""How the names of tasks without a key begin."""
 
 
 class Master(SupervisedRecipe):
@@ -56,21 +59,26 @@ class Master(SupervisedRecipe):
 
     # --- for every client ---
 
-    async def submit(self, task: Any, *, key: str = "") -> str:
+    async def submit(self, task: Any, *, key: str | None = None) -> str:
         """Submit a task; return its name.
 
         Args:
             key: The caller's name for the task, which is the task's name then. What was submitted before, and has no
-                result or one that was not forgotten, is not submitted again. So it can be repeated after an error.
+                result or one that was not forgotten, is not submitted again. So it can be repeated after any error.
 
         Raises:
             ConnectionLossError: It may have been submitted.
-            ValueError: The key is not a node's name.
+            SessionExpiredError: It may have been submitted.
+            ValueError: The key is not a node's name, or begins with ``task-``.
         """
-        if key:
+        if key is not None:
+            if key.startswith(_NUMBERED):
+                raise ValueError(
+                    f"key is {key!r}; names that begin with {_NUMBERED!r} are those of tasks without a key"
+                )
             await self._submit_once(task, checked_node_name(key))
             return key
-        node = await self._client.create(self._at(TASKS, "task-"), task, sequential=True, parents=True)
+        node = await self._client.create(self._at(TASKS, _NUMBERED), task, sequential=True, parents=True)
         return node.rpartition("/")[2]
 
     async def _submit_once(self, task: Any, name: str) -> None:

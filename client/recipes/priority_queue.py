@@ -15,7 +15,7 @@ class PriorityQueue(Queue):
     Guarantees and limits: those of Queue.
     """
 
-    async def put(self, value: Any, priority: int = 100, *, key: str = "") -> str:
+    async def put(self, value: Any, priority: int = 100, *, key: str | None = None) -> str:
         """Put a value; return the entry's name.
 
         Args:
@@ -25,6 +25,7 @@ class PriorityQueue(Queue):
         Raises:
             ValueError: The priority is out of range, or the key is not a node's name.
             ConnectionLossError: It may have been put.
+            SessionExpiredError: It may have been put.
         """
         if not isinstance(priority, int) or not 0 <= priority <= 999:
             raise ValueError(f"priority is {priority!r}; it must be from 0 to 999")

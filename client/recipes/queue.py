@@ -33,22 +33,23 @@ class Queue(Recipe):
     server without TTL nodes until somebody deletes them.
     """
 
-    async def put(self, value: Any, *, key: str = "") -> str:
+    async def put(self, value: Any, *, key: str | None = None) -> str:
         """Put a value at the end; return the entry's name.
 
         Args:
             key: The caller's name for this value. A value with a key that was put before, in the last day, is not put
-                again, and the name is empty then. So it can be repeated after an error.
+                again, consumed or not, and the name is empty then. So it can be repeated after any error.
 
         Raises:
             ConnectionLossError: It may have been put.
+            SessionExpiredError: It may have been put.
             ValueError: The key is not a node's name.
         """
         return await self._put(value, 100, key)
 
-    async def _put(self, value: Any, priority: int, key: str) -> str:
+    async def _put(self, value: Any, priority: int, key: str | None) -> str:
         prefix = self._at(f"entry-{priority:03d}-")
-        if key:
+        if key is not None:
             return await self._put_once(prefix, value, checked_node_name(key))
         node = await self._client.create(prefix, value, sequential=True, parents=True)
         return node.rpartition("/")[2]

@@ -50,7 +50,7 @@ def test_a_blocking_lock_times_out_and_flags_its_loss(zoolet: Server) -> None:
             pass
 
 
-def test_a_thread_that_would_wait_for_itself_is_told_so(zoolet: Server) -> None:
+def test_a_thread_that_would_wait_for_itself_gets_an_error(zoolet: Server) -> None:
     with BlockingClient(zoolet.hosts) as zk, zk.lock("/lock"):
         for again in (zk.lock("/lock"), zk.lock("/lock", timeout=5)):
             with pytest.raises(DeadlockError, match="this thread holds"), again:

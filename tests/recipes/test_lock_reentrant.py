@@ -148,7 +148,7 @@ def test_a_reentrant_lock_is_acquired_again_by_the_task_that_has_acquired_it_wit
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
-def test_a_task_that_waits_for_itself_is_told_so_whichever_object_it_has_the_lock_from(naming: str) -> None:
+def test_a_task_that_would_wait_for_itself_gets_an_error_whichever_object_it_has_the_lock_from(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with zk.lock("/lock", naming=naming):

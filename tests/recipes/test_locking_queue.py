@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import pairwise
 
 import pytest
 from kazoo.client import KazooClient
@@ -11,8 +10,9 @@ from support.cancellation import cancel_everywhere
 from support.leftovers import below, leftovers
 from support.simulation import client_of, with_client
 
-from zoolet.client import Backoff, Client, ConnectionLossError, UndecodableError, serializers
+from zoolet.client import Backoff, Client, ConnectionLossError, NoNodeError, UndecodableError, serializers
 from zoolet.client.recipes import LockingQueue, LockLostError, Queue
+from zoolet.protocol.acl import READ_ACL_UNSAFE
 from zoolet.server import Server
 from zoolet.server.testing import drop_request, hold, lose_reply
 
@@ -241,19 +241,56 @@ async def _fail(queue: LockingQueue) -> int:
     return entry.attempts
 
 
-def test_attempts_are_counted_and_their_delays_grow() -> None:
+@pytest.mark.parametrize("work", [0.0, 3.0])
+def test_attempts_are_counted_and_the_delays_after_their_ends_grow(work: float) -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = LockingQueue(zk, "/q", retry=Backoff(first=1.0, longest=5.0, jitter=0.0))
         await queue.put(b"x")
-        begun, attempts = [], []
+        clock = asyncio.get_running_loop().time
+        begun, ended, attempts = [], [], []
         for _ in range(5):
-            attempts.append(await _fail(queue))
-            begun.append(asyncio.get_running_loop().time())
+            entry = await queue.acquire()
+            begun.append(clock())
+            attempts.append(entry.attempts)
+            await asyncio.sleep(work)
+            ended.append(clock())
+            await entry.release()
         assert attempts == [1, 2, 3, 4, 5]
-        delays = [after - before for before, after in pairwise(begun)]
+        delays = [after - before for before, after in zip(ended, begun[1:], strict=False)]
         assert delays == pytest.approx([1.0, 2.0, 4.0, 5.0], abs=0.05)
 
     with_client(main)
+
+
+@pytest.mark.parametrize("end", ["acknowledge", "release", "last"])
+def test_an_entry_whose_work_takes_a_while_is_not_lost_when_its_consumer_ends_it(
+    end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = LockingQueue(zk, "/q", retry=Backoff(first=0.1, tries=1 if end == "last" else None))
+        await queue.put(b"x")
+        entry = await queue.acquire()
+        await asyncio.sleep(1)
+        await (entry.acknowledge() if end == "acknowledge" else entry.release())
+        await asyncio.sleep(1)
+        assert entry.lease.released
+        assert not entry.lease.lost
+
+    with_client(main)
+    assert "is lost" not in caplog.text.replace("is lost: the client was closed", "")
+
+
+async def test_a_server_whose_clock_is_set_forward_makes_no_delay_longer() -> None:
+    retry = Backoff(first=0.1, longest=0.1, jitter=0.0)
+    async with Server(clock="manual") as server, client_of(server) as one, client_of(server, seed=6) as two:
+        queue, other = LockingQueue(one, "/q", retry=retry), LockingQueue(two, "/q", retry=Backoff(first=0.0))
+        await queue.put(b"x")
+        await _fail(queue)
+        await _fail(queue)  # it knows the server's clock now
+        server.advance(1000)
+        await _fail(other)
+        async with asyncio.timeout(10):
+            assert await _fail(queue) == 4
 
 
 def test_another_consumer_that_has_just_come_counts_on_and_waits_for_the_rest_of_the_delay() -> None:
@@ -350,3 +387,70 @@ def test_an_attempt_that_is_cancelled_anywhere_gives_up_nothing_twice() -> None:
             assert await queue.size() == await dead.size() == 0
 
     cancel_everywhere(work, before=lambda zk: LockingQueue(zk, "/q").put(b"x"), after=after)
+
+
+# --- dead entries ---
+
+ONCE = Backoff(first=0.1, tries=1)
+
+
+def test_a_dead_entry_can_be_put_back_with_its_priority_and_no_attempts() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = LockingQueue(zk.with_serializer(serializers.json), "/q", retry=ONCE)
+        await queue.put({"n": 1}, 7)
+        await _fail(queue)
+        [(name, value)] = (await queue.dead()).items()
+        assert value == {"n": 1}
+        await queue.requeue(name)
+        assert await queue.dead() == {}
+        async with await queue.acquire(timeout=1) as entry:
+            assert (entry.value, entry.attempts) == ({"n": 1}, 1)
+            assert entry.path.startswith("/q/entries/entry-007-")
+        with pytest.raises(NoNodeError):
+            await queue.requeue(name)
+
+    with_client(main)
+
+
+def test_dead_entries_of_the_same_number_do_not_replace_or_block_each_other() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = LockingQueue(zk, "/q", retry=ONCE)
+        await Queue(zk, "/q/dead").put(b"another")
+        for value in (b"1", b"2"):
+            await queue.put(value)
+            await _fail(queue)
+            await zk.delete("/q/entries", recursive=True)  # and the numbers begin again
+        assert sorted((await queue.dead()).values()) == [b"1", b"2", b"another"]
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("why", ["child", "ACL"])
+def test_a_dead_entry_that_cannot_be_moved_does_not_block_the_others(
+    why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = LockingQueue(zk, "/q", retry=ONCE)
+        await queue.put(b"bad")
+        entry = await queue.acquire()
+        if why == "child":
+            await zk.create(f"{entry.path}/child")
+        else:
+            await zk.create("/q/dead", acl=READ_ACL_UNSAFE)
+        await entry.release()
+        for _ in range(2):
+            await queue.put(b"fine")
+            assert await queue.get(timeout=5) == b"fine"
+
+    with_client(main)
+    assert caplog.text.count("cannot be moved") == 1
+
+
+def test_an_entry_whose_number_is_negative_dies_too() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = LockingQueue(zk, "/q", retry=ONCE)
+        server.populate({"/q/entries/entry-100--2147483648": b"x"})
+        await _fail(queue)
+        assert list((await queue.dead()).values()) == [b"x"]
+
+    with_client(main)

@@ -82,6 +82,15 @@ def test_a_task_with_a_key_is_submitted_once_until_its_result_is_forgotten() -> 
     crewed(main)
 
 
+@pytest.mark.parametrize("key", ["task-0000000001", "", "a/b"])
+def test_a_key_that_is_no_name_or_like_one_without_a_key_is_refused(key: str) -> None:
+    async def main(crew: Crew) -> None:
+        with pytest.raises(ValueError):
+            await Master(await crew.client(), "/jobs").submit(1, key=key)
+
+    crewed(main)
+
+
 def test_tasks_wait_for_workers_and_for_a_master() -> None:
     async def main(crew: Crew) -> None:
         zk = await crew.client()

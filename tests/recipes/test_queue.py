@@ -269,7 +269,7 @@ async def test_keys_are_persistent_where_a_server_has_no_ttl_nodes() -> None:
         assert [bool(await Queue(zk, "/q").put(b"1", key="a")) for _ in range(2)] == [True, False]
 
 
-@pytest.mark.parametrize("key", ["a/b", "..", "a\0"])
+@pytest.mark.parametrize("key", ["a/b", "..", "a\0", ""])
 def test_a_key_that_is_no_name_is_refused(key: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(ValueError, match="name"):
