@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from kazoo.client import KazooClient
@@ -10,7 +11,15 @@ from support.cancellation import cancel_everywhere
 from support.leftovers import below, leftovers
 from support.simulation import client_of, with_client
 
-from zoolet.client import Backoff, Client, ConnectionLossError, NoNodeError, UndecodableError, serializers
+from zoolet.client import (
+    Backoff,
+    Client,
+    ConnectionLossError,
+    NoNodeError,
+    SessionExpiredError,
+    UndecodableError,
+    serializers,
+)
 from zoolet.client.recipes import LockingQueue, LockLostError, Queue
 from zoolet.protocol.acl import READ_ACL_UNSAFE
 from zoolet.server import Server
@@ -288,6 +297,9 @@ async def test_a_server_whose_clock_is_set_forward_makes_no_delay_longer() -> No
         await _fail(queue)
         await _fail(queue)  # it knows the server's clock now
         server.advance(1000)
+        for zk in (one, two):
+            with suppress(SessionExpiredError):
+                await zk.exists("/")
         await _fail(other)
         async with asyncio.timeout(10):
             assert await _fail(queue) == 4
