@@ -12,6 +12,7 @@ from zoolet.client import serializers
 from zoolet.client.backoff import Backoff
 from zoolet.client.call import Call
 from zoolet.client.client import Client
+from zoolet.client.hooks import RequestHook, RequestInfo
 from zoolet.client.serializers import UndecodableError
 from zoolet.client.states import Event, State, WatchOverflowError
 from zoolet.client.transaction import Transaction
@@ -51,6 +52,8 @@ __all__ = [
     "NodeExistsError",
     "NotEmptyError",
     "NotReadOnlyError",
+    "RequestHook",
+    "RequestInfo",
     "SessionExpiredError",
     "Stat",
     "State",

@@ -276,7 +276,8 @@ class Watcher:
             # After a lost connection all is listed again on the next one.
 
         body = put_str(path) + NO_WATCH
-        call = core.call(OpCode.GET_CHILDREN2, body, operations.decode_children2, path, RESYNC_TIMEOUT, then)
+        shown = core.strip_chroot(path)
+        call = core.call(OpCode.GET_CHILDREN2, body, operations.decode_children2, shown, RESYNC_TIMEOUT, then)
         call.add_done_callback(ignore_result)
 
     def _ask_again(self, path: str, answered: Callable[[r.GetChildren2Response | None], None]) -> None:

@@ -16,6 +16,8 @@ from zoolet.client.recipes import DeadlockError, Instance, LockLostError
 from zoolet.client.recipes._lock_base import LockBase
 
 __all__ = ["DeadlockError", "Instance", "LockLostError"]
+_RESULTS = ("DurableLease", "Entry", "Holder", "Lease", "LockEntry", "LockLine", "Wait")
+"""What recipes return, and nobody makes."""
 
 
 class _Recipe:
@@ -43,7 +45,7 @@ def _made_blocking(recipe: type) -> type:
 
 for _name in recipes.__all__:
     _recipe = getattr(recipes, _name)
-    if _name not in (*__all__, "Lease"):
+    if _name not in (*__all__, *_RESULTS):
         globals()[_name] = _made_blocking(_recipe)
         __all__ += [_name]
 

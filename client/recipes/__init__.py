@@ -8,11 +8,11 @@ from zoolet.client.recipes.config import Config
 from zoolet.client.recipes.counter import Counter
 from zoolet.client.recipes.discovery import Discovery, Instance
 from zoolet.client.recipes.double_barrier import DoubleBarrier
-from zoolet.client.recipes.durable_lock import DurableLock
+from zoolet.client.recipes.durable_lock import DurableLease, DurableLock, Holder
 from zoolet.client.recipes.election import Election
 from zoolet.client.recipes.lock import Lock
-from zoolet.client.recipes.lock_table import LockTable
-from zoolet.client.recipes.locking_queue import LockingQueue
+from zoolet.client.recipes.lock_table import LockEntry, LockLine, LockTable, Wait
+from zoolet.client.recipes.locking_queue import Entry, LockingQueue
 from zoolet.client.recipes.master import Master
 from zoolet.client.recipes.multilock import MultiLock
 from zoolet.client.recipes.node_cache import NodeCache
@@ -37,11 +37,16 @@ __all__ = [
     "DeadlockError",
     "Discovery",
     "DoubleBarrier",
+    "DurableLease",
     "DurableLock",
     "Election",
+    "Entry",
+    "Holder",
     "Instance",
     "Lease",
     "Lock",
+    "LockEntry",
+    "LockLine",
     "LockLostError",
     "LockTable",
     "LockingQueue",
@@ -60,5 +65,6 @@ __all__ = [
     "TryLock",
     "TwoPhaseCommit",
     "UniqueId",
+    "Wait",
     "Worker",
 ]

@@ -107,6 +107,7 @@ class SupervisedRecipe(Recipe):
 
     async def stop(self) -> None:
         """Clean up what was begun; the tasks of the block have been cancelled."""
+        self._entered = False
 
     async def __aenter__(self) -> Self:
         await self._begin()

@@ -70,12 +70,20 @@ async def values_of(client: ClientSurface, path: str, names: list[str]) -> dict[
     return values
 
 
-def shared_number(path: str, data: bytes, what: str) -> int:
-    """Return the number of leases or members that a node's data name.
+async def set_shared_number(client: ClientSurface, path: str, number: int) -> None:
+    """Write a number that :func:`shared_number` reads; the node is created if it is missing."""
+    await client.ensure_path(path)
+    await client.set(path, str(number).encode())
+
+
+def shared_number(path: str, data: bytes, what: str) -> int | None:
+    """Return the number of leases or members that a node's data name; None if they are empty.
 
     Raises:
-        ValueError: They name none.
+        ValueError: They are something else.
     """
+    if not data:
+        return None
     if re.fullmatch(rb"0*[1-9][0-9]{0,9}", data) is None:
         raise ValueError(f"{path} has no number of {what}, but {data!r}: resize() sets one")
     return int(data)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from zoolet.client.recipes.tree_cache import TreeCache
 from zoolet.client.serializers import UndecodableError
+from zoolet.client.surface import Stat
 from zoolet.protocol import paths
 
 T = TypeVar("T")
@@ -22,6 +23,11 @@ class ChildrenCache(TreeCache):
     def values(self) -> Mapping[str, Any]:
         """The children's values by name."""
         return {name: cached.value for name, cached in self._by_name(self.nodes)}
+
+    @property
+    def stats(self) -> Mapping[str, Stat]:
+        """The children's Stats by name."""
+        return {name: cached.stat for name, cached in self._by_name(self.nodes)}
 
     @property
     def errors_by_name(self) -> Mapping[str, UndecodableError]:

@@ -157,6 +157,7 @@ class Discovery(SupervisedRecipe):
 
     async def stop(self) -> None:
         """End all registrations and caches."""
+        await super().stop()
         kept: list[PersistentEphemeral | ChildrenCache] = [*self._nodes.values(), *self._caches.values()]
         self._nodes, self._caches = {}, {}
         if kept:  # each in a task of its own, so that a cancellation here keeps none from ending

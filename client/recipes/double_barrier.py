@@ -10,8 +10,8 @@ from typing import Self
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_count
 from zoolet.client.recipes._base import Recipe
-from zoolet.client.recipes._follow import SessionGuard, shared_number
-from zoolet.client.reliable import create_protected, delete_in_background, first_event, repeat
+from zoolet.client.recipes._follow import SessionGuard, set_shared_number, shared_number
+from zoolet.client.reliable import create_protected, delete_in_background, first_event, repeat, timeout_saying
 from zoolet.client.surface import ClientSurface, Stat
 from zoolet.protocol.errors import (
     BadVersionError,
@@ -63,13 +63,13 @@ class DoubleBarrier(Recipe):
         Raises:
             TimeoutError: Too few came in time; this member has left again.
             SessionExpiredError: The session ended meanwhile.
-            ValueError: There is no number, neither in *members* nor in the data of PATH.
+            ValueError: What the data of PATH say is no number. (If they say nothing, this waits.)
         """
         client, session_id = self._client, self._client.session_id
         name = client.new_uuid().replace("-", "")  # in each round another: a delete may still be under way
         self._node = node = self._at(name)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with timeout_saying(self._timeout, self._who_came):
                 for former in sorted(self._former):  # which would be counted as another member
                     await repeat(partial(client.delete, former), done=(NoNodeError,))
                     self._former.discard(former)
@@ -79,6 +79,9 @@ class DoubleBarrier(Recipe):
         except BaseException:  # cancelled, too
             self._give_up()
             raise
+
+    def _who_came(self) -> str:
+        return f"{self._path}: fewer than {self._members or 'the shared number of'} members came"
 
     def _give_up(self) -> None:
         """Leave without waiting for the others."""
@@ -91,10 +94,11 @@ class DoubleBarrier(Recipe):
         """Change how many must come, for all that were made without a number; those that wait see it at once.
 
         Raises:
-            ValueError: It is less than 1.
+            ValueError: It is less than 1, or this was made with a number.
         """
-        await self._client.ensure_path(self._path)
-        await self._client.set(self._path, str(checked_count("members", members, 1)).encode())
+        if self._members is not None:
+            raise ValueError(f"{self._path} was made with {self._members} members here, which cannot change")
+        await set_shared_number(self._client, self._path, checked_count("members", members, 1))
 
     async def _wait_for_members(self, node: str, session_id: int) -> None:
         client = self._client
@@ -108,11 +112,15 @@ class DoubleBarrier(Recipe):
                 ready: Stat | None = watch.initial
                 if ready is not None and ready.czxid > own.czxid:
                     self._names = await self._between(0, ready.czxid)
-                    self._round = (await client.get(self._path))[1].version
-                    return
+                    _, now = await client.get(self._path)
+                    same = await client.exists(self._ready)
+                    if same is not None and same.czxid == ready.czxid:  # not the next round's version
+                        self._round = now.version
+                        return
+                    continue
                 complete = self._members or shared_number(self._path, data, "members")
                 # An older one is what a round has left that crashed.
-                if len(await self._between(ready.czxid if ready else 0)) < complete:
+                if complete is None or len(await self._between(ready.czxid if ready else 0)) < complete:
                     await first_event(watch, barrier)
                     continue
             await self._complete(data, stat.version, ready)
@@ -149,7 +157,7 @@ class DoubleBarrier(Recipe):
         if node is None:
             return
         delete_in_background(self._client, node)  # even if this is cancelled
-        async with asyncio.timeout(self._timeout):
+        async with timeout_saying(self._timeout, lambda: f"{self._path}: others had not left"):
             with contextlib.suppress(NoNodeError):  # somebody deleted the barrier itself
                 while True:
                     async with self._client.watch_children(self._path) as watch:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from zoolet.client import serializers
 from zoolet.client.recipes._base import Recipe
@@ -99,10 +100,13 @@ class LockTable(Recipe):
 
     async def _line(self, path: str, naming: str, names: list[str]) -> LockLine | None:
         line = in_order(naming, NAMINGS[naming], names)
-        calls = [self._client.get(f"{path.rstrip('/')}/{node.name}") for node in line]
         entries: list[LockEntry] = []
         only_readers = True
-        for node, answer in zip(line, await asyncio.gather(*calls, return_exceptions=True), strict=True):
+        answers: list[Any] = []
+        for first in range(0, len(line), _AT_ONCE):
+            calls = [self._client.get(f"{path.rstrip('/')}/{node.name}") for node in line[first : first + _AT_ONCE]]
+            answers += await asyncio.gather(*calls, return_exceptions=True)
+        for node, answer in zip(line, answers, strict=True):
             if isinstance(answer, NoNodeError | NoAuthError):
                 continue
             if isinstance(answer, BaseException):
@@ -122,70 +126,95 @@ class LockTable(Recipe):
         the other in another task is found too, although its first task may go on.
         """
         # Nodes are not created again: what is there both times was there at one moment in between, in all lines.
-        before = {entry for line in await self.read() for entry in line.entries}
+        before = {(entry.path, entry.session_id, entry.holds) for line in await self.read() for entry in line.entries}
         lines = [
-            line._replace(entries=tuple(entry for entry in line.entries if entry in before))
+            line._replace(
+                entries=tuple(entry for entry in line.entries if (entry.path, entry.session_id, entry.holds) in before)
+            )
             for line in await self.read()
         ]
-        return _circles(lines)
+        return find_circles(lines)
 
 
-def _circles(lines: list[LockLine]) -> list[list[Wait]]:
-    """Find circles, each lock in one of them at most."""
-    waiting: dict[int, list[tuple[int, LockEntry]]] = {}  # by session: where it waits
-    for number, line in enumerate(lines):
-        for entry in line.entries:
-            if not entry.holds:
-                waiting.setdefault(entry.session_id, []).append((number, entry))
-    # From a lock to those that its holders wait for.
-    next_locks = [
-        [
-            (holder, number, entry)
-            for holder in line.entries
-            if holder.holds
-            for number, entry in waiting.get(holder.session_id, ())
-            if lines[number].path != line.path
-        ]
-        for line in lines
-    ]
-    circles: list[list[Wait]] = []
-    done: set[int] = set()
-    for start in range(len(lines)):
-        if start not in done:
-            circle = _circle_through(start, next_locks, done)
-            circles += [[Wait(lines[number].path, entry, behind) for number, entry, behind in circle]] if circle else []
-            done.update({start}, (number for number, _, _ in circle))
+_Waits = dict[int, dict[int, list[Wait]]]
+"""By the session that waits and the one that it waits for: one wait, or two of different locks."""
+
+
+def find_circles(lines: list[LockLine]) -> list[list[Wait]]:
+    """Find circles of sessions that wait for each other, each session in one of them at most."""
+    waits = _waits(lines)
+    circles = []
+    _drop_ends(waits)
+    while waits:
+        start = next(iter(waits))
+        circle = _circle_through(start, waits)
+        circles += [circle] if circle else []
+        for session_id in {start, *(wait.entry.session_id for wait in circle)}:
+            waits.pop(session_id, None)
+        _drop_ends(waits)
     return circles
 
 
-_Step = tuple[LockEntry, int, LockEntry]
-"""The holder of a lock, the number of the lock that it waits for, and its place there."""
+def _waits(lines: list[LockLine]) -> _Waits:
+    waits: _Waits = {}
+    for line in lines:
+        holders = {entry.session_id: entry for entry in line.entries if entry.holds}
+        waiters = {entry.session_id: entry for entry in line.entries if not entry.holds}
+        for waiter in waiters.values():
+            for holder in holders.values():
+                if waiter.session_id != holder.session_id:
+                    between = waits.setdefault(waiter.session_id, {}).setdefault(holder.session_id, [])
+                    if len(between) < 2:
+                        between.append(Wait(line.path, waiter, holder))
+    return waits
 
 
-def _circle_through(start: int, steps: list[list[_Step]], done: set[int]) -> list[tuple[int, LockEntry, LockEntry]]:
-    """Find a circle from a lock back to it: the locks, who waits for each, and which holder is in the way;
-    empty if there is none.
-    """
-    for first in steps[start]:
-        if first[1] in done:
-            continue
-        # How each lock was come by; by which session matters, for the next step is another session's.
-        ways: dict[tuple[int, int], list[_Step]] = {(first[1], first[0].session_id): [first]}
-        pending = deque(ways)
-        while pending:
-            number, session_id = pending.popleft()
-            way = ways[number, session_id]
-            for step in steps[number]:
-                holder, following, _ = step
-                if following in done or holder.session_id == session_id:
-                    continue
-                if following == start and holder.session_id != first[0].session_id:
-                    circle = [*way, step]
-                    behind = [*circle[1:], first]
-                    return [(lock, entry, after[0]) for (_, lock, entry), after in zip(circle, behind, strict=True)]
-                if following != start and (following, holder.session_id) not in ways:
-                    ways[following, holder.session_id] = [*way, step]
-                    pending.append((following, holder.session_id))
+def _drop_ends(waits: _Waits) -> None:
+    """Leave out, again and again, who waits for nobody that waits: in no circle. What is left is mostly circles."""
+    waiting_for: dict[int, set[int]] = {}
+    for session_id, others in waits.items():
+        for other in others:
+            waiting_for.setdefault(other, set()).add(session_id)
+    ends = [session_id for session_id in waiting_for if session_id not in waits]
+    while ends:
+        end = ends.pop()
+        for session_id in waiting_for.pop(end, ()):
+            others = waits.get(session_id, {})
+            if others.pop(end, None) is not None and not others:
+                del waits[session_id]
+                ends.append(session_id)
+
+
+def _circle_through(start: int, waits: _Waits) -> list[Wait]:
+    """Find the shortest circle from a session back to it; empty if there is none with two locks or more."""
+    came_from: dict[int, int] = {}
+    pending = deque([start])
+    while pending:
+        session_id = pending.popleft()
+        for other in waits.get(session_id, ()):
+            if other != start:
+                if other not in came_from:
+                    came_from[other] = session_id
+                    pending.append(other)
+                continue
+            sessions = [session_id]
+            while sessions[-1] != start:
+                sessions.append(came_from[sessions[-1]])
+            sessions.reverse()
+            if circle := _with_two_locks([waits[session][behind] for session, behind in pairwise([*sessions, start])]):
+                return circle
+    return []
+
+
+def _with_two_locks(steps: list[list[Wait]]) -> list[Wait]:
+    """Return one wait of each step, not all of one lock, whose tasks may only take turns; empty if that cannot be."""
+    circle = [step[0] for step in steps]
+    if len({wait.lock for wait in circle}) > 1:
+        return circle
+    for place, step in enumerate(steps):
+        if len(step) > 1 and step[1].lock != circle[0].lock:
+            circle[place] = step[1]
+            return circle
     return []
 
 

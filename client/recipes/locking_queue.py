@@ -72,7 +72,7 @@ class LockingQueue(PriorityQueue):
         self._retry = checked_backoff(retry)
         self._raw = client.with_serializer(serializers.raw)
         self._clock = SteadyClock()
-        self._due: dict[str, float] = {}  # entries whose delay is not over: when it is
+        self._due: dict[str, tuple[float, int]] = {}  # when the delays of entries are over, and of which version
         self._clock_offset: float | None = None  # of the server's clock from this one
         self._refused: set[str] = set()  # dead entries that the server refuses to move
 
@@ -116,8 +116,9 @@ class LockingQueue(PriorityQueue):
     async def _wait(self, *watches: Watcher) -> None:
         """Wait until something has changed, or a delay is over."""
         with contextlib.suppress(TimeoutError):
-            due = min(self._due.values(), default=None)
-            async with asyncio.timeout(None if due is None else due - self._clock.now()):
+            now = self._clock.now()
+            left = min((due - now for due, _ in self._due.values() if due > now), default=None)
+            async with asyncio.timeout(left):
                 await first_event(*watches)
 
     async def _acquire_first(self, names: list[str], taken: list[str]) -> Entry | None:
@@ -125,7 +126,7 @@ class LockingQueue(PriorityQueue):
         self._due = {name: due for name, due in self._due.items() if name in free}
         for path in self._entries(free):
             name = path.rpartition("/")[2]
-            if self._due.get(name, 0.0) > self._clock.now():
+            if self._due.get(name, (0.0, 0))[0] > self._clock.now():
                 continue
             try:
                 data, stat = await self._raw.get(path)
@@ -151,10 +152,13 @@ class LockingQueue(PriorityQueue):
             return True
         if self._clock_offset is None:  # any write brings the server's time; this one notifies nobody
             self._clock_offset = (await self._raw.set(self._taken, b"")).mtime / 1000 - self._clock.now()
+        if name in self._due and self._due[name][1] == stat.version:  # which is over
+            return True
         now = self._clock.now()
         # Never later than after the whole delay: the server's clock may have been set meanwhile.
-        self._due[name] = min(stat.mtime / 1000 - self._clock_offset, now) + delay
-        return self._due[name] <= now
+        due = min(stat.mtime / 1000 - self._clock_offset, now) + delay
+        self._due[name] = due, stat.version
+        return due <= now
 
     async def _attempt(self, path: str, data: bytes, stat: Stat) -> Entry | None:
         """Acquire an entry and count the attempt, in one transaction; None if another one was first."""

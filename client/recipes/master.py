@@ -56,6 +56,7 @@ class Master(SupervisedRecipe):
         self._election = Election(self._client, self._at("master"), name.encode())
         self.active = OneShotEvent()
         self.leadership: Lease | None = None
+        self._born: dict[str, int] = {}  # the czxids of the tasks, when they were last assigned
 
     # --- for every client ---
 
@@ -193,6 +194,7 @@ class Master(SupervisedRecipe):
         for name in (WORKERS, TASKS, ASSIGNED, RESULTS):
             await self._client.ensure_path(self._at(name))
         assigned = await self._assignments()
+        self._born = {}
         changed = asyncio.Event()
         workers, tasks = (ChildrenCache(self._client, self._at(name)) for name in (WORKERS, TASKS))
         async with workers, tasks:
@@ -202,6 +204,7 @@ class Master(SupervisedRecipe):
                     changed.clear()
                     for task, error in tasks.errors_by_name.items():
                         await self._report(leadership, task, error)
+                    self._forget_former(assigned, {name: stat.czxid for name, stat in tasks.stats.items()})
                     if not await self._assign_all(leadership, assigned, workers.values, tasks.values):
                         for worker in workers.values:  # which are gone if the server was restarted without its data
                             await self._client.ensure_path(self._at(ASSIGNED, worker))
@@ -217,6 +220,13 @@ class Master(SupervisedRecipe):
         """Read the worker of each task; from then on the active master knows, for no other assigns."""
         names = await self._client.children(self._at(ASSIGNED))
         return {task: name for name in names for task in await children_of(self._client, self._at(ASSIGNED, name))}
+
+    def _forget_former(self, assigned: dict[str, str], born: dict[str, int]) -> None:
+        """Forget the workers of tasks that have ended, and whose names are those of others now: a key used again."""
+        for task in self._born.keys() & born.keys():
+            if self._born[task] != born[task]:
+                assigned.pop(task, None)
+        self._born = {task: zxid for task, zxid in self._born.items() if task in assigned} | born
 
     async def _assign_all(
         self, leadership: Lease, assigned: dict[str, str], workers: Iterable[str], tasks: Mapping[str, Any]

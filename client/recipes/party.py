@@ -54,4 +54,5 @@ class Party(SupervisedRecipe):
 
     async def stop(self) -> None:
         """Delete the member's node."""
+        await super().stop()
         await self._member.stop()

@@ -86,6 +86,7 @@ class PersistentEphemeral(SupervisedRecipe):
 
     async def stop(self) -> None:
         """Delete the node if it is this session's, and keep it no longer; if this is cancelled, in the background."""
+        await super().stop()
         self._session_id = 0
         if self._client.terminal_error is None:
             finishing = self._client.spawn(self._finish())

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from typing import Any
 
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_count, checked_timeout
-from zoolet.client.recipes._follow import children_of, shared_number
+from zoolet.client.recipes._follow import children_of, set_shared_number, shared_number
 from zoolet.client.recipes._lease import Lease
 from zoolet.client.recipes._lock_base import LockBase
 from zoolet.client.recipes._node_names import checked_naming
 from zoolet.client.recipes.lock import Lock
-from zoolet.client.reliable import create_protected, delete_protected, first_event_or
+from zoolet.client.reliable import create_protected, delete_protected, first_event_or, timeout_saying
 from zoolet.client.states import State
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
-from zoolet.protocol.errors import ClosedError, NoNodeError, SessionExpiredError
+from zoolet.protocol.errors import BadVersionError, ClosedError, NoNodeError, SessionExpiredError
 
 
 class Semaphore(LockBase[Lease]):
@@ -87,14 +86,16 @@ class Semaphore(LockBase[Lease]):
             count: How many, 1 or more.
 
         Raises:
-            TimeoutError: None was free in time, or too few.
-            ValueError: Somebody else shares it with another number of leases, there is no number yet, or *count* is
-                out of range.
+            TimeoutError: Too few were free in time, or there was no number yet.
+            ValueError: Somebody else shares it with another number of leases, or there are fewer than *count*.
         """
         self._check(count)
         lease: Lease | None = None
         try:
-            async with asyncio.timeout(self._timeout if timeout is None else timeout):
+            seconds = self._timeout if timeout is None else timeout
+            async with timeout_saying(
+                seconds, lambda: f"{self._path} had not {count} free of {self._leases or 'its'} leases"
+            ):
                 async with self._line as turn:
                     if self._leases is not None:
                         await self._limit()
@@ -132,11 +133,11 @@ class Semaphore(LockBase[Lease]):
         """Change the number of leases, for all that were made with ``leases=None``; those that wait see it at once.
 
         Raises:
-            ValueError: It is less than 1.
+            ValueError: It is less than 1, or this was made with a number.
         """
-        text = str(checked_count("leases", leases, 1)).encode()
-        await self._client.ensure_path(self._path)
-        await self._client.set(self._path, text)
+        if self._leases is not None:
+            raise ValueError(f"{self._path} was made with {self._leases} leases here, which cannot change")
+        await set_shared_number(self._client, self._path, checked_count("leases", leases, 1))
 
     def _check(self, count: int) -> None:
         checked_count("count", count, 1)
@@ -144,21 +145,23 @@ class Semaphore(LockBase[Lease]):
             raise ValueError(f"count is {count}, and {self._path} has {self._leases} leases")
 
     async def _limit(self) -> int:
-        """Return the number of leases; check that all name the same."""
+        """Return the number of leases, 0 if there is none yet; check that all name the same."""
         if self._leases is not None and not self._kazoo:
             return self._leases
-        data = b""
-        with contextlib.suppress(NoNodeError):
-            data, _ = await self._client.get(self._path)
-        if self._leases is None:
-            return shared_number(self._path, data, "leases")
-        text = str(self._leases).encode()
-        if not data:
-            await self._client.ensure_path(self._path)
-            await self._client.set(self._path, text)
-        elif data != text:
-            raise ValueError(f"{self._path} has {data.decode(errors='replace')} leases, not {self._leases}")
-        return self._leases
+        while True:
+            try:
+                data, stat = await self._client.get(self._path)
+                if data or self._leases is None:
+                    break
+                await self._client.set(self._path, str(self._leases).encode(), stat.version)
+            except NoNodeError:
+                await self._client.ensure_path(self._path)
+            except BadVersionError:  # another one has set its number
+                continue
+        number = shared_number(self._path, data, "leases")
+        if self._leases is not None and number != self._leases:
+            raise ValueError(f"{self._path} has {number} leases, not {self._leases}")
+        return number or 0
 
     async def _wait_for_room(self, turn: Lease, count: int) -> None:
         """Wait until so many leases are free."""
@@ -171,7 +174,9 @@ class Semaphore(LockBase[Lease]):
                     if limit is None:
                         watches.append(await stack.enter_async_context(client.watch_data(self._path)))
                         limit = shared_number(self._path, watches[1].initial[0], "leases")
-                    if held + count <= limit:
+                    if limit is not None and count > limit:
+                        raise ValueError(f"count is {count}, and {self._path} has {limit} leases")
+                    if limit is not None and held + count <= limit:
                         return
                     await first_event_or(turn.lost.wait(), *watches)
             except NoNodeError:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_node_name
 from zoolet.client.recipes._base import Recipe
-from zoolet.client.reliable import PAUSE, repeat
+from zoolet.client.reliable import PAUSE, repeat, timeout_saying
 from zoolet.client.states import WatchOverflowError
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
@@ -52,7 +52,9 @@ class TwoPhaseCommit(Recipe):
     outcome.
 
     Limits: a site that has voted to commit has to wait for the others' votes, or :meth:`abort`, before it acts. What it
-    does then must not fail, or be repeated until it is done.
+    does then must not fail, or be repeated until it is done. For a site that never comes back somebody else calls
+    :meth:`vote` and :meth:`acted`. After :meth:`finish` nothing is left; a path is for one transaction, such as
+    ``/transfers/17``.
 
     Source: the recipe of two-phased commit in ZooKeeper's documentation.
     """
@@ -73,14 +75,15 @@ class TwoPhaseCommit(Recipe):
 
         Raises:
             NodeExistsError: There is a transaction of this path.
-            ConnectionLossError: There was no connection in time; it may have been proposed.
+            ConnectionLossError: There was no connection in time; if its ``maybe_applied`` is true, it may have been
+                proposed.
             ValueError: There is no site, or a name cannot be a node's.
         """
         names = sorted({checked_node_name(site) for site in sites})
         if isinstance(sites, str) or not names:
             raise ValueError(f"sites is {sites!r}; it must be a list of at least one name")
         data = serializers.json.encode({"id": self._client.new_uuid(), "sites": names, "value": value})
-        in_doubt = False
+        lost: ConnectionLossError | None = None  # of the last try whose reply was lost
         while True:
             transaction = self._raw.transaction()
             transaction.create(self._path, data)
@@ -92,13 +95,15 @@ class TwoPhaseCommit(Recipe):
             except NoNodeError:
                 await self._client.ensure_path(paths.parent(self._path))
             except NodeExistsError:
-                if in_doubt and (await self._raw.get(self._path))[0] == data:
-                    return
-                raise
+                if lost is None or (await self._raw.get(self._path))[0] != data:
+                    raise
+                return
+            except SessionExpiredError as error:
+                lost = ConnectionLossError(self._path, str(error))
             except ConnectionLossError as error:
                 if not error.maybe_applied:
-                    raise
-                in_doubt = True
+                    raise lost or error from None
+                lost = error
 
     async def finish(self, timeout: float | None = None) -> bool:
         """Wait until all sites have acted, delete the transaction, and return whether it was committed.
@@ -111,15 +116,18 @@ class TwoPhaseCommit(Recipe):
         def outcome_of_all(votes: dict[str, str]) -> bool | None:
             return _outcome(votes) if all(vote.endswith(_DONE) for vote in votes.values()) else None
 
-        outcome = await self._wait_for(outcome_of_all, timeout)
-        sites = await self.votes()
+        outcome = await self._wait_for(outcome_of_all, timeout, lambda: "some sites had not acted")
+        nodes = [*map(self._at, await self.votes()), self._path]
+        stats = [await self._client.exists(path) for path in nodes]
 
         async def delete() -> None:
             async with self._raw.transaction() as transaction:
-                for path in (*map(self._at, sites), self._path):
+                for path, stat in zip(nodes, stats, strict=True):
+                    transaction.check(path, -1 if stat is None else stat.version)
                     transaction.delete(path)
 
-        await repeat(delete, done=(NoNodeError,))
+        # If the reply is lost, and another transaction of this path has begun, its nodes have other versions.
+        await repeat(delete, done=(NoNodeError, BadVersionError))
         return outcome
 
     # --- a site ---
@@ -130,12 +138,15 @@ class TwoPhaseCommit(Recipe):
         Raises:
             TimeoutError: There was none in time.
         """
-        async with asyncio.timeout(timeout):
+        async with timeout_saying(timeout, lambda: f"{self._path} was not proposed"):
             while True:
-                async with self._client.watch_exists(self._path) as watch:
-                    if watch.initial is not None:
-                        return (await self._json.get(self._path))[0]["value"]
-                    await watch.next()
+                try:
+                    async with self._client.watch_exists(self._path) as watch:
+                        if watch.initial is not None:
+                            return (await self._json.get(self._path))[0]["value"]
+                        await watch.next()
+                except (ConnectionLossError, SessionExpiredError, NoNodeError):
+                    await asyncio.sleep(PAUSE)
 
     async def vote(self, site: str, *, commit: bool) -> bool:
         """Vote, once; return whether the vote that counts is this one: another program may have voted abort instead.
@@ -172,10 +183,12 @@ class TwoPhaseCommit(Recipe):
         outcome = _outcome(await self.votes())
         if outcome is None:
             raise RuntimeError(f"{self._path} has no outcome yet; {site} cannot have acted")
-        data, stat = await self._raw.get(self._at(site))
-        if not data.endswith(_DONE.encode()):
+        while True:
+            vote = await self._cast(site, COMMIT if outcome else ABORT)  # another site may have aborted it before
+            if vote.endswith(_DONE):
+                return
             with contextlib.suppress(BadVersionError):  # the reply to an earlier one was lost
-                await self._raw.set(self._at(site), data + _DONE.encode(), stat.version)
+                await self._raw.set(self._at(site), (vote + _DONE).encode(), 1)
 
     # --- everybody ---
 
@@ -186,10 +199,10 @@ class TwoPhaseCommit(Recipe):
             TimeoutError: Not all had voted in time; :meth:`abort` decides it.
             NoNodeError: There is no transaction of this path.
         """
-        return await self._wait_for(_outcome, timeout)
+        return await self._wait_for(_outcome, timeout, lambda: "not all sites had voted")
 
     async def abort(self) -> bool:
-        """Vote abort for every site that has not voted; return whether it has been committed all the same.
+        """Vote abort for every site that has not voted; return whether it is aborted: it may have been committed.
 
         Raises:
             NoNodeError: There is no transaction of this path.
@@ -197,7 +210,7 @@ class TwoPhaseCommit(Recipe):
         """
         votes = await self.votes()
         cast = {site: vote or await self._cast(site, ABORT) for site, vote in votes.items()}
-        return bool(_outcome(cast))
+        return not _outcome(cast)
 
     async def votes(self) -> dict[str, str]:
         """Return each site's vote: empty, ``commit`` or ``abort``; ``commit done`` or ``abort done`` if it has acted.
@@ -209,8 +222,10 @@ class TwoPhaseCommit(Recipe):
         votes = await asyncio.gather(*[self._raw.get(self._at(site)) for site in fields["sites"]])
         return {site: data.decode() for site, (data, _) in zip(fields["sites"], votes, strict=True)}
 
-    async def _wait_for(self, find: Callable[[dict[str, str]], T | None], timeout: float | None) -> T:
-        async with asyncio.timeout(timeout):
+    async def _wait_for(
+        self, find: Callable[[dict[str, str]], T | None], timeout: float | None, what: Callable[[], str]
+    ) -> T:
+        async with timeout_saying(timeout, lambda: f"{self._path}: {what()}"):
             while True:
                 try:
                     async with self._client.watch(self._path, recursive=True) as events:

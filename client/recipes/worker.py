@@ -137,6 +137,7 @@ class Worker(SupervisedRecipe):
 
     async def stop(self) -> None:
         """Delete the worker's node."""
+        await super().stop()
         await self._node.stop()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.simulation import client_of, simulate, with_client
 
-from zoolet.client import Client, NodeExistsError, blocking
+from zoolet.client import Client, NodeExistsError, RequestInfo, blocking
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, delay
 
@@ -24,10 +24,10 @@ class Recorder:
         self.began: list[tuple[str, str | None, str]] = []
         self.ended: list[tuple[str, type[BaseException] | None]] = []
 
-    def __call__(self, operation: str, path: str | None) -> Any:
+    def __call__(self, request: RequestInfo) -> Any:
         """Record a request."""
-        self.began.append((operation, path, WHO.get()))
-        return lambda error: self.ended.append((operation, type(error) if error is not None else None))
+        self.began.append((request.operation, request.path, WHO.get()))
+        return lambda error: self.ended.append((request.operation, type(error) if error is not None else None))
 
 
 def test_each_request_is_reported_when_it_is_made_and_when_it_is_done() -> None:
@@ -71,7 +71,7 @@ def test_the_requests_of_recipes_and_views_are_reported_too() -> None:
 
 @pytest.mark.parametrize("when", ["beginning", "end"])
 def test_a_hook_that_fails_is_logged_and_harms_nothing(when: str, caplog: pytest.LogCaptureFixture) -> None:
-    def hook(operation: str, path: str | None) -> Any:
+    def hook(request: RequestInfo) -> Any:
         def ended(error: BaseException | None) -> None:
             raise KeyError(when)
 
@@ -102,3 +102,17 @@ def test_a_thread_s_context_is_that_of_its_requests() -> None:
         zk.create("/a")
 
     assert ("create", "/a", "a thread") in hook.began
+
+
+def test_a_path_is_what_the_client_names_it() -> None:
+    hook = Recorder()
+
+    async def run(sim: Simulation, server: Server) -> None:
+        server.populate({"/app": {"x": {"y": b""}}})
+        async with Client(server.hosts + "/app", on_request=hook) as zk:
+            async with zk.watch("/x", recursive=True) as events:
+                while events.resyncing:
+                    await asyncio.sleep(0.01)
+        assert {path for _, path, _ in hook.began} == {"/x", "/x/y"}
+
+    simulate(run)

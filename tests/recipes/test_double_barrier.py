@@ -292,8 +292,8 @@ def test_a_member_that_gave_up_and_comes_again_is_not_counted_twice(how: str) ->
 def test_the_number_of_members_is_what_the_node_s_data_say_and_can_change() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(3)]
-        with pytest.raises(ValueError, match="resize"):
-            await DoubleBarrier(clients[0], "/b").enter()
+        with pytest.raises(TimeoutError, match="/b: fewer than the shared number of members came within 1 s"):
+            await DoubleBarrier(clients[0], "/b", timeout=1).enter()
         await DoubleBarrier(clients[0], "/b").resize(3)
 
         async def member(zk: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -14,9 +15,10 @@ from support.simulation import Connect, client_of, simulate_clients, with_client
 
 from zoolet.client import Client
 from zoolet.client.recipes import Election, Lock, LockTable, ReadWriteLock, Semaphore
+from zoolet.client.recipes.lock_table import LockEntry, LockLine, find_circles
 from zoolet.protocol.acl import ACL, Id
 from zoolet.server import Server
-from zoolet.server.testing import Simulation
+from zoolet.server.testing import Simulation, delay
 
 
 def test_it_says_who_holds_and_who_waits_since_when() -> None:
@@ -72,13 +74,17 @@ async def test_kazoo_s_locks_and_elections_and_lines_of_semaphores_are_locks_too
             theirs = kazoo.Lock("/a", "them")
             await asyncio.to_thread(theirs.acquire)
             async with Election(zk, "/b", b"me", naming="curator"), Lock(zk, "/c", naming="both"):
-                async with Semaphore(zk, "/d"):
+                async with Semaphore(zk, "/d"), client_of(server, seed=6) as other:
+                    waiting = asyncio.create_task(Semaphore(other, "/d").acquire())
+                    await in_line(server, "/d-__lock__", 1)
                     lines = await LockTable(zk, "/").read()
+                    waiting.cancel()
             assert [(line.path, line.naming, line.entries[0].data) for line in lines if line.path < "/c"] == [
                 ("/a", "kazoo", b"them"),
                 ("/b", "curator", b"me"),
             ]
             assert {line.naming for line in lines if line.path == "/c"} == {"kazoo", "curator"}
+            assert "/d-__lock__" in [line.path for line in lines]
             await asyncio.to_thread(theirs.release)
         finally:
             await asyncio.to_thread(kazoo.stop)
@@ -133,12 +139,13 @@ def test_clients_that_wait_for_each_other_are_found() -> None:
         assert await table.deadlocks() == []
         await acquire(1, "/a")
         (circle,) = await table.deadlocks()
-        assert [(wait.lock, wait.entry.data, wait.behind.data) for wait in circle] == [
+        assert {(wait.lock, wait.entry.data, wait.behind.data) for wait in circle} == {
             ("/b", b"client 0", b"client 1"),
             ("/a", b"client 1", b"client 0"),
-        ]
-        assert str(circle[0]).startswith("client 0 (session 0x")
-        assert "waits for /b, and client 1 (session 0x" in str(circle[0])
+        }
+        [text] = [str(wait) for wait in circle if wait.lock == "/b"]
+        assert text.startswith("client 0 (session 0x")
+        assert "waits for /b, and client 1 (session 0x" in text
 
     deadlocking(script)
 
@@ -210,3 +217,42 @@ def test_tasks_of_one_client_that_share_its_locks_are_no_deadlock() -> None:
         assert await table.deadlocks() == []
 
     deadlocking(script)
+
+
+def test_a_deadlock_is_found_although_one_of_them_is_asked_to_release_its_lock() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        held = [await Lock(one, "/a").acquire(), await Lock(two, "/b").acquire()]
+        tasks = [asyncio.create_task(Lock(one, "/b").acquire()), asyncio.create_task(Lock(two, "/a").acquire())]
+        await asyncio.sleep(1)
+        table = LockTable(one, "/")
+        with server.fault(delay(1.0), "getData", "/a/*", client=one, nth=3) as fault:
+            finding = asyncio.create_task(table.deadlocks())
+            while fault.seen < 3:  # between the two looks
+                await asyncio.sleep(0.001)
+            await Lock(two, "/a").revoke()
+            assert len(await finding) == 1
+        for task in tasks:
+            task.cancel()
+        for lease in held:
+            await lease.release()
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("shape", ["chain", "layers"])
+def test_many_that_wait_are_looked_through_quickly(shape: str) -> None:
+    def entry(session_id: int, holds: bool) -> LockEntry:
+        return LockEntry(f"/{session_id}", False, session_id, b"", 0.0, holds)
+
+    if shape == "chain":
+        lines = [LockLine(f"/{n}", "kazoo", (entry(n, True), entry(n - 1, False))) for n in range(3000)]
+    else:  # each of three clients holds many locks, and waits for all of the next one's
+        lines = [
+            LockLine(f"/{n}-{number}", "kazoo", (entry(n, True), entry(n - 1, False)))
+            for n in range(3)
+            for number in range(1000)
+        ]
+    began = time.process_time()
+    assert find_circles(lines) == []
+    assert time.process_time() - began < 1.0

@@ -82,6 +82,24 @@ def test_a_task_with_a_key_is_submitted_once_until_its_result_is_forgotten() -> 
     crewed(main)
 
 
+def test_a_key_that_is_used_again_while_the_master_is_stalled_is_assigned() -> None:
+    async def main(crew: Crew) -> None:
+        master, of_master = await crew.master()
+        await crew.worker("w")
+        await master.active
+        seeker = Master(await crew.client(), "/jobs")
+        await seeker.submit(1, key="K")
+        await eventually(lambda: "/jobs/assigned/w/K" in crew.server.tree())
+        crew.server.pause(of_master)
+        assert (await seeker.result("K", timeout=5))["result"] == 2
+        await seeker.forget("K")
+        await seeker.submit(1000, key="K")
+        crew.server.resume(of_master)
+        assert (await seeker.result("K", timeout=30))["result"] == 2000
+
+    crewed(main)
+
+
 @pytest.mark.parametrize("key", ["task-0000000001", "", "a/b"])
 def test_a_key_that_is_no_name_or_like_one_without_a_key_is_refused(key: str) -> None:
     async def main(crew: Crew) -> None:

@@ -180,6 +180,7 @@ def test_a_lease_is_not_created_in_a_session_that_has_no_place_in_line(naming: s
                 await first
 
         assert [path for path in ephemerals(server) if "lock" not in path] == [held.path]
+        await held.release()
 
     simulate_clients(main)
 
@@ -306,9 +307,11 @@ def test_a_number_that_grows_lets_those_in_who_wait(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(4)]
         pools = [Semaphore(zk, "/pool", None, naming=naming) for zk in clients]
-        with pytest.raises(ValueError, match="resize"):
-            await pools[0].acquire()
-        await pools[0].resize(1)
+        early = asyncio.create_task(pools[0].acquire())
+        await asyncio.sleep(1)
+        assert not early.done()
+        await pools[1].resize(1)
+        await (await asyncio.wait_for(early, 1)).release()
         held = await pools[0].acquire()
         waiting = [asyncio.create_task(pool.acquire()) for pool in pools[1:]]
         await asyncio.sleep(1)
@@ -324,6 +327,41 @@ def test_a_number_that_grows_lets_those_in_who_wait(naming: str) -> None:
         for lease in await asyncio.wait_for(asyncio.gather(*waiting), 5.0):
             await lease.release()
         await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_more_than_there_are_is_an_error_and_blocks_nobody() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        pool = Semaphore(await connect(), "/pool", None)
+        await pool.resize(2)
+        with pytest.raises(ValueError, match="count is 3, and /pool has 2 leases"):
+            await pool.acquire(count=3)
+        async with await pool.acquire(1.0, count=2):
+            with pytest.raises(TimeoutError, match="/pool had not 1 free of its leases within 1 s"):
+                await pool.acquire(1.0)
+
+    simulate_clients(main)
+
+
+def test_a_number_that_was_given_cannot_be_changed() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        with pytest.raises(ValueError, match="2 leases"):
+            await Semaphore(await connect(), "/pool", 2).resize(3)
+
+    simulate_clients(main)
+
+
+def test_a_number_that_is_set_in_the_same_moment_is_not_replaced() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        with server.fault(delay(1.0), "setData", "/pool", client=one, strict=True):
+            trying = asyncio.create_task(Semaphore(one, "/pool", 2).attempt())
+            await asyncio.sleep(0.5)
+            async with Semaphore(two, "/pool", 5):
+                with pytest.raises(ValueError, match="5 leases, not 2"):
+                    await trying
+        assert server.tree()["/pool"].data == b"5"
 
     simulate_clients(main)
 

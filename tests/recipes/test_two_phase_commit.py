@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from support.cancellation import cancel_everywhere
 from support.leftovers import leftovers
-from support.simulation import Connect, simulate_clients, with_client
+from support.simulation import Connect, eventually, simulate_clients, with_client
 
-from zoolet.client import Client, NodeExistsError, NoNodeError
+from zoolet.client import Client, ConnectionLossError, NodeExistsError, NoNodeError
 from zoolet.client.recipes import TwoPhaseCommit
 from zoolet.server import Server
-from zoolet.server.testing import Simulation, drop_request, lose_reply
+from zoolet.server.testing import Simulation, drop_request, hold, lose_reply
 
 
 @pytest.mark.parametrize("votes", [(True, True), (True, False), (False, False)])
@@ -55,7 +55,7 @@ def test_what_is_aborted_stays_so_whatever_is_voted_later() -> None:
         assert await transaction.vote("a", commit=True)
         with pytest.raises(TimeoutError):
             await transaction.outcome(timeout=5)
-        assert not await transaction.abort()
+        assert await transaction.abort()
         assert not await transaction.vote("b", commit=True)
         assert await transaction.votes() == {"a": "commit", "b": "abort"}
         assert await transaction.vote("a", commit=True)
@@ -69,7 +69,7 @@ def test_what_is_committed_cannot_be_aborted() -> None:
         transaction = TwoPhaseCommit(zk, "/tx")
         await transaction.propose(None, ["a"])
         await transaction.vote("a", commit=True)
-        assert await transaction.abort() is True
+        assert await transaction.abort() is False
         assert not await transaction.vote("a", commit=False)
         assert await transaction.outcome() is True
 
@@ -95,6 +95,67 @@ def test_it_is_not_finished_before_all_have_acted() -> None:
         for gone in (transaction.outcome(), transaction.votes(), transaction.finish(), transaction.abort()):
             with pytest.raises(NoNodeError):
                 await gone
+
+    with_client(main)
+
+
+def test_who_has_acted_is_recorded_although_another_votes_in_that_moment() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        transaction, site = TwoPhaseCommit(one, "/tx"), TwoPhaseCommit(two, "/tx")
+        await transaction.propose(1, ["a", "b"])
+        await transaction.vote("a", commit=False)
+        with server.fault(hold(), "setData", "/tx/b", client=two) as fault:
+            acting = asyncio.create_task(site.acted("b"))
+            await eventually(lambda: fault.hits)
+            await transaction.abort()
+            fault.release()
+            await acting
+        await transaction.acted("a")
+        assert await transaction.votes() == {"a": "abort done", "b": "abort done"}
+        assert await transaction.finish(timeout=5) is False
+
+    simulate_clients(main)
+
+
+def test_a_repeated_finish_does_not_delete_the_next_transaction_of_the_path() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        first, second = TwoPhaseCommit(one, "/tx"), TwoPhaseCommit(two, "/tx")
+        await first.propose(1, ["a"])
+        await first.vote("a", commit=True)
+        await first.acted("a")
+        with server.fault(lose_reply(), "multi", client=one, times=1, strict=True) as fault:
+            finishing = asyncio.create_task(first.finish())
+            await eventually(lambda: fault.hits)
+            await second.propose(2, ["a"])
+            await second.vote("a", commit=True)
+            assert await finishing is True
+        assert await second.votes() == {"a": "commit"}
+
+    simulate_clients(main)
+
+
+def test_a_proposal_that_may_have_been_made_says_so() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        server.refuse_connections()
+        with server.fault(lose_reply(), "multi", times=1, strict=True):
+            with pytest.raises(ConnectionLossError) as caught:
+                await TwoPhaseCommit(zk.with_operation_timeout(1), "/tx").propose(1, ["a"])
+            assert caught.value.maybe_applied
+        server.accept_connections()
+
+    with_client(main)
+
+
+def test_a_timeout_says_what_was_missing() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        transaction = TwoPhaseCommit(zk, "/tx")
+        with pytest.raises(TimeoutError, match="/tx was not proposed within 1 s"):
+            await transaction.proposal(timeout=1)
+        await transaction.propose(1, ["a"])
+        with pytest.raises(TimeoutError, match="/tx: not all sites had voted within 1 s"):
+            await transaction.outcome(timeout=1)
 
     with_client(main)
 
