@@ -12,6 +12,7 @@ from zoolet.protocol.acl import ACL, AclList
 from zoolet.protocol.enums import WatcherType
 
 N = TypeVar("N", int, float)
+H = TypeVar("H")
 
 
 def checked_timeout(timeout: float | None) -> float | None:
@@ -56,6 +57,17 @@ def checked_serializer(serializer: Serializer) -> Serializer:
     if not isinstance(serializer, Serializer):
         raise TypeError(f"serializer must be a zoolet.client.serializers.Serializer, not {serializer!r}")
     return serializer
+
+
+def checked_hook(hook: H | None) -> H | None:
+    """Return the hook.
+
+    Raises:
+        TypeError: It cannot be called.
+    """
+    if hook is not None and not callable(hook):
+        raise TypeError(f"on_request must be a function, not {hook!r}")
+    return hook
 
 
 def checked_backoff(backoff: Backoff) -> Backoff:

@@ -65,7 +65,7 @@ class BaseClient:
             backoff=arguments.checked_backoff(backoff),
             max_request=arguments.checked_max_request(max_request),
             rng=rng or Random(),
-            on_request=on_request,
+            on_request=arguments.checked_hook(on_request),
         )
 
     @classmethod

@@ -30,8 +30,8 @@ RequestEnded = Callable[[BaseException | None], None]
 """Called once when a request is done: with None, with its error, or with a CancelledError."""
 RequestHook = Callable[[RequestInfo], RequestEnded | None]
 """Called for each request that a client makes, its recipes' too, in the context of its caller; not for pings,
-credentials and watches that are registered again. Returns what is to be called when the request is done, or None. It runs inside
-the client's loop: it must not block, nor make requests. What it raises is logged, and harms nothing.
+credentials and watches that are registered again. Returns what is to be called when the request is done, or None. It
+runs inside the client's loop: it must not block, nor make requests. Errors that it raises are logged, and harm nothing.
 """
 
 

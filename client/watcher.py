@@ -303,7 +303,8 @@ class Watcher:
 
     async def __anext__(self) -> Event:
         if self._phase is Phase.NEW:
-            raise RuntimeError(f"the watch of {self._path} was not entered; use it inside its with block")
+            reason = "was not entered; use it inside its `async with` block (`with` for threads)"
+            raise RuntimeError(f"the watch of {self._path} {reason}")
         event: Event | None = None
         while self._phase is not Phase.ENDED and (event := self._pop()) is None:
             if self._error is not None:

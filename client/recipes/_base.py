@@ -29,7 +29,8 @@ class Recipe:
 
     def _not_entered(self) -> RuntimeError:
         """Return the error of what only works inside the block."""
-        return RuntimeError(f"this {type(self).__name__} of {self._path} was not entered; use it inside its with block")
+        name = f"this {type(self).__name__} of {self._path}"
+        return RuntimeError(f"{name} was not entered; use it inside its `async with` block (`with` for threads)")
 
     def _at(self, *names: str) -> str:
         """Return the path of a node below."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from zoolet.client.recipes._base import Recipe
+from zoolet.client.reliable import timeout_saying
 from zoolet.protocol.errors import NodeExistsError, NoNodeError
 
 
@@ -40,7 +39,7 @@ class Barrier(Recipe):
         Raises:
             TimeoutError: It was there for longer than *timeout* seconds.
         """
-        async with asyncio.timeout(timeout):
+        async with timeout_saying(timeout, lambda: f"{self._path} was not removed"):
             while True:
                 async with self._client.watch_exists(self._path) as watch:
                     if watch.initial is None:

@@ -15,7 +15,7 @@ from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._lease import LockLostError
 from zoolet.client.recipes._owned_node import OwnedNode, acquire_node
 from zoolet.client.recipes.priority_queue import PriorityQueue
-from zoolet.client.reliable import first_event
+from zoolet.client.reliable import first_event, timeout_saying
 from zoolet.client.serializers import UndecodableError
 from zoolet.client.surface import ClientSurface, Stat
 from zoolet.client.suspension import SteadyClock
@@ -97,13 +97,13 @@ class LockingQueue(PriorityQueue):
         watch = self._client.watch_children
         entry: Entry | None = None
         try:
-            async with asyncio.timeout(timeout):
+            async with timeout_saying(timeout, lambda: f"{self._path} had no free entry"):
                 while entry is None:
                     try:
                         async with watch(self._path) as put, watch(self._taken) as taken:
                             entry = await self._acquire_first(put.initial, taken.initial)
                             if entry is None:
-                                await self._wait(put, taken)
+                                await self._wait_for_change(put, taken)
                     except NoNodeError:
                         for path in (self._path, self._taken):
                             await self._client.ensure_path(path)
@@ -113,7 +113,7 @@ class LockingQueue(PriorityQueue):
             raise
         return entry
 
-    async def _wait(self, *watches: Watcher) -> None:
+    async def _wait_for_change(self, *watches: Watcher) -> None:
         """Wait until something has changed, or a delay is over."""
         with contextlib.suppress(TimeoutError):
             now = self._clock.now()

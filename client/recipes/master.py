@@ -16,7 +16,15 @@ from zoolet.client.recipes._lease import Lease, LockLostError
 from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.election import Election
 from zoolet.client.recipes.worker import ACKS, ASSIGNED, COMMANDS, PROGRESS, RESULTS, TASKS, WORKERS
-from zoolet.client.reliable import PAUSE, create_protected, delete_protected, first_event, repeat, until_gone
+from zoolet.client.reliable import (
+    PAUSE,
+    create_protected,
+    delete_protected,
+    first_event,
+    repeat,
+    timeout_saying,
+    until_gone,
+)
 from zoolet.client.serializers import UndecodableError
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
@@ -106,7 +114,7 @@ class Master(SupervisedRecipe):
             TimeoutError: There was none in time.
         """
         path = self._at(RESULTS, task)
-        async with asyncio.timeout(timeout):
+        async with timeout_saying(timeout, lambda: f"{task} had no result"):
             while True:
                 async with self._client.watch_exists(path) as watch:
                     if watch.initial is not None:

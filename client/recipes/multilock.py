@@ -10,6 +10,7 @@ from zoolet.client.arguments import checked_timeout
 from zoolet.client.recipes._lease import Lease
 from zoolet.client.recipes._lock_base import LockBase
 from zoolet.client.recipes.lock import Lock
+from zoolet.client.reliable import timeout_saying
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol.errors import ZooKeeperError
 
@@ -108,8 +109,10 @@ class MultiLock(LockBase[MultiLease]):
             TimeoutError: One was not free in time; none is kept.
         """
         leases: dict[str, Lease] = {}
+        path = ""
         try:
-            async with asyncio.timeout(self._timeout if timeout is None else timeout):
+            seconds = self._timeout if timeout is None else timeout
+            async with timeout_saying(seconds, lambda: f"{path} was not free"):
                 for path, lock in self._locks.items():
                     leases[path] = await lock.acquire()
         except BaseException:  # cancelled, too

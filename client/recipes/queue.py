@@ -12,6 +12,7 @@ from zoolet.client.arguments import checked_node_name
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._node_names import sorted_by_sequence
+from zoolet.client.watcher import Watcher
 from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, UnimplementedError
 
 REMEMBER_KEYS: Final = 86_400.0
@@ -86,10 +87,17 @@ class Queue(Recipe):
                 async with self._client.watch_children(self._path) as watch:
                     if popped := await self._pop_first(watch.initial):
                         return popped[0]
-                    async with asyncio.timeout_at(deadline):  # nothing but the wait: what is consumed is returned
-                        await watch.next()
+                    await self._wait(watch, deadline)
             except NoNodeError:
                 await self._client.ensure_path(self._path)
+
+    async def _wait(self, watch: Watcher, deadline: float | None) -> None:
+        """Wait for a change; nothing else has a timeout here: what is consumed is returned."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await watch.next()
+        except TimeoutError:
+            raise TimeoutError(f"{self._path} had no entry in time") from None
 
     async def get_nowait(self) -> Any:
         """Consume the first entry.

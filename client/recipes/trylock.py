@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_timeout
 from zoolet.client.recipes._lock_base import LockBase
 from zoolet.client.recipes._owned_node import OwnedNode, acquire_node
+from zoolet.client.reliable import timeout_saying
 from zoolet.client.surface import ClientSurface
 
 
@@ -60,7 +59,8 @@ class TryLock(LockBase[OwnedNode]):
         Raises:
             TimeoutError: It was not free in time.
         """
-        async with asyncio.timeout(self._timeout if timeout is None else timeout):
+        seconds = self._timeout if timeout is None else timeout
+        async with timeout_saying(seconds, lambda: f"{self._path} was not free"):
             while True:
                 if (lease := await self.attempt()) is not None:
                     return lease

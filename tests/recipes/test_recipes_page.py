@@ -16,7 +16,7 @@ from zoolet.server import Server
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "recipes.md"
 ADDRESS: Final = "127.0.0.1:2181"
-USES: Final = 21
+USES: Final = 22
 
 
 def programs() -> dict[str, str]:

@@ -472,7 +472,7 @@ NOT_ENTERED: dict[str, Callable[[Client], Any]] = {
 @pytest.mark.parametrize("what", NOT_ENTERED)
 def test_what_was_not_entered_says_so(what: str) -> None:
     async def main(server: Server, zk: Client) -> None:
-        with pytest.raises(RuntimeError, match="was not entered; use it inside its with block"):
+        with pytest.raises(RuntimeError, match="was not entered; use it inside its `async with` block"):
             await NOT_ENTERED[what](zk)
         assert not leftovers(server)
 
