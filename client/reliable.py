@@ -1,6 +1,7 @@
 """What every recipe needs, written once: deletes and creates that survive lost replies, and retries.
 
-A recipe has no loop of its own around ``ConnectionLossError``. It uses
+A recipe has no loop of its own around ``ConnectionLossError``, unless it has to look what became of a transaction. It
+uses
 
 - :func:`delete_guaranteed` and :func:`create_protected` (Curator's guaranteed delete and withProtection),
 - :func:`repeat` and :func:`repeat_despite_errors` for what may be done again until it is answered, or done,

@@ -86,7 +86,7 @@ class Lease:
 
     Attributes:
         path: The node.
-        czxid: The node's czxid.
+        czxid: The czxid of the node; of a durable lock's that of its proof node.
         proof_node: The node whose existence proves that this is held; other holders have others.
         token: The fencing token, a zxid at which this was held: higher than that of every earlier holder, and lower
             than that of every later one. A store that keeps it with what is written can refuse an earlier holder.

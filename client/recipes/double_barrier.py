@@ -35,7 +35,8 @@ class DoubleBarrier(Recipe):
     sessions have ended. Rounds can follow each other at one path. A member whose session ends while it waits raises
     SessionExpiredError. If the block raises, its error surfaces at once, and the others do not wait for this member.
 
-    Limits: do not mix it with kazoo's in one round: that one deletes ``ready`` first, and passes at any ``ready``.
+    Limits: do not mix it with kazoo's in one round: that one deletes ``ready`` first, and passes at any ``ready``. A
+    :meth:`resize` during a round leaves its ``ready`` until the next one.
 
     Args:
         members: How many must come, 1 or more; None for the number in the data of PATH, which :meth:`resize` writes.

@@ -333,3 +333,30 @@ def test_a_number_that_changes_during_a_round_does_not_disturb_it(size: int) -> 
         await asyncio.gather(*[barrier.leave() for barrier in barriers])
 
     simulate_clients(main)
+
+
+def test_a_slow_member_does_not_remove_the_ready_of_the_next_round() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        clients = [await connect() for _ in range(4)]
+        slow, quitter, *others = [DoubleBarrier(zk, "/b", 2, timeout=30.0) for zk in clients]
+
+        async def quit_at_once() -> None:
+            async with quitter:
+                raise KeyError
+
+        quitting = asyncio.create_task(quit_at_once())
+        await asyncio.sleep(0.5)
+        with server.fault(delay(3.0), "getData", client=clients[0], nth=3, strict=True):  # of the round's version
+            entering = asyncio.create_task(slow.enter())
+            with pytest.raises(KeyError):
+                await quitting
+            await asyncio.sleep(0.2)
+            await asyncio.gather(*[barrier.enter() for barrier in others])
+            await entering
+        leaving = asyncio.create_task(slow.leave())
+        await asyncio.sleep(5)
+        assert "/b/ready" in server.tree()
+        await asyncio.gather(leaving, *[barrier.leave() for barrier in others])
+        await eventually(lambda: set(server.tree()) == {"/b"})
+
+    simulate_clients(main)
