@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Container
 from typing import Any
 
 from zoolet.server.net.connections import Connections
@@ -36,6 +37,8 @@ class Acceptor:
         self._placeholder: socket.socket | None = None  # keeps the port while connections are refused
         self._resuming: asyncio.Task[None] | None = None
         self._refuse_again = False
+        self._bound: tuple[int, str] | None = None  # family and address, of a server with one
+        self._next: socket.socket | None = None  # to listen on next, while the loop begins to listen on another
 
     async def start(self, host: str | None, port: int) -> int:
         """Start to listen.
@@ -54,7 +57,10 @@ class Acceptor:
             port = free_port_of_all_addresses()
         self._server = await self._loop.create_server(self._protocol, host, port, backlog=self._backlog)
         bound: socket.socket = self._server.sockets[0]
-        return int(bound.getsockname()[1])
+        address = bound.getsockname()
+        if len(self._server.sockets) == 1 and hasattr(bound, "family"):  # a simulated one has none
+            self._bound = bound.family, address[0]
+        return int(address[1])
 
     def _protocol(self) -> ServerProtocol:
         return ServerProtocol(self._connections)
@@ -103,11 +109,46 @@ class Acceptor:
         self._resuming = self._loop.create_task(self._listen_on(listening))
 
     async def _listen_on(self, listening: socket.socket) -> None:
-        self._server = await self._loop.create_server(self._protocol, sock=listening, backlog=self._backlog)
+        while True:
+            self._server = await self._loop.create_server(self._protocol, sock=listening, backlog=self._backlog)
+            if self._next is None:
+                break
+            self._server.close()
+            listening, self._next = self._next, None
         self._resuming = None
         if self._refuse_again:
             self._refuse_again = False
             self.refuse()
+
+    def move(self, used: Container[int]) -> int | None:
+        """Listen on another free port from now on; return it, or None if that cannot be: not on several addresses.
+
+        Args:
+            used: Ports that it must not be.
+        """
+        if self._bound is None or self._refused is not None:
+            return None
+        family, host = self._bound
+        rejected = []
+        while True:
+            listening = _stream_socket(family)
+            listening.bind((host, 0))
+            port = int(listening.getsockname()[1])
+            if port not in used:
+                break
+            rejected.append(listening)  # until there is another one, or the same would be found again
+        for other in rejected:
+            other.close()
+        listening.listen(self._backlog)
+        if self._resuming is not None:
+            if self._next is not None:
+                self._next.close()
+            self._next = listening
+        else:
+            if self._server is not None:
+                self._server.close()
+            self._resuming = self._loop.create_task(self._listen_on(listening))
+        return port
 
     async def close(self) -> None:
         """Stop listening; open connections stay open."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Container
 from typing import TYPE_CHECKING, Final
 
 from zoolet.server.net.acceptor import Acceptor, free_port_of_all_addresses
@@ -107,6 +108,12 @@ class Daemon:
     def accept_connections(self) -> None:
         """Accept connections again, on the same port."""
         self._acceptor.accept()
+
+    def move(self, used: Container[int]) -> int | None:
+        """Listen on another port; as for :meth:`Acceptor.move`."""
+        port = self._acceptor.move(used)
+        self.port = port or self.port
+        return port
 
     async def stop(self, *, gracefully: bool = True) -> None:
         """Stop listening, send the remaining output, and close all connections; sessions stay alive.

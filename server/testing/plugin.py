@@ -22,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         "zoolet_leaks",
         "what to do about sessions, ephemeral nodes, watches and lock contenders that a test leaves: off, warn, error",
-        default="off",
+        default="warn",
     )
 
 
@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def zoolet_server() -> Iterator[Server]:
-    """A ZooKeeper server for the whole run."""
+    """A ZooKeeper server for the whole run; its state is that which earlier tests have left."""
     from zoolet.server.testing.server import Server
 
     with Server() as server:
@@ -59,19 +59,21 @@ def zoolet_server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def zoolet(zoolet_server: Server, request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A ZooKeeper server with fresh state for each test."""
+def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A ZooKeeper server for each test, on a port of its own: a client that another test has left never gets in."""
+    from zoolet.server.testing.server import Server
+
     on_leaks = request.config.getini("zoolet_leaks")
     if on_leaks not in _LEAKS:
         raise pytest.UsageError(f"zoolet_leaks is {on_leaks!r}; it must be one of {', '.join(_LEAKS)}")
-    zoolet_server.reset()
-    request.node.stash[_SERVER] = zoolet_server
-    yield zoolet_server
-    if on_leaks == "off":
-        return
-    from zoolet.server.testing import report
+    with Server() as server:
+        request.node.stash[_SERVER] = server
+        yield server
+        if on_leaks == "off" or not server.running:
+            return
+        from zoolet.server.testing import report
 
-    leaks = report.leaks(zoolet_server)
+        leaks = report.leaks(server)
     if leaks:
         message = f"{request.node.nodeid} has left at zoolet:\n" + "\n".join(f"  {leak}" for leak in leaks)
         if on_leaks == "error":

@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 CALL_TIMEOUT: Final = 30.0
 """Seconds after which a call from another thread fails, because the loop is blocked."""
+_USED: set[int] = set()
+"""The ports of all servers of this process: a client of one that was stopped or reset never gets into a later one."""
 
 
 class State(Enum):
@@ -144,11 +146,20 @@ class Runner:
         self.daemon = self._assemble()
         self._stopping = asyncio.Event()
         self._port = await self.daemon.start(self._host, self._requested_port)
+        if self._port in _USED:
+            self.move()
+        _USED.add(self._port)
         self._pid = os.getpid()
         self._loop_thread = threading.get_ident()
         self._loop = asyncio.get_running_loop()
         self.state = State.RUNNING
         fork.register(self.daemon)
+
+    def move(self) -> None:
+        """Listen on a port that no server of this process has had, unless the port was chosen; inside the loop."""
+        if self._requested_port == 0 and (port := self.daemon.move(_USED)) is not None:
+            self._port = port
+            _USED.add(port)
 
     def _mark_stopped(self) -> None:
         self.state = State.STOPPED

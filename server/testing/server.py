@@ -329,7 +329,10 @@ class Server:
 
     def reset(self) -> None:
         """Remove all sessions, connections, faults, pauses and nodes, accept connections, and end read-only mode. The
-        clock, zxids and session ids continue, so that a client from before is answered that its session has expired.
+        clock, zxids and session ids continue.
+
+        Unless the port was chosen, it changes: a client from before, which somebody has forgotten to stop, never gets
+        in again. With a chosen port it is answered that its session has expired.
         """
 
         def reset() -> None:
@@ -339,6 +342,7 @@ class Server:
                 self._engine.close_session(session)
             clients.drop(self._runner.daemon, "all")
             self._accept_connections()
+            self._runner.move()
             self._history.restore_to(self._history.start)
             self._faults_made = 0
 

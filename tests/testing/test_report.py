@@ -12,14 +12,8 @@ LEAVES_ALL_KINDS: Final = """
 from kazoo.client import KazooClient
 import pytest
 
-@pytest.fixture(scope="module")
-def client(zoolet_server):
-    client = KazooClient(zoolet_server.hosts)
-    yield client
-    client.stop()
-    client.close()
-
-def test_leaves(zoolet, client):
+def test_leaves(zoolet):
+    client = KazooClient(zoolet.hosts)
     client.start()
     client.create("/here", ephemeral=True)
     client.Lock("/lock").acquire()
@@ -159,17 +153,18 @@ def test_a_server_that_was_asked_for_in_the_test_is_shown(project: pytest.Pytest
 # --- zoolet_leaks ---
 
 
-@pytest.mark.parametrize("leaks", ["", "off"])
-def test_leaks_pass_in_silence_unless_asked_for(project: pytest.Pytester, leaks: str) -> None:
-    if leaks:
-        configured(project, leaks)
+def test_leaks_pass_in_silence_if_it_is_asked_for(project: pytest.Pytester) -> None:
+    configured(project, "off")
     project.makepyfile(LEAVES_ALL_KINDS)
 
     project.runpytest_inprocess().assert_outcomes(passed=2, warnings=0)
 
 
-def test_leaks_are_a_warning(project: pytest.Pytester) -> None:
-    configured(project, "warn").makepyfile(LEAVES_ALL_KINDS)
+@pytest.mark.parametrize("leaks", ["", "warn"])
+def test_leaks_are_a_warning(project: pytest.Pytester, leaks: str) -> None:
+    if leaks:
+        configured(project, leaks)
+    project.makepyfile(LEAVES_ALL_KINDS)
 
     result = project.runpytest_inprocess()
 

@@ -8,6 +8,8 @@ import pytest
 from support.embedded import everything
 from support.wire import EPHEMERAL, Wire
 
+from zoolet.client import Backoff, ConnectionLossError, SessionExpiredError
+from zoolet.client.blocking import Client
 from zoolet.protocol import records as r
 from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
@@ -28,15 +30,47 @@ def test_a_reset_leaves_nothing(server: Server, wire: Wire) -> None:
     assert (dict(server.sessions()), server.watches(), server.ops()) == ({}, (), ())
 
 
-def test_a_reset_cuts_connections_and_clients_learn_of_their_expiry(server: Server, wires: ExitStack) -> None:
+def test_a_reset_closes_connections(server: Server, wires: ExitStack) -> None:
     wire = wires.enter_context(Wire(server)).welcomed()
 
     server.reset()
 
     with pytest.raises(EOFError):
         wire.payload()
-    again = wires.enter_context(Wire(server, session=(wire.id, wire.password))).welcomed()
-    assert again.id == 0
+    assert wire.id not in server.sessions()
+
+
+def test_a_client_from_before_a_reset_never_gets_in_again() -> None:
+    with Server() as server, Client(server.hosts, timeout=2.0, backoff=Backoff(first=0.01)) as leaked:
+        ports = {server.port}
+        for _ in range(20):
+            server.reset()
+            assert server.port not in ports
+            ports.add(server.port)
+        with Wire(server) as fresh:
+            mine = fresh.welcomed().id
+            assert leaked.asyncio_client.session_id not in (0, mine)
+            with pytest.raises((ConnectionLossError, SessionExpiredError)):
+                leaked.create("/leaked")
+            assert list(server.sessions()) == [mine]
+            assert "/leaked" not in server.tree()
+
+
+def test_a_server_that_is_started_never_has_a_port_that_another_one_had() -> None:
+    ports = []
+    for _ in range(50):
+        with Server() as server:
+            ports.append(server.port)
+    assert len(set(ports)) == 50
+
+
+def test_a_chosen_port_stays_after_a_reset(wires: ExitStack) -> None:
+    with Server() as other:
+        port = other.port
+    with Server(port=port) as server:
+        server.reset()
+        assert server.port == port
+        assert wires.enter_context(Wire(server)).welcomed().id
 
 
 def test_a_server_that_was_read_only_takes_writes_after_a_reset(server: Server, wires: ExitStack) -> None:
