@@ -178,17 +178,32 @@ class TwoPhaseCommit(Recipe):
 
         Raises:
             RuntimeError: There is no outcome yet.
-            NoNodeError: There is no transaction of this path, or it does not concern this site.
+            NoNodeError: There is no transaction of this path, or it does not concern this site. If it is repeated after
+                an error: it was recorded, and the transaction has been finished.
+            ConnectionLossError: There was no connection in time; it may have been recorded.
         """
         outcome = _outcome(await self.votes())
         if outcome is None:
             raise RuntimeError(f"{self._path} has no outcome yet; {site} cannot have acted")
+        lost = False  # the reply to one that may have been applied
         while True:
-            vote = await self._cast(site, COMMIT if outcome else ABORT)  # another site may have aborted it before
-            if vote.endswith(_DONE):
+            try:
+                vote = await self._cast(site, COMMIT if outcome else ABORT)  # another site may have aborted it before
+                if not vote.endswith(_DONE):
+                    await self._raw.set(self._at(site), (vote + _DONE).encode(), 1)
                 return
-            with contextlib.suppress(BadVersionError):  # the reply to an earlier one was lost
-                await self._raw.set(self._at(site), (vote + _DONE).encode(), 1)
+            except BadVersionError:  # it was cast, or recorded, in this moment
+                continue
+            except NoNodeError:
+                if not lost:
+                    raise
+                return  # all have acted, and it was finished
+            except SessionExpiredError:
+                lost = True
+            except ConnectionLossError as error:
+                if not error.maybe_applied:
+                    raise
+                lost = True
 
     # --- everybody ---
 

@@ -223,8 +223,9 @@ def test_what_is_put_with_a_key_until_there_is_an_answer_is_put_once(kind: type[
 
         async with trouble(sim, server, clients):
             await asyncio.gather(*[producer(zk, who) for who, zk in enumerate(clients)])
-        queue = kind(clients[0], "/q")
-        got = [await queue.get(timeout=10) for _ in range(await queue.size())]
+        await asyncio.sleep(60)
+        path = "/q" if kind is Queue else "/q/entries"
+        got = list(below(server, path).values())
         assert sorted(got) == sorted(f"{who}-{number}".encode() for who in range(3) for number in range(15))
 
     run(seed, 3, do)
@@ -273,7 +274,8 @@ def test_all_sites_of_a_two_phase_commit_see_one_outcome(seed: int) -> None:
             if sim.rng.random() < 0.3:
                 await until_done(transaction.abort)
             outcome = await until_done(lambda: transaction.outcome())
-            await until_done(lambda: transaction.acted(name))
+            with suppress(NoNodeError):  # of one that is repeated: it was recorded, and all is finished
+                await until_done(lambda: transaction.acted(name))
             return bool(outcome)
 
         async with trouble(sim, server, clients):
