@@ -341,7 +341,7 @@ class ClientCore:
                 f"{path}: the request has {len(body) + 8} bytes, and {self._max_request} is the limit (max_request)"
             )
         idempotent = OPERATIONS[op].idempotent
-        call = RequestCall(loop, op, body, decode, path, connection.now() + operation_timeout, idempotent, then)
+        call = RequestCall(loop, op, body, decode, path, connection.about_now() + operation_timeout, idempotent, then)
         connection.submit(call)
         if self._on_request is not None:
             call_hook(self._on_request, OPERATIONS[op].name, path, call)

@@ -46,7 +46,8 @@ class Suspensions:
     ) -> None:
         self._clocks = clocks
         self._read = read
-        self._total = 0.0
+        self.known = 0.0
+        """The seconds, when they were last looked at."""
         self._apart = self._difference()
 
     def _difference(self) -> float:
@@ -59,6 +60,6 @@ class Suspensions:
         """Return the seconds; it is the same number until there is another suspension."""
         apart = self._difference()
         if apart - self._apart > _NOTICEABLE:
-            self._total += apart - self._apart
+            self.known += apart - self._apart
             self._apart = apart
-        return self._total
+        return self.known

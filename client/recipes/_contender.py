@@ -20,7 +20,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 from zoolet.client import serializers
@@ -68,7 +68,12 @@ def wait_for_writer(line: Sequence[NodeName], own: int) -> Turn:
 
 def process_name() -> bytes:
     """Return this process's name for people: its host and its process id."""
-    return f"{socket.gethostname()}:{os.getpid()}".encode()
+    return b"%s:%d" % (_host_name(), os.getpid())  # the process may have been forked
+
+
+@cache
+def _host_name() -> bytes:
+    return socket.gethostname().encode()
 
 
 class Contender:

@@ -46,13 +46,19 @@ class Holdings:
     Attributes:
         inside: Those in whose blocks tasks are.
         acquired: Those of reentrant locks that were acquired without a block.
-        of_thread: ``inside``, for each thread of a blocking client: its leases, and what they were acquired with.
     """
 
     def __init__(self) -> None:
         self.inside: list[_Holding] = []
         self.acquired: list[_Holding] = []
-        self.of_thread = threading.local()
+        self._of_thread: threading.local | None = None
+
+    @property
+    def of_thread(self) -> threading.local:
+        """``inside``, for each thread of a blocking client: its leases, and what they were acquired with."""
+        if self._of_thread is None:
+            self._of_thread = threading.local()
+        return self._of_thread
 
 
 class LockBase(Generic[L]):
