@@ -224,8 +224,7 @@ def test_what_is_put_with_a_key_until_there_is_an_answer_is_put_once(kind: type[
         async with trouble(sim, server, clients):
             await asyncio.gather(*[producer(zk, who) for who, zk in enumerate(clients)])
         await asyncio.sleep(60)
-        path = "/q" if kind is Queue else "/q/entries"
-        got = list(below(server, path).values())
+        got = list(below(server, "/q" if kind is Queue else "/q/entries").values())
         assert sorted(got) == sorted(f"{who}-{number}".encode() for who in range(3) for number in range(15))
 
     run(seed, 3, do)
