@@ -38,8 +38,8 @@ links:
 run: $(VENV)/.daemon  ## the daemon on 127.0.0.1:2181 (PORT=..., ARGS=... pass through)
 	exec $(BIN)/zoolet serve --port $(PORT) $(ARGS)
 
-test: setup  ## the whole suite, in up to four processes (ARGS=... pass through to pytest; "-n 0" for one)
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+test: setup  ## the whole suite (ARGS=... pass through to pytest; "-n auto --dist loadfile" takes two thirds of the time)
+	$(BIN)/pytest $(ARGS)
 
 types: setup  ## mypy and pyright
 	$(BIN)/mypy
