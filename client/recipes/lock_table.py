@@ -164,7 +164,7 @@ def _waits(lines: list[LockLine]) -> _Waits:
             for holder in holders.values():
                 if waiter.session_id != holder.session_id:
                     between = waits.setdefault(waiter.session_id, {}).setdefault(holder.session_id, [])
-                    if len(between) < 2:
+                    if len(between) < 2 and all(other.lock != line.path for other in between):
                         between.append(Wait(line.path, waiter, holder))
     return waits
 

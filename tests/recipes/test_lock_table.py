@@ -150,6 +150,22 @@ def test_clients_that_wait_for_each_other_are_found() -> None:
     deadlocking(script)
 
 
+def test_a_wait_at_another_lock_counts_although_one_lock_has_lines_of_two_namings() -> None:
+    def line(path: str, naming: str, *sessions: int) -> LockLine:
+        entries = [LockEntry(f"{path}/{id}", False, id, b"", 0.0, id == sessions[0]) for id in sessions]
+        return LockLine(path, naming, tuple(entries))
+
+    lines = [
+        line("/a", "kazoo", 2, 1),
+        line("/a", "curator", 2, 1),
+        line("/a", "other", 1, 2),
+        line("/b", "kazoo", 2, 1),
+    ]
+
+    (circle,) = find_circles(lines)
+    assert {wait.lock for wait in circle} == {"/a", "/b"}
+
+
 def test_those_between_in_line_are_not_part_of_the_circle() -> None:
     async def script(acquire: Acquire, table: LockTable) -> None:
         await acquire(0, "/a")
