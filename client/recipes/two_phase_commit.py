@@ -117,13 +117,18 @@ class TwoPhaseCommit(Recipe):
             return _outcome(votes) if all(vote.endswith(_DONE) for vote in votes.values()) else None
 
         outcome = await self._wait_for(outcome_of_all, timeout, lambda: "some sites had not acted")
-        nodes = [*map(self._at, await self.votes()), self._path]
-        stats = [await self._client.exists(path) for path in nodes]
+        try:
+            nodes = [*map(self._at, await self.votes()), self._path]
+        except NoNodeError:  # another one has finished it in this moment
+            return outcome
+        stats = [stat for path in nodes if (stat := await self._client.exists(path)) is not None]
+        if len(stats) < len(nodes):
+            return outcome
 
         async def delete() -> None:
             async with self._raw.transaction() as transaction:
                 for path, stat in zip(nodes, stats, strict=True):
-                    transaction.check(path, -1 if stat is None else stat.version)
+                    transaction.check(path, stat.version)
                     transaction.delete(path)
 
         # If the reply is lost, and another transaction of this path has begun, its nodes have other versions.

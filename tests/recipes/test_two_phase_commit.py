@@ -136,6 +136,27 @@ def test_a_repeated_finish_does_not_delete_the_next_transaction_of_the_path() ->
     simulate_clients(main)
 
 
+def test_what_is_proposed_after_another_has_finished_it_in_this_moment_stays() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        first, second = TwoPhaseCommit(one, "/tx"), TwoPhaseCommit(two, "/tx")
+        await first.propose(1, ["a"])
+        await first.vote("a", commit=True)
+        await first.acted("a")
+        with server.fault(hold(), "exists", client=one, strict=True) as fault:
+            finishing = asyncio.create_task(first.finish())
+            await eventually(lambda: fault.hits)
+            assert await second.finish() is True
+            with server.fault(hold(), "multi", client=one):
+                fault.release()
+                await asyncio.sleep(1)
+                await second.propose(2, ["a"])
+        assert await finishing is True
+        assert await second.votes() == {"a": ""}
+
+    simulate_clients(main)
+
+
 def test_a_proposal_that_may_have_been_made_says_so() -> None:
     async def main(server: Server, zk: Client) -> None:
         server.refuse_connections()
