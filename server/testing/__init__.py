@@ -12,57 +12,89 @@ if TYPE_CHECKING:
     from zoolet.server.testing.actions import (
         Action,
         close_after,
+        corrupt_reply,
+        cut_reply,
         delay,
         drop_request,
         error,
         hold,
         lose_reply,
+        slow_reply,
         withhold_event,
     )
+    from zoolet.server.testing.factories import ClientFactory, KazooFactory, ServerFactory
     from zoolet.server.testing.faults import Fault
     from zoolet.server.testing.populate import Znode
+    from zoolet.server.testing.proxy import Proxy
+    from zoolet.server.testing.recording import Recording
+    from zoolet.server.testing.requests import OpView
     from zoolet.server.testing.server import Server
     from zoolet.server.testing.sim import Simulation
-    from zoolet.server.testing.unittest import KazooTestCase, KazooTestHarness, ZooletTestCase
+    from zoolet.server.testing.unittest import (
+        KazooTestCase,
+        KazooTestHarness,
+        ZooletTestCase,
+        get_global_cluster,
+    )
 
 _HOMES = {
     **dict.fromkeys(
         (
             "Action",
             "close_after",
+            "corrupt_reply",
+            "cut_reply",
             "delay",
             "drop_request",
             "error",
             "hold",
             "lose_reply",
+            "slow_reply",
             "withhold_event",
         ),
         "actions",
     ),
     "Fault": "faults",
+    "Proxy": "proxy",
+    "Recording": "recording",
+    "OpView": "requests",
     "Server": "server",
+    "ClientFactory": "factories",
+    "KazooFactory": "factories",
+    "ServerFactory": "factories",
     "Simulation": "sim",
     "Znode": "populate",
     "KazooTestCase": "unittest",
     "KazooTestHarness": "unittest",
     "ZooletTestCase": "unittest",
+    "get_global_cluster": "unittest",
 }
 
 __all__ = [
     "Action",
+    "ClientFactory",
     "Fault",
+    "KazooFactory",
     "KazooTestCase",
     "KazooTestHarness",
+    "OpView",
+    "Proxy",
+    "Recording",
     "Server",
+    "ServerFactory",
     "Simulation",
     "Znode",
     "ZooletTestCase",
     "close_after",
+    "corrupt_reply",
+    "cut_reply",
     "delay",
     "drop_request",
     "error",
+    "get_global_cluster",
     "hold",
     "lose_reply",
+    "slow_reply",
     "withhold_event",
 ]
 

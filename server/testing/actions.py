@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import Final
 
 from zoolet.protocol.errors import ErrorCode, ZooKeeperError
+
+HOLD_LIMIT: Final = 30.0
+"""Seconds after which a request that nobody releases is held no more."""
 
 
 class Effect(Enum):
@@ -14,7 +18,9 @@ class Effect(Enum):
     DROP = 1
     FAIL = 2
     LOSE_REPLY = 3
-    CLOSE_AFTER = 4
+    CORRUPT_REPLY = 4
+    CUT_REPLY = 5
+    CLOSE_AFTER = 6
 
 
 class Action:
@@ -25,7 +31,10 @@ class Action:
         effect: How the request is treated; None if it is answered as usual.
         code: The error code that answers it; 0 for none.
         seconds: How long it is delayed.
+        rate: Bytes a second at which the reply is sent; None for no limit.
+        at: The place in the reply at which it is corrupted or cut.
         holds: Whether it is held until :meth:`release`.
+        limit: Seconds after which it is held no more.
         events: Whether the action is for events, not for requests.
         released: Whether :meth:`release` was called, or the fault has ended: nothing is held any more.
         used: Whether it belongs to a fault.
@@ -38,14 +47,20 @@ class Action:
         *,
         code: int = 0,
         seconds: float = 0.0,
+        rate: float | None = None,
+        at: int = 0,
         holds: bool = False,
+        limit: float = HOLD_LIMIT,
         events: bool = False,
     ) -> None:
         self.name = name
         self.effect = effect
         self.code = code
         self.seconds = seconds
+        self.rate = rate
+        self.at = at
         self.holds = holds
+        self.limit = limit
         self.events = events
         self.released = False
         self.used = False
@@ -118,11 +133,65 @@ def close_after() -> Action:
     return Action("close_after()", Effect.CLOSE_AFTER)
 
 
-def hold() -> Action:
-    """Hold the request until :meth:`Action.release`; the requests behind it on its connection wait, too."""
-    return Action("hold()", holds=True)
+def hold(limit: float = HOLD_LIMIT) -> Action:
+    """Hold the request until :meth:`Action.release`; the requests behind it on its connection wait, too.
+
+    Args:
+        limit: Seconds of the server's clock after which it is executed nevertheless: the end of the fault's block then
+            raises a TimeoutError.
+
+    Raises:
+        ValueError: The limit is not above 0.
+    """
+    if not _is_number(limit) or not 0 < limit < float("inf"):
+        raise ValueError(f"hold(limit={limit!r}) is invalid; the seconds must be above 0")
+    return Action("hold()", holds=True, limit=limit)
+
+
+def corrupt_reply(at: int = 0) -> Action:
+    """Execute the request, and send the reply with half the bits of four bytes inverted.
+
+    Args:
+        at: Where in the reply: at 0, the default, is the xid, so that every client notices it; 4 is the zxid, 12 the
+            error, and from 16 on the answer itself.
+
+    Raises:
+        ValueError: The place is negative.
+    """
+    if not isinstance(at, int) or at < 0:
+        raise ValueError(f"corrupt_reply({at!r}) is invalid; the place in the reply must be 0 or more")
+    return Action("corrupt_reply()" if at == 0 else f"corrupt_reply({at})", Effect.CORRUPT_REPLY, at=at)
+
+
+def cut_reply(at: int = 10) -> Action:
+    """Execute the request, send the first bytes of the reply, and close the connection.
+
+    Args:
+        at: How many bytes are sent. The first four are the length of the rest.
+
+    Raises:
+        ValueError: The number is negative.
+    """
+    if not isinstance(at, int) or at < 0:
+        raise ValueError(f"cut_reply({at!r}) is invalid; the number of bytes must be 0 or more")
+    return Action(f"cut_reply({at})", Effect.CUT_REPLY, at=at)
+
+
+def slow_reply(bytes_per_second: float) -> Action:
+    """Send the reply slowly, in some 20 pieces a second; what follows it on its connection waits.
+
+    Raises:
+        ValueError: The bandwidth is not above 0.
+    """
+    if not _is_number(bytes_per_second) or not 0 < bytes_per_second < float("inf"):
+        raise ValueError(f"slow_reply({bytes_per_second!r}) is invalid; the bytes a second must be above 0")
+    return Action(f"slow_reply({bytes_per_second})", rate=bytes_per_second)
 
 
 def withhold_event() -> Action:
     """Do not send the event. :meth:`Action.release` sends it late; at the end of the fault it is lost."""
     return Action("withhold_event()", events=True)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

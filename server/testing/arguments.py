@@ -38,6 +38,21 @@ def check_address(host: object, port: object) -> None:
         raise invalid("port", port, "from 0, for a free one, to 65535")
 
 
+def read_servers(servers: object) -> list[tuple[str, int]]:
+    """Return the addresses in a connection string.
+
+    Raises:
+        ValueError: It is not ``host:port`` joined with commas; a chroot is the clients' business.
+    """
+    addresses = []
+    for server in servers.split(",") if isinstance(servers, str) else [""]:
+        host, _, port = server.strip().rpartition(":")
+        if not host.strip("[]") or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise invalid("servers", servers, "host:port, or several joined with commas, without a chroot")
+        addresses.append((host.strip("[]"), int(port)))
+    return addresses
+
+
 def make_clock(kind: object, seed: int | None) -> Clock:
     """Return a ``"real"`` or a ``"manual"`` clock; with a *seed* the manual one always starts at the same time.
 

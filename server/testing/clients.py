@@ -6,13 +6,30 @@ loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Protocol, TypeVar
 
 from zoolet.server.core.client_connection import Session
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.testing.interceptor import Interceptor
+
+
+class Healed(Protocol):
+    """A server, as far as :func:`heal_all` is concerned."""
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs."""
+        ...
+
+    def heal(self) -> None:
+        """End all its faults."""
+        ...
+
+
+H = TypeVar("H", bound=Healed)
 
 
 def is_all(who: object) -> bool:
@@ -77,38 +94,35 @@ def follow(who: object) -> Callable[[], int] | None:
     return partial(session_id_of, who, 0)
 
 
-# --- actions; arguments and errors as for sessions_of() ---
+# --- actions ---
 
 
-def expire(interceptor: Interceptor, who: object) -> None:
-    """Expire sessions, and close their connections, whether or not they are paused."""
-    for session in sessions_of(interceptor.engine, who):
-        interceptor.engine.expire(session)
+def expire(interceptor: Interceptor, engine: Engine, who: object) -> None:
+    """Expire sessions, and close their connections, whether or not they are paused; as for :func:`sessions_of`."""
+    for session in sessions_of(engine, who):
+        engine.expire(session)
         interceptor.paused.discard(session.id)
     interceptor.recheck()
 
 
-def drop(daemon: Daemon, who: object) -> None:
-    """Close the connections of sessions; for ``"all"``, also the connections without a session."""
-    session_ids = {session.id for session in sessions_of(daemon.engine, who)}
+def drop(daemon: Daemon, session_ids: set[int], *, everybody: bool) -> None:
+    """Close the connections of sessions, or all connections, also those without a session."""
     for socket in list(daemon.connections.open.values()):
         connection = socket.connection
         if connection is None:
             continue
         session = connection.client.session
-        if is_all(who) or (session is not None and session.id in session_ids):
+        if everybody or (session is not None and session.id in session_ids):
             connection.connection_lost()
             socket.abort()
 
 
-def pause(interceptor: Interceptor, who: object, *, missing_ok: bool) -> None:
-    """Stop serving sessions; with *missing_ok* a session that is given by its id need not be alive."""
-    if is_all(who):
+def pause(interceptor: Interceptor, session_ids: set[int] | None) -> None:
+    """Stop serving sessions; None for all."""
+    if session_ids is None:
         interceptor.all_paused = True
-    elif missing_ok:
-        interceptor.paused.add(session_id_of(who))
     else:
-        interceptor.paused |= {session.id for session in sessions_of(interceptor.engine, who)}
+        interceptor.paused |= session_ids
     interceptor.recheck()
 
 
@@ -127,3 +141,13 @@ def resume(interceptor: Interceptor, who: object) -> None:
             raise LookupError(f"{who!r} is not paused")
         interceptor.paused.discard(session_id)
     interceptor.recheck()
+
+
+def heal_all(servers: Iterable[H]) -> list[H]:
+    """End the faults of some servers, and return those that run: clients that are being closed would wait for replies
+    until they time out.
+    """
+    running = [server for server in servers if server.running]
+    for server in running:
+        server.heal()
+    return running

@@ -49,12 +49,38 @@ class ManualClock:
             heapq.heappop(self._timers)[2]()
 
 
-def advance(engine: Engine, clock: Clock, seconds: float) -> None:
+class SkewedClock:
+    """A clock whose wall clock can be set.
+
+    Args:
+        inner: The clock behind it.
+
+    Attributes:
+        inner: As given.
+        skew_ms: By how many milliseconds the wall clock is ahead.
+    """
+
+    def __init__(self, inner: Clock) -> None:
+        self.inner = inner
+        self.skew_ms = 0
+
+    def read(self) -> tuple[int, int]:
+        """Return the wall-clock time since the epoch, and the monotonic time, in milliseconds."""
+        now, monotonic_ms = self.inner.read()
+        return now + self.skew_ms, monotonic_ms
+
+    def forgive(self, milliseconds: int) -> None:
+        """Subtract time for which the server was paused from the monotonic clock, if that includes it."""
+        self.inner.forgive(milliseconds)
+
+
+def advance(engine: Engine, skewed: SkewedClock, seconds: float) -> None:
     """Advance a clock, and expire sessions and nodes that are due on the way, each at its own time.
 
     Raises:
         ValueError: The clock is not a manual one, or the seconds are negative.
     """
+    clock = skewed.inner
     if not isinstance(clock, ManualClock):
         raise ValueError("advance() is for Server(clock='manual'); this server has the real clock")
     if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
@@ -66,8 +92,8 @@ def advance(engine: Engine, clock: Clock, seconds: float) -> None:
         if moment > target:
             break
         clock.move_to(moment)
-        engine.set_time(*clock.read())
+        engine.set_time(*skewed.read())
         engine.tick()
         engine.reap()
     clock.move_to(target)
-    engine.set_time(*clock.read())
+    engine.set_time(*skewed.read())

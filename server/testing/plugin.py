@@ -2,37 +2,98 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
-from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
+    from zoolet.server.testing.factories import KazooFactory, ServerFactory
+    from zoolet.server.testing.registry import Test
     from zoolet.server.testing.server import Server
 
-_LEAKS = ("off", "warn", "error")
-_SERVER: pytest.StashKey[Server] = pytest.StashKey()
+_CHOICES: Final = {
+    "zoolet_leaks": ("off", "warn", "error"),
+    "zoolet_clock": ("real", "manual"),
+    "zoolet_compat": ("3.8", "3.9"),
+    "zoolet_scope": ("function", "class", "module", "package", "session"),
+}
+_OPTIONS: Final = ("config", "clock", "compat", "seed")
+_HOSTS: Final = ("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS")
+_SERVERS: pytest.StashKey[dict[str, str]] = pytest.StashKey()
+
+
+# --- options ---
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the ini option ``zoolet_leaks``."""
+    """Add the options of the command line and of the ini file."""
+    group = parser.getgroup("zoolet")
+    group.addoption("--zoolet-seed", type=int, metavar="N", help="the seed of the fixture zoolet, to repeat a run")
+    group.addoption("--zoolet-report", metavar="DIR", help="write a page about the servers for each failing test")
     parser.addini(
         "zoolet_leaks",
         "what to do about sessions, ephemeral nodes, watches and lock contenders that a test leaves: off, warn, error",
         default="warn",
     )
+    parser.addini("zoolet_config", "settings of the fixture zoolet: lines key=value, as in zoo.cfg", type="linelist")
+    parser.addini("zoolet_clock", "the clock of the fixture zoolet: real, manual", default="real")
+    parser.addini("zoolet_compat", "the release that the fixture zoolet reproduces: 3.8, 3.9", default="3.9")
+    parser.addini("zoolet_scope", "the scope of the fixture zoolet, as of any fixture", default="function")
+
+
+def _check_choices(config: pytest.Config) -> None:
+    for name, values in _CHOICES.items():
+        if (value := config.getini(name)) not in values:
+            raise pytest.UsageError(f"{name} is {value!r}; it must be one of {', '.join(values)}")
+
+
+def _scope(fixture_name: str, config: pytest.Config) -> Any:
+    return config.getini("zoolet_scope")
+
+
+def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Return the arguments of the server: from the ini file, the command line, and the markers, the nearest last."""
+    config = request.config
+    settings: dict[str, object] = {}
+    for line in config.getini("zoolet_config"):
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"zoolet_config has the line {line!r}; each line must be key=value")
+        settings[key.strip()] = value.strip()
+    options: dict[str, Any] = {
+        "clock": config.getini("zoolet_clock"),
+        "compat": config.getini("zoolet_compat"),
+        "seed": config.getoption("zoolet_seed"),
+    }
+    for marker in reversed(list(request.node.iter_markers("zoolet"))):
+        if marker.args or (unknown := set(marker.kwargs) - set(_OPTIONS)):
+            wrong = ", ".join(map(repr, marker.args)) or ", ".join(sorted(unknown))
+            raise pytest.UsageError(f"@pytest.mark.zoolet has {wrong}; it has {', '.join(_OPTIONS)}, each by its name")
+        given = dict(marker.kwargs)
+        settings.update(given.pop("config", {}))
+        options.update(given)
+    return {**options, "config": settings}
+
+
+# --- asyncio ---
 
 
 class _WithoutAsyncio:
-    """Replaces :mod:`.plugin_asyncio` if pytest-asyncio is not installed."""
+    """Replaces :mod:`.plugin_clients` if there is no plugin that runs asyncio fixtures."""
 
     @pytest.fixture
     def zoolet_client_factory(self) -> None:
         """Fail with a message that names the missing plugin."""
-        pytest.fail("zoolet_client needs the plugin pytest-asyncio: pip install pytest-asyncio", pytrace=False)
+        pytest.fail(
+            "zoolet_client and zoolet_client_factory need a plugin for asyncio: pip install pytest-asyncio, or anyio",
+            pytrace=False,
+        )
 
     @pytest.fixture
     def zoolet_client(self, zoolet_client_factory: None) -> None:
@@ -40,13 +101,25 @@ class _WithoutAsyncio:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the fixtures that need pytest-asyncio."""
-    if config.pluginmanager.hasplugin("asyncio"):
-        from zoolet.server.testing import plugin_asyncio
+    """Register the marker, and the fixtures that need a plugin for asyncio."""
+    config.addinivalue_line(
+        "markers", "zoolet(config=None, clock='real', compat='3.9', seed=None): how the fixture zoolet is started"
+    )
+    _check_choices(config)
+    plugins = config.pluginmanager
+    if plugins.hasplugin("asyncio") or plugins.hasplugin("anyio"):
+        from zoolet.server.testing import plugin_clients
 
-        config.pluginmanager.register(plugin_asyncio, "zoolet-asyncio")
+        plugins.register(plugin_clients, "zoolet-clients")
+        if plugins.hasplugin("asyncio"):
+            from zoolet.server.testing import plugin_asyncio
+
+            plugins.register(plugin_asyncio, "zoolet-asyncio")
     else:
-        config.pluginmanager.register(_WithoutAsyncio(), "zoolet-asyncio")
+        plugins.register(_WithoutAsyncio(), "zoolet-clients")
+
+
+# --- servers ---
 
 
 @pytest.fixture(scope="session")
@@ -58,59 +131,69 @@ def zoolet_server() -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture
+@pytest.fixture(scope=_scope)
 def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A ZooKeeper server for each test, on a port of its own: a client that another test has left never gets in."""
+    """A ZooKeeper server for each test, on a port of its own: a client that another test has left never gets in.
+
+    The environment variables ZOOKEEPER_HOSTS and ZOOLET_HOSTS have its address while it runs.
+    """
     from zoolet.server.testing.server import Server
 
-    on_leaks = request.config.getini("zoolet_leaks")
-    if on_leaks not in _LEAKS:
-        raise pytest.UsageError(f"zoolet_leaks is {on_leaks!r}; it must be one of {', '.join(_LEAKS)}")
-    with Server() as server:
-        request.node.stash[_SERVER] = server
+    try:
+        server = Server(**_options(request))
+    except ValueError as error:
+        raise pytest.UsageError(f"the options of the fixture zoolet are invalid: {error}") from None
+    with server:
+        _begin()  # if the module that knows of servers was imported just now
+        before = {name: os.environ.get(name) for name in _HOSTS}
+        os.environ.update(dict.fromkeys(_HOSTS, server.hosts))
         yield server
-        if on_leaks == "off" or not server.running:
-            return
-        from zoolet.server.testing import report
-
-        leaks = report.leaks(server)
-    if leaks:
-        message = f"{request.node.nodeid} has left at zoolet:\n" + "\n".join(f"  {leak}" for leak in leaks)
-        if on_leaks == "error":
-            pytest.fail(message, pytrace=False)
-        warnings.warn(pytest.PytestWarning(message), stacklevel=1)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
-@pytest.fixture
-def zoolet_factory() -> Iterator[Callable[..., Server]]:
-    """Start more ZooKeeper servers, with the arguments of ``Server``; they run until the end of the test."""
-    from zoolet.server.testing.server import Server
+class _Servers:
+    """Starts servers; the value of ``zoolet_factory``."""
 
-    servers: list[Server] = []
+    def __init__(self) -> None:
+        self.started: list[Server] = []
 
-    def start(**options: Any) -> Server:
-        server = Server(**options)
+    def __call__(self, *arguments: Any, **options: Any) -> Server:
+        from zoolet.server.testing.server import Server
+
+        server = Server(*arguments, **options)
         server.start()
-        servers.append(server)
+        self.started.append(server)
         return server
 
-    yield start
-    for server in servers:
+
+@pytest.fixture
+def zoolet_factory() -> Iterator[ServerFactory]:
+    """Start more ZooKeeper servers, with the arguments of ``Server``; they run until the end of the test."""
+    servers = _Servers()
+    yield servers
+    for server in servers.started:
         server.stop()
 
 
+# --- KazooClients ---
+
+
 @pytest.fixture
-def zoolet_kazoo(zoolet_kazoo_factory: Callable[..., KazooClient]) -> KazooClient:
+def zoolet_kazoo(zoolet_kazoo_factory: KazooFactory) -> KazooClient:
     """A connected KazooClient of ``zoolet``, stopped at the end of the test."""
     return zoolet_kazoo_factory()
 
 
 @pytest.fixture
-def zoolet_kazoo_factory(zoolet: Server) -> Iterator[Callable[..., KazooClient]]:
+def zoolet_kazoo_factory(zoolet: Server, zoolet_factory: ServerFactory) -> Iterator[KazooFactory]:
     """Start KazooClients for ``zoolet``, with the arguments of ``KazooClient``; they are stopped at the end."""
     from kazoo.client import KazooClient
 
-    from zoolet.server.testing.clients import session_id_of
+    from zoolet.server.testing.clients import heal_all, session_id_of
 
     clients: list[KazooClient] = []
 
@@ -121,28 +204,89 @@ def zoolet_kazoo_factory(zoolet: Server) -> Iterator[Callable[..., KazooClient]]
         return client
 
     yield connect
-    zoolet.heal()  # otherwise a client would wait for a reply to its close until it times out
+    servers = heal_all([zoolet, *getattr(zoolet_factory, "started", ())])
     for client in clients:
         session_id = session_id_of(client, 0)
         client.stop()
         client.close()
-        if session_id in zoolet.sessions():  # the client had no connection on which to close it
-            zoolet.expire(session_id)
+        for server in servers:
+            if session_id in server.sessions():  # the client had no connection on which to close it
+                server.expire(session_id)
+
+
+# --- what failing tests show, and what tests leave ---
+
+
+def _registry() -> Any:
+    """Return the module that knows all servers; None while nothing has imported it."""
+    return sys.modules.get("zoolet.server.testing.registry")
+
+
+def _begin() -> None:
+    known = _registry()
+    if known is not None and known.test is None:
+        known.test = known.Test()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """Begin to watch the servers of this process."""
+    _begin()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """Report what the test has left at any server."""
+    try:
+        return (yield)
+    finally:
+        known = _registry()
+        if known is not None and known.test is not None:
+            test, known.test = known.test, None
+            _report_leaks(item, test)
+
+
+def _report_leaks(item: pytest.Item, test: Test) -> None:
+    on_leaks = item.config.getini("zoolet_leaks")
+    left = test.end() if on_leaks != "off" else {}
+    if not left:
+        return
+    lines = [line for name, leaks in left.items() for line in (f"  at {name}:", *(f"    {leak}" for leak in leaks))]
+    message = f"{item.nodeid} has left at zoolet:\n" + "\n".join(lines)
+    if on_leaks == "error":
+        pytest.fail(message, pytrace=False)
+    warnings.warn(pytest.PytestWarning(message), stacklevel=1)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the state of the server to the report of a test that fails."""
+    """Add the state of all servers to the report of a test that fails."""
     report = yield
-    server = item.stash.get(_SERVER, None)
-    if report.failed and call.when == "call" and server is not None:
-        from zoolet.server.testing.report import describe
-
+    known = _registry()
+    if not report.failed or call.when == "teardown" or known is None or known.test is None:
+        return report
+    states = dict(known.test.failed)
+    for endpoint in known.test.used():
         try:
-            description = describe(server, {})
-        except RuntimeError as error:  # the test has stopped it
-            description = str(error)
-        report.sections.append(("zoolet", description))
+            states[repr(endpoint)] = endpoint.report()
+        except (RuntimeError, TimeoutError) as error:  # it was stopped just now, or its loop is blocked
+            states[repr(endpoint)] = f"no report: {error}"
+    for name, text in states.items():
+        report.sections.append(("zoolet" if len(states) == 1 else f"zoolet: {name}", text))
+    if (directory := item.config.getoption("zoolet_report")) is not None and states:
+        report.sections.append(("zoolet report", _write_page(directory, item.nodeid, report.longreprtext, states)))
     return report
+
+
+def _write_page(directory: str, test: str, failure: str, states: dict[str, str]) -> str:
+    from pathlib import Path
+
+    from zoolet.server.testing.report import as_html, file_name
+
+    path = Path(directory) / file_name(test)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(as_html(test, failure, states), encoding="utf-8")
+    return str(path)

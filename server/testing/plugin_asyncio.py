@@ -1,39 +1,26 @@
-"""The fixtures for asyncio tests; :mod:`.plugin` registers this module if pytest-asyncio is installed."""
+"""The fixtures with asyncio clients that pytest-asyncio runs; :mod:`.plugin_clients` chooses them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import pytest_asyncio
 
+from zoolet.server.testing.plugin_clients import clients_of
+
 if TYPE_CHECKING:
     from zoolet.client import Client
+    from zoolet.server.testing.factories import ClientFactory, ServerFactory
     from zoolet.server.testing.server import Server
 
 
 @pytest_asyncio.fixture
-async def zoolet_client_factory(zoolet: Server) -> AsyncIterator[Callable[..., Awaitable[Client]]]:
-    """Connect asyncio clients to ``zoolet``, with the arguments of ``Client``; they are closed at the end of the test:
-    ``zk = await zoolet_client_factory(timeout=2.0)``.
-    """
-    from zoolet.client import Client
-
-    clients: list[Client] = []
-
-    async def connect(hosts: str | None = None, *arguments: Any, **options: Any) -> Client:
-        client = Client(hosts or zoolet.hosts, *arguments, **options)
-        await client.start()
-        clients.append(client)
-        return client
-
-    yield connect
-    zoolet.heal()  # otherwise they would wait for the replies to their close requests
-    for client in reversed(clients):
-        await client.aclose()
+async def _zoolet_clients_by_asyncio(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIterator[ClientFactory]:
+    async for connect in clients_of(zoolet, zoolet_factory):
+        yield connect
 
 
 @pytest_asyncio.fixture
-async def zoolet_client(zoolet_client_factory: Callable[..., Awaitable[Client]]) -> Client:
-    """A connected asyncio client of ``zoolet``, closed at the end of the test."""
-    return await zoolet_client_factory()
+async def _zoolet_client_by_asyncio(_zoolet_clients_by_asyncio: ClientFactory) -> Client:
+    return await _zoolet_clients_by_asyncio()

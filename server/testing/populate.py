@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from zoolet.protocol import paths
-from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList
+from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
 from zoolet.protocol.codec import Record
-from zoolet.protocol.txns import CreateContainerTxn, CreateTTLTxn, CreateTxn
+from zoolet.protocol.txns import CreateContainerTxn, CreateTTLTxn, CreateTxn, SetDataTxn
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.node import MAX_TTL, int32
 
@@ -21,7 +21,8 @@ class Znode:
     Args:
         data: The data; text is encoded as UTF-8.
         children: The nodes below it, as for :func:`populate`.
-        acl: The ACL list; by default everyone has all permissions.
+        acl: The ACL list: a list or tuple of the ACLs of zoolet.client.acl, of kazoo.security, or of
+            zoolet.protocol.acl; by default everyone has all permissions.
         container: Whether it is a container.
         ttl: Seconds without change after which it is deleted, above 0; None for never.
         children_created: How many children were created below it before *children*. It is the number of the next
@@ -30,7 +31,7 @@ class Znode:
 
     data: bytes | str | None = b""
     children: Mapping[str, Any] = field(default_factory=dict)
-    acl: AclList = OPEN_ACL_UNSAFE
+    acl: Sequence[Any] = OPEN_ACL_UNSAFE
     container: bool = False
     ttl: float | None = None
     children_created: int = 0
@@ -69,15 +70,30 @@ def _flatten(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]
         else:
             raise ValueError(f"{path}: {value!r} is neither bytes, text, None, Znode nor a dict of children")
         _check(path, node)
+        acl_list(path, node.acl)  # raise now, before any node is created
         yield path, node
         yield from _flatten("" if path == "/" else path, node.children)
+
+
+def acl_list(path: str, acl: object) -> AclList:
+    """Return an ACL list of any client's kind as one of this server's.
+
+    Raises:
+        ValueError: It is not a list or tuple of ACLs.
+    """
+    entries = []
+    for entry in acl if isinstance(acl, Sequence) and not isinstance(acl, ACL | str | bytes) else [None]:
+        perms, who = getattr(entry, "perms", None), getattr(entry, "id", None)  # kazoo's have the same names
+        scheme, name = getattr(who, "scheme", None), getattr(who, "id", None)
+        if not isinstance(perms, int) or not isinstance(scheme, str) or not isinstance(name, str):
+            raise ValueError(f"{path}: the acl is {acl!r}; it must be a list of ACLs, of zoolet.client.acl or of kazoo")
+        entries.append(ACL(int(perms), Id(scheme, name)))
+    return tuple(entries)
 
 
 def _check(path: str, node: Znode) -> None:
     if node.data is not None and not isinstance(node.data, bytes | str):
         raise ValueError(f"{path}: the data is {node.data!r}; it must be bytes, text or None")
-    if not isinstance(node.acl, tuple) or not all(isinstance(entry, ACL) for entry in node.acl):
-        raise ValueError(f"{path}: the acl is {node.acl!r}; it must be a tuple of ACL")
     if node.ttl is not None and not (isinstance(node.ttl, int | float) and _is_valid_ttl(node.ttl, node.container)):
         raise ValueError(f"{path}: the ttl is {node.ttl!r} s; it must be above 0, and a container has none")
     created = node.children_created
@@ -90,12 +106,13 @@ def _is_valid_ttl(seconds: float, container: bool) -> bool:
 
 
 def _make(engine: Engine, path: str, node: Znode) -> None:
+    acl = acl_list(path, node.acl)
     data = node.data.encode() if isinstance(node.data, str) else node.data
     existing = engine.tree.get(path)
     if existing is not None:
         if data != b"" or existing.data is None:
             engine.zxid += 1
-            engine.tree.set_data(path, data, existing.version + 1, engine.zxid, engine.now)
+            engine.apply(SetDataTxn(path, data, existing.version + 1), 0)
         return
     missing = []  # not recursive over the depth: a tree may be deeper than Python's stack
     above = path[: path.rindex("/")]
@@ -108,11 +125,11 @@ def _make(engine: Engine, path: str, node: Znode) -> None:
     count = int32(engine.tree.find(above).creates + 1)
     txn: Record
     if node.container:
-        txn = CreateContainerTxn(path, data, node.acl, count)
+        txn = CreateContainerTxn(path, data, acl, count)
     elif node.ttl is not None:
-        txn = CreateTTLTxn(path, data, node.acl, count, round(node.ttl * 1000))
+        txn = CreateTTLTxn(path, data, acl, count, round(node.ttl * 1000))
     else:
-        txn = CreateTxn(path, data, node.acl, False, count)
+        txn = CreateTxn(path, data, acl, False, count)
     engine.zxid += 1
     engine.apply(txn, 0)
     if node.children_created:  # not recorded for undo: the undo of the create removes the node

@@ -1,47 +1,74 @@
-"""The reports of the pytest plugin: the state of the server after a failed test, and what a test has left behind."""
+"""Reports: the state of a server as text and as an HTML page, and what clients have left at it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Final
+from html import escape
+from typing import TYPE_CHECKING, Final
 
-from zoolet.server.testing.server import Server
-from zoolet.server.testing.views import NodeView
+from zoolet.server.testing import views
+from zoolet.server.testing.interceptor import Interceptor
+from zoolet.server.testing.requests import RecordedRequest, view_of
+from zoolet.server.testing.views import NodeView, SessionView
+from zoolet.server.testing.waiting import is_contender
 
-_CONTENDER: Final = re.compile(r"(?:__lock__|__rlock__|__WRIT__|__READ__|lock-|lease-|latch-)-?\d{10}$")
-_SHOWN: Final = 20
+if TYPE_CHECKING:
+    from zoolet.server.core.engine import Engine
+
+SHOWN: Final = 20
+"""The number of operations that a report shows."""
+Sections = Mapping[str, list[str]]
+"""The parts of a report: lines by title."""
 
 
-def describe(server: Server, before: Mapping[str, NodeView]) -> str:
-    """Return the changes of the tree since *before*, the sessions, watches and last 20 operations, as text."""
-    parts = {
-        "tree, as it changed": difference(before, server.tree()),
-        "sessions": [
-            f"0x{id:x} timeout {view.timeout} s, {view.client or 'not connected'}, {len(view.ephemerals)} ephemerals"
-            for id, view in server.sessions().items()
-        ],
-        "watches": [f"{watch.path} {watch.kind} 0x{watch.session:x}" for watch in server.watches()],
-        f"last {_SHOWN} operations": [str(op) for op in server.ops(_SHOWN)],
+def of_server(engine: Engine, interceptor: Interceptor) -> Sections:
+    """Return the state of a server; parts about faults, pauses and locks only if there are any."""
+    tree, sessions = views.tree(engine), views.sessions(engine)
+    sections = {
+        "tree": [_node(node) for node in tree.values()],
+        "sessions": [_session(view, interceptor) for view in sessions.values()],
+        "watches": [f"{watch.path} {watch.kind} 0x{watch.session:x}" for watch in views.watches(engine)],
     }
-    lines = [f"seed {server.seed}"]
-    for title, entries in parts.items():
+    return {**sections, **_optional("locks and elections", _queues(tree)), **of_interceptor(interceptor)}
+
+
+def of_interceptor(interceptor: Interceptor) -> Sections:
+    """Return the faults, pauses and requests of a server or proxy."""
+    waiting = [
+        entry for connection in interceptor.connections.values() if (entry := connection.waiting_request()) is not None
+    ]
+    paused = ["all clients"] if interceptor.all_paused else [f"0x{id:x}" for id in sorted(interceptor.paused)]
+    return {
+        **_optional(
+            "requests that are held or delayed",
+            [f"0x{request.session:x} {request.view.title}, by {faults}" for request, faults in waiting],
+        ),
+        **_optional("active faults", [f"{fault!r}, {fault.hits} hits" for fault in interceptor.faults]),
+        **_optional("paused clients", paused),
+        f"last {SHOWN} operations": [str(view_of(request)) for request in list(interceptor.seen)[-SHOWN:]],
+    }
+
+
+def as_text(seed: int, sections: Sections) -> str:
+    """Return a report as text."""
+    lines = [f"seed {seed}"]
+    for title, entries in sections.items():
         lines += [f"{title}:", *(f"  {entry}" for entry in entries or ["none"])]
     return "\n".join(lines)
 
 
-def difference(before: Mapping[str, NodeView], after: Mapping[str, NodeView]) -> list[str]:
-    """Return a line for each node that was created (+), deleted (-) or has other data (~)."""
-    lines = []
-    for path in sorted({*before, *after}):
-        old, new = before.get(path), after.get(path)
-        if old is None and new is not None:
-            lines.append(f"+ {path} {_data(new)}{' ephemeral' if new.ephemeral_owner else ''}")
-        elif new is None:
-            lines.append(f"- {path}")
-        elif old is not None and old.mzxid != new.mzxid:
-            lines.append(f"~ {path} {_data(old)} -> {_data(new)}")
-    return lines
+def _optional(title: str, lines: list[str]) -> dict[str, list[str]]:
+    return {title: lines} if lines else {}
+
+
+def _node(node: NodeView) -> str:
+    kinds = [
+        "ephemeral" if node.ephemeral_owner else "",
+        "container" if node.container else "",
+        f"ttl {node.ttl} s" if node.ttl is not None else "",
+        f"version {node.version}" if node.version else "",
+    ]
+    return " ".join([node.path, _data(node), *filter(None, kinds)])
 
 
 def _data(node: NodeView) -> str:
@@ -50,13 +77,89 @@ def _data(node: NodeView) -> str:
     return f"{node.data[:40]!r}... ({len(node.data)} bytes)"
 
 
-def leaks(server: Server) -> list[str]:
+def _session(view: SessionView, interceptor: Interceptor) -> str:
+    last = interceptor.last.get(view.id)
+    ago = f", {interceptor.now() - last.time:.1f} s ago" if last is not None else ""
+    return (
+        f"0x{view.id:x} timeout {view.timeout} s, {view.client or 'not connected'}, {len(view.ephemerals)} ephemerals, "
+        f"last operation: {_title(last)}{ago}, expires in {view.expires_in:.1f} s"
+    )
+
+
+def _title(request: RecordedRequest | None) -> str:
+    return view_of(request).title if request is not None else "none"
+
+
+def _queues(tree: Mapping[str, NodeView]) -> list[str]:
+    """Return the contenders for each lock, first come first; a lock is what has nodes with such names."""
+    queues: dict[str, list[str]] = {}
+    for path, node in tree.items():
+        if node.ephemeral_owner and is_contender(path):
+            queues.setdefault(path.rpartition("/")[0] or "/", []).append(path)
+    lines = []
+    for lock, paths in sorted(queues.items()):
+        ordered = sorted(paths, key=lambda path: path[-10:])
+        entries = [f"0x{tree[path].ephemeral_owner:x} {path.rpartition('/')[2]}" for path in ordered]
+        lines += [f"{lock}: {len(paths)} contenders, first come first", *(f"  {entry}" for entry in entries)]
+    return lines
+
+
+def leaks(engine: Engine) -> list[str]:
     """Return a line for each session, ephemeral node, lock contender and watch that remains."""
     lines = []
-    for session in server.sessions().values():
+    for session in views.sessions(engine).values():
         lines.append(f"session 0x{session.id:x} is still open, from {session.client or 'nowhere'}")
         for path in session.ephemerals:
-            kind = "lock contender" if _CONTENDER.search(path) else "ephemeral node"
+            kind = "lock contender" if is_contender(path) else "ephemeral node"
             lines.append(f"{kind} {path} of session 0x{session.id:x}")
-    lines += [f"{watch.kind} watch on {watch.path} of session 0x{watch.session:x}" for watch in server.watches()]
+    lines += [f"{watch.kind} watch on {watch.path} of session 0x{watch.session:x}" for watch in views.watches(engine)]
     return lines
+
+
+# --- HTML ---
+
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em;
+  color: #1c2024; background: #fff; }}
+h1 {{ font-size: 1.25em; overflow-wrap: anywhere; }}
+h2 {{ font-size: 1.1em; margin-top: 2em; }}
+h3 {{ font-size: 1em; }}
+pre {{ background: #f3f4f6; padding: .75em 1em; border-radius: 6px; overflow-x: auto; font-size: 13px; }}
+.none {{ color: #6b7280; }}
+@media (prefers-color-scheme: dark) {{ body {{ color: #e5e7eb; background: #15181c; }} pre {{ background: #20252b; }} }}
+</style></head><body>
+<h1>{title}</h1>
+<pre>{failure}</pre>
+{servers}
+</body></html>
+"""
+
+
+def as_html(test: str, failure: str, servers: Mapping[str, str]) -> str:
+    """Return a page that needs nothing else, for a test that has failed.
+
+    Args:
+        test: The name of the test.
+        failure: Its traceback.
+        servers: The state of each server, as :func:`as_text` returns it, by the server's name.
+    """
+    parts = []
+    for name, text in servers.items():
+        seed, *lines = text.splitlines()
+        parts.append(f"<h2>{escape(name)}</h2>\n<p>{escape(seed)}</p>")
+        sections: list[tuple[str, list[str]]] = []
+        for line in lines:
+            if line.startswith("  "):
+                sections[-1][1].append(escape(line[2:]))
+            else:
+                sections.append((escape(line.removesuffix(":")), []))
+        parts += [f"<h3>{title}</h3>\n<pre>{chr(10).join(entries)}</pre>" for title, entries in sections]
+    return _PAGE.format(title=escape(test), failure=escape(failure), servers="\n".join(parts))
+
+
+def file_name(test: str) -> str:
+    """Return the name of the page of a test: letters, digits and ``-_.``, of at most 150."""
+    plain = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in test)
+    return plain[-150:].lstrip("-.") + ".html"

@@ -145,8 +145,8 @@ class Runner:
     async def _listen(self) -> None:
         self.daemon = self._assemble()
         self._stopping = asyncio.Event()
-        self._port = await self.daemon.start(self._host, self._requested_port)
-        if self._port in _USED:
+        self._port = await self.daemon.start(self._host, self._requested_port or self._port)
+        if self._port in _USED and self.state is State.NOT_STARTED:
             self.move()
         _USED.add(self._port)
         self._pid = os.getpid()
@@ -203,6 +203,7 @@ class Runner:
 
     def check_callable(self) -> None:
         """Raise a RuntimeError unless the server runs in this process."""
+        __tracebackhide__ = True
         self._check_running()
         if self._pid != os.getpid():
             raise RuntimeError(
@@ -211,6 +212,7 @@ class Runner:
             )
 
     def _check_running(self) -> None:
+        __tracebackhide__ = True
         if not self.running:
             raise RuntimeError(f"this Server is {self.state.value}")
 
@@ -225,6 +227,7 @@ class Runner:
             RuntimeError: The server does not run, or runs in another process.
             TimeoutError: The loop is blocked.
         """
+        __tracebackhide__ = True
         self.check_callable()
         if self.in_server_thread():
             return self._call_now(function)
@@ -238,7 +241,9 @@ class Runner:
 
         self._loop.call_soon_threadsafe(run)
         if not wait((outcome,), CALL_TIMEOUT).done:
-            raise TimeoutError(f"the server's loop has not answered for {CALL_TIMEOUT} s; is something blocking it?")
+            raise TimeoutError(
+                f"the server's event loop was blocked for {CALL_TIMEOUT:g} s; is a blocking client running in it?"
+            )
         return outcome.result()
 
     def _call_now(self, function: Callable[[], T]) -> T:

@@ -1,43 +1,43 @@
 """An embedded ZooKeeper server: in its own thread for blocking code, in the running event loop for asyncio code.
 
-This is the public interface; the other modules implement it. :mod:`.runner` starts and stops the server and calls
-functions in its loop; :mod:`.interceptor`, which every frame passes, applies pauses and faults.
+This is the public interface; the other modules implement it. What a server shares with a proxy is in :mod:`.endpoint`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
+from functools import partial
 from random import Random, SystemRandom
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from zoolet.server.app import assemble
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
-from zoolet.server.net.clock import Clock
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.net.turns import TURN
-from zoolet.server.testing import arguments, clients, views, waiting
-from zoolet.server.testing.actions import Action
-from zoolet.server.testing.clock import ManualClock, advance
-from zoolet.server.testing.faults import Fault
+from zoolet.server.testing import arguments, changes, clients, report, views, waiting
+from zoolet.server.testing.clock import ManualClock, SkewedClock, advance
+from zoolet.server.testing.endpoint import Endpoint
 from zoolet.server.testing.history import History, Snapshot
+from zoolet.server.testing.intercepted import InterceptedConnection
 from zoolet.server.testing.interceptor import Interceptor
 from zoolet.server.testing.populate import populate
-from zoolet.server.testing.runner import Runner
+from zoolet.server.testing.signatures import ClockName, CompatName, Who
 
 
-class Server:
+class Server(Endpoint):
     """A ZooKeeper for tests.
 
     ``with Server() as server:`` serves in its own thread, ``async with Server() as server:`` in the running event loop.
     All methods are plain calls that have taken effect when they return, in blocking and in asyncio code and from any
-    thread; only :meth:`wait_for` must be awaited when it is called in the server's loop. All methods except
-    :meth:`start` and :meth:`stop` raise a RuntimeError while the server does not run.
+    thread; the methods ``wait_for...`` block, and ``until...`` are their twins to await. All methods except
+    ``start`` and ``stop`` raise a RuntimeError while the server does not run.
 
     Args:
         host: The address to listen on.
-        port: The port; 0 for a free one.
+        port: The port; 0 for a free one, which the server keeps when it is stopped and started again.
         clock: ``"real"``, or ``"manual"`` for a clock that only :meth:`advance` moves.
         seed: The seed of all randomness; by default a random one. The same seed leads to the same faults, and with a
             manual clock to the same session ids and times.
@@ -57,104 +57,66 @@ class Server:
     turn: ClassVar[float] = TURN
     """Seconds for which one connection is served before the others get their turn."""
 
+    _history: History
+
     def __init__(
         self,
         host: str = "127.0.0.1",
         port: int = 0,
         *,
-        clock: str = "real",
+        clock: ClockName = "real",
         seed: int | None = None,
         data_dir: str | os.PathLike[str] | None = None,
         config: str | os.PathLike[str] | Mapping[str, object] | None = None,
-        compat: str | None = None,
+        compat: CompatName | None = None,
         initial_zxid: int | None = None,
     ) -> None:
-        arguments.check_address(host, port)
         arguments.check_numbers(seed, initial_zxid)
         arguments.check_data_dir(data_dir)
-        self.seed = SystemRandom().getrandbits(32) if seed is None else seed
-        self._clock: Clock = arguments.make_clock(clock, seed)
+        super().__init__(host, port, SystemRandom().getrandbits(32) if seed is None else seed)
+        self._clock = SkewedClock(arguments.make_clock(clock, seed))
         self._config = arguments.read_config(config, compat)
         self._config.settings.exact_deadlines = clock == "manual"
         repeatable = seed is not None or clock == "manual"
+        self._restarts = 0
         self._initial_zxid = 0 if initial_zxid is None and repeatable else initial_zxid
-        self._runner = Runner(self._assemble, host, port)
-        self._faults_made = 0
-        self._interceptor: Interceptor
-        self._history: History
-
-    def __repr__(self) -> str:
-        return f"<zoolet Server {self.hosts}>" if self.running else f"<zoolet Server, {self._runner.state.value}>"
-
-    # --- starting and stopping ---
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stop()
-
-    async def __aenter__(self) -> Self:
-        await self._runner.open()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._runner.close()
-
-    def start(self) -> None:
-        """Start in a new thread; return once clients can connect.
-
-        Raises:
-            OSError: The address is in use or is not this machine's.
-            RuntimeError: The server runs already.
-        """
-        self._runner.start()
-
-    def stop(self) -> None:
-        """Stop, and disconnect all clients; do nothing if the server does not run, or in a forked child.
-
-        Raises:
-            RuntimeError: The server runs in an ``async with`` block, whose end stops it.
-        """
-        self._runner.stop()
 
     def _assemble(self) -> Daemon:
-        """Return a new daemon; called inside the server's loop."""
         daemon = assemble(
             self._config,
             clock=self._clock,
             rng=Random(self.seed),
             initial_zxid=self._initial_zxid,
-            connection_factory=lambda connection, resume: self._interceptor.wrap(connection, resume),
+            connection_factory=lambda connection, resume: InterceptedConnection(self._interceptor, connection, resume),
             turn=self.turn,
         )
-        loop = asyncio.get_running_loop()
-        call_later = self._clock.call_later if isinstance(self._clock, ManualClock) else loop.call_later
-        self._interceptor = Interceptor(daemon.engine, call_later)
-        self._history = History(daemon.engine)
+        engine, loop, clock = daemon.engine, asyncio.get_running_loop(), self._clock.inner
+        self._interceptor = Interceptor(
+            clock.call_later if isinstance(clock, ManualClock) else loop.call_later,
+            lambda: engine.now / 1000,
+            lambda: engine.zxid,
+        )
+        self._interceptor.on_event_faults = self._filter_events
+        self._history = History(engine)
         return daemon
+
+    def _filter_events(self, active: bool) -> None:
+        engine, interceptor = self._engine, self._interceptor
+
+        def is_withheld(client: ClientConnection, path: str, event: int, frame: bytes) -> bool:
+            def send() -> None:
+                if not client.closing:
+                    client.outbox.append(frame)
+                    engine.pending_output[client] = None
+
+            session_id = client.session.id if client.session is not None else 0
+            return interceptor.withhold(session_id, (event, path), send)
+
+        engine.watches.event_filter = is_withheld if active else None
 
     @property
     def _engine(self) -> Engine:
         return self._runner.daemon.engine
-
-    # --- state and address ---
-
-    @property
-    def running(self) -> bool:
-        """Whether the server was started and has not been stopped since; in a forked child, as it was at the fork."""
-        return self._runner.running
-
-    @property
-    def port(self) -> int:
-        """The port."""
-        return self._runner.port
-
-    @property
-    def hosts(self) -> str:
-        """The connection string for clients: ``host:port``."""
-        return self._runner.hosts
 
     @property
     def admin_url(self) -> str | None:
@@ -163,7 +125,7 @@ class Server:
 
     # --- sessions and connections ---
 
-    def expire(self, who: Any) -> None:
+    def expire(self, who: Who) -> None:
         """Expire sessions: when this returns, their ephemeral nodes are deleted, the watches of other clients have
         fired, and their connections are closed.
 
@@ -174,46 +136,46 @@ class Server:
             ValueError: *who* is none of these.
             LookupError: The session is not alive on this server, or the client has none.
         """
-        self._runner.call(lambda: clients.expire(self._interceptor, who))
+        self._runner.call(lambda: clients.expire(self._interceptor, self._engine, who))
 
-    def drop(self, who: Any) -> None:
-        """Close the connections of sessions, which stay alive. Arguments and errors are those of :meth:`expire`."""
-        self._runner.call(lambda: clients.drop(self._runner.daemon, who))
-
-    def pause(self, who: Any, *, missing_ok: bool = False) -> None:
-        """Stop reading from a client and writing to it until :meth:`resume`, on this connection and all later ones, as
-        if the network lost every packet. Errors are those of :meth:`expire`.
-
-        Args:
-            who: As for :meth:`expire`.
-            missing_ok: Accept the id of a session that is not alive: a client that asks to resume it gets no answer.
-        """
-        self._runner.call(lambda: clients.pause(self._interceptor, who, missing_ok=missing_ok))
-
-    def resume(self, who: Any) -> None:
-        """End a pause: the requests that arrived during it are answered now. The sessions may have expired.
-
-        Arguments and errors are those of :meth:`expire`.
-        """
-        self._runner.call(lambda: clients.resume(self._interceptor, who))
-
-    def refuse_connections(self) -> None:
-        """Refuse new connections until :meth:`accept_connections`; open connections stay open."""
-        self._runner.call(self._refuse_connections)
-
-    def accept_connections(self) -> None:
-        """Accept connections again."""
-        self._runner.call(self._accept_connections)
-
-    def _refuse_connections(self) -> None:
-        self._runner.daemon.refuse_connections()
-
-    def _accept_connections(self) -> None:
-        self._runner.daemon.accept_connections()
+    def _sessions_of(self, who: object) -> set[int]:
+        return {session.id for session in clients.sessions_of(self._engine, who)}
 
     def set_read_only(self, on: bool) -> None:
         """Switch read-only mode on or off: all clients are disconnected, and those that accept the mode reconnect."""
         self._runner.call(lambda: self._engine.set_read_only(on))
+
+    def restart(self, *, keep: bool = True, downtime: float = 0.0) -> None:
+        """Stop serving and begin again on the same port: all connections are closed, and with them all watches and
+        identities end. Faults and pauses stay.
+
+        Args:
+            keep: Keep tree and sessions, as a server with a data directory does; sessions get their whole timeout
+                again. Otherwise the server is empty, and to clients it answers that their sessions have expired.
+            downtime: Seconds of the server's clock for which it refuses connections. This call does not wait for that.
+
+        Raises:
+            ValueError: *downtime* is negative.
+        """
+        if not isinstance(downtime, int | float) or not 0 <= downtime < float("inf"):
+            raise ValueError(f"downtime is {downtime!r}; it must be 0 seconds or more")
+
+        def restart() -> None:
+            self._restarts += 1
+            clients.drop(self._runner.daemon, set(), everybody=True)
+            if not keep:
+                self._clear()
+            changes.extend_sessions(self._engine, downtime)
+            if downtime:
+                self._refuse_connections()
+                self._interceptor.call_later(downtime, partial(self._serve_again, self._restarts))
+
+        self._runner.call(restart)
+
+    def _serve_again(self, restart: int) -> None:
+        """End a downtime, unless another restart has begun, or the server was stopped."""
+        if self._runner.is_ours() and restart == self._restarts:
+            self._runner.call(self._accept_connections)
 
     # --- time ---
 
@@ -228,73 +190,30 @@ class Server:
         """
         self._runner.call(lambda: advance(self._engine, self._clock, seconds))
 
-    # --- faults ---
+    def skew_clock(self, seconds: float) -> None:
+        """Set the wall clock ahead of what it was at first, or with a negative number back, until :meth:`heal`.
 
-    def fault(
-        self,
-        action: Action,
-        op: str | int | None = None,
-        path: str | None = None,
-        *,
-        client: Any = None,
-        nth: int | Collection[int] | None = None,
-        probability: float | None = None,
-        times: int | None = None,
-        strict: bool = False,
-    ) -> Fault:
-        """Inject a fault, until the ``with`` block of the result ends.
-
-        Several faults may apply to one request: it waits for all of them, and of their effects the first one applies,
-        in the order drop_request, error, lose_reply, close_after.
-
-        Args:
-            action: What the fault does to the requests or events that match.
-            op: An operation, such as ``"create"``, ``"getData"``, ``"get_children2"``, ``"connect"``; None for all.
-                A name that clients use for several op codes stands for all of them. A transaction is a ``"multi"``.
-            path: A glob, in which ``*`` also matches slashes; a transaction matches with any of its paths.
-            client: The client that sends the requests or receives the events; as *who* of :meth:`expire`, but it need
-                not be connected yet.
-            nth: Of the requests or events that match so far only the one with this number, counted from 1; or a set of
-                numbers.
-            probability: Of these each one with this probability.
-            times: Of these only so many.
-            strict: Raise an AssertionError at the end of the block if the fault was never applied.
+        The times of nodes show it, and TTL nodes count by it. Sessions do not: they expire by a clock that cannot be
+        set.
 
         Raises:
-            ValueError: An argument is invalid.
+            ValueError: *seconds* is not a number.
         """
-        self._runner.check_callable()
-        self._faults_made += 1
-        fault = Fault(
-            action,
-            op=op,
-            path=path,
-            session=clients.follow(client),
-            nth=nth,
-            probability=probability,
-            times=times,
-            strict=strict,
-            rng=Random(f"{self.seed} {self._faults_made}"),
-            end=self._end_fault,
-            release=lambda fault: self._runner.call(lambda: self._interceptor.release(fault)),
-        )
-        self._runner.call(lambda: self._interceptor.add(fault))
-        return fault
+        if not isinstance(seconds, int | float) or not abs(seconds) < float("inf"):
+            raise ValueError(f"skew_clock({seconds!r}) is invalid; it must be a number of seconds")
+
+        def skew() -> None:
+            self._clock.skew_ms = round(seconds * 1000)
+            self._runner.daemon.connections.set_time()
+
+        self._runner.call(skew)
 
     def heal(self) -> None:
-        """End all faults and pauses, and accept connections: requests that were held are executed now, and events that
-        were withheld are lost.
+        """End all faults and pauses, accept connections, and set the clock right: requests that were held are executed
+        now, and events that were withheld are lost.
         """
-
-        def heal() -> None:
-            self._accept_connections()
-            self._interceptor.heal()
-
-        self._runner.call(heal)
-
-    def _end_fault(self, fault: Fault) -> None:
-        if self._runner.is_ours():
-            self._runner.call(lambda: self._interceptor.remove(fault))
+        super().heal()
+        self.skew_clock(0)
 
     # --- state ---
 
@@ -309,6 +228,44 @@ class Server:
             ValueError: A path or a value is invalid; no node is created then.
         """
         self._runner.call(lambda: populate(self._engine, nodes))
+
+    def set(self, path: str, data: bytes | str | None) -> None:
+        """Set a node's data, as another client would: its version grows, and watches fire. No permission is needed.
+
+        Raises:
+            ValueError: The data is neither bytes, text nor None.
+            NoNodeError: There is no such node; :meth:`populate` creates nodes.
+        """
+        self._runner.call(lambda: changes.set_data(self._engine, path, data))
+
+    def delete(self, path: str, *, recursive: bool = False) -> None:
+        """Delete a node, as another client would: watches fire. No permission is needed.
+
+        Args:
+            path: The node.
+            recursive: Whether the nodes below it are deleted, too.
+
+        Raises:
+            NoNodeError: There is no such node.
+            NotEmptyError: It has children, and *recursive* is false.
+            BadArgumentsError: It is one of the nodes that every server has.
+        """
+        self._runner.call(lambda: changes.delete(self._engine, path, recursive=recursive))
+
+    def set_quota(self, path: str, *, count: int | None = None, bytes: int | None = None, hard: bool = True) -> None:
+        """Limit how many nodes and bytes may be at and below a node; the last quota that was set there is replaced.
+
+        Args:
+            path: The node; it need not exist yet.
+            count: The most nodes, itself included; None for no limit.
+            bytes: The most bytes of data; None for no limit.
+            hard: Refuse writes that exceed it, with a QuotaExceededError, as with ``enforceQuota``; otherwise a write
+                that exceeds it is only logged.
+
+        Raises:
+            ValueError: The path, a limit or both limits are missing or invalid.
+        """
+        self._runner.call(lambda: changes.set_quota(self._engine, path, count, bytes, hard=hard))
 
     def snapshot(self) -> Snapshot:
         """Return a snapshot of the tree, in constant time."""
@@ -337,16 +294,23 @@ class Server:
 
         def reset() -> None:
             self._interceptor.reset()
+            self._restarts += 1
+            self._clock.skew_ms = 0
             self._engine.set_read_only(False)
-            for session in list(self._engine.sessions.alive.values()):
-                self._engine.close_session(session)
-            clients.drop(self._runner.daemon, "all")
+            self._engine.quota.enforced = self._engine.settings.enforce_quota
+            clients.drop(self._runner.daemon, set(), everybody=True)
+            self._clear()
             self._accept_connections()
             self._runner.move()
-            self._history.restore_to(self._history.start)
             self._faults_made = 0
 
         self._runner.call(reset)
+
+    def _clear(self) -> None:
+        """Remove all sessions and nodes."""
+        for session in list(self._engine.sessions.alive.values()):
+            self._engine.close_session(session)
+        self._history.restore_to(self._history.start)
 
     # --- views ---
 
@@ -366,41 +330,93 @@ class Server:
         """Return the zxid of the last transaction."""
         return self._runner.call(lambda: self._engine.zxid)
 
-    def op_count(self) -> int:
-        """Return the number of requests that were read since the start or the last :meth:`reset`."""
-        return self._runner.call(lambda: self._interceptor.count)
+    def report(self) -> str:
+        """Return the state as text, for people: what a failing test shows of it."""
+        return report.as_text(self.seed, self._runner.call(lambda: report.of_server(self._engine, self._interceptor)))
 
-    def ops(self, last: int | None = None, *, since: int | None = None) -> tuple[views.OpView, ...]:
-        """Return the last requests, oldest first; 1,000 are kept.
+    def leaks(self) -> list[str]:
+        """Return a line for each thing that clients have left: a session, an ephemeral node, a lock contender, a
+        watch.
+        """
+        return self._runner.call(lambda: report.leaks(self._engine))
+
+    # --- waiting ---
+
+    def wait_for_node(self, path: str, data: bytes | str | None = None, *, timeout: float = 5.0) -> views.NodeView:
+        """Wait until there is a node, and return it. It blocks, as all of these do; ``until_...`` are to be awaited.
 
         Args:
-            last: The most requests to return.
-            since: An earlier result of :meth:`op_count`; only later requests are returned.
+            path: The node.
+            data: The data that it must have; None for any.
+            timeout: Seconds of real time.
 
         Raises:
-            ValueError: A number is negative.
+            TimeoutError: There was none in time, or it had other data; the message says which.
         """
-        arguments.check_counts(last=last, since=since)
-        requests, count = self._runner.call(lambda: (list(self._interceptor.seen), self._interceptor.count))
-        return views.ops(views.select(requests, count, last, since))
+        __tracebackhide__ = True
+        waited: views.NodeView = self._wait(*self._node(path, data, timeout))
+        return waited
 
-    def wait_for(self, predicate: Callable[..., Any], timeout: float = 5.0) -> Any:
-        """Wait until a predicate is true, and return what it returned.
+    async def until_node(self, path: str, data: bytes | str | None = None, *, timeout: float = 5.0) -> views.NodeView:
+        """Wait without blocking the event loop, in its time; as for :meth:`wait_for_node`."""
+        __tracebackhide__ = True
+        waited: views.NodeView = await self._until(*self._node(path, data, timeout))
+        return waited
 
-        In the server's loop the result is a coroutine to await; anywhere else the call blocks.
-
-        Args:
-            predicate: Called without arguments, or with this server if it has a parameter.
-            timeout: Seconds of real time; in the server's loop, of that loop's time.
+    def wait_for_sessions(self, n: int, timeout: float = 5.0) -> None:
+        """Wait until exactly *n* sessions are alive.
 
         Raises:
-            TimeoutError: The predicate was not true in time; the message has the last operations.
+            TimeoutError: There were more or fewer; the message lists them.
         """
-        self._runner.check_callable()
-        in_loop = self._runner.in_server_thread()
+        __tracebackhide__ = True
+        self._wait(*self._session_count(n, timeout))
 
-        def too_late() -> TimeoutError:
-            return waiting.timeout_error(predicate, timeout, self.ops(5), blocking=not in_loop)
+    async def until_sessions(self, n: int, timeout: float = 5.0) -> None:
+        """Wait without blocking the event loop, in its time; as for :meth:`wait_for_sessions`."""
+        __tracebackhide__ = True
+        await self._until(*self._session_count(n, timeout))
 
-        wait = waiting.wait_in_loop if in_loop else waiting.wait
-        return wait(waiting.bind(predicate, self), timeout, too_late)
+    def wait_for_contenders(self, path: str, n: int, timeout: float = 5.0) -> None:
+        """Wait until exactly *n* hold or wait for a lock, election, semaphore or party at a path; the holder counts.
+
+        Raises:
+            TimeoutError: There were more or fewer; the message lists their nodes.
+        """
+        __tracebackhide__ = True
+        self._wait(*self._contender_count(path, n, timeout))
+
+    async def until_contenders(self, path: str, n: int, timeout: float = 5.0) -> None:
+        """Wait without blocking the event loop, in its time; as for :meth:`wait_for_contenders`."""
+        __tracebackhide__ = True
+        await self._until(*self._contender_count(path, n, timeout))
+
+    def _node(self, path: str, data: bytes | str | None, timeout: float) -> waiting.Condition:
+        expected = data.encode() if isinstance(data, str) else data
+        views.check_path(path)
+
+        def find() -> views.NodeView | None:
+            node = self._runner.call(lambda: views.node_at(self._engine, path))
+            return node if node is not None and expected in (None, node.data) else None
+
+        def what() -> str:
+            return waiting.describe_node(self.tree(path).get(path), path, expected)
+
+        return find, timeout, what
+
+    def _session_count(self, n: int, timeout: float) -> waiting.Condition:
+        def what() -> str:
+            alive = [f"0x{id:x} from {view.client or 'nowhere'}" for id, view in self.sessions().items()]
+            return f"there were not {n} sessions, but {len(alive)} ({', '.join(alive) or 'none'})"
+
+        arguments.check_counts(n=n)
+        return lambda: self._runner.call(lambda: len(self._engine.sessions.alive)) == n, timeout, what
+
+    def _contender_count(self, path: str, n: int, timeout: float) -> waiting.Condition:
+        def what() -> str:
+            nodes = waiting.contenders(self.tree(path), path)
+            return f"there were not {n} contenders for {path}, but {len(nodes)} ({', '.join(nodes) or 'none'})"
+
+        arguments.check_counts(n=n)
+        views.check_path(path)
+        return lambda: len(waiting.contenders(self.tree(path), path)) == n, timeout, what

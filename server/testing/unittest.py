@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
+import threading
 import unittest
 import uuid
 from collections.abc import Callable
@@ -50,16 +52,29 @@ class ZooletTestCase(unittest.TestCase):
 
 @cache
 def _shared() -> Server:
-    """Return the server that all of kazoo's harnesses in this process share, started by the first call."""
-    server = Server(
-        config={
-            "reconfigEnabled": True,
-            "DigestAuthenticationProvider.superDigest": "super:D/InIHSb7yEEbrWz8b9l71RjZJU=",
-        }
-    )
-    server.start()
+    """Return the server that all of kazoo's harnesses in this process share, started by the first call.
+
+    It has the port of the first server of kazoo's own cluster, 20000 or what ZOOKEEPER_PORT_OFFSET says, because some
+    tests have it written down; if another process has that port, one that is free.
+    """
+    config = {
+        "reconfigEnabled": True,
+        "DigestAuthenticationProvider.superDigest": "super:D/InIHSb7yEEbrWz8b9l71RjZJU=",
+    }
+    server = Server(port=int(os.environ.get("ZOOKEEPER_PORT_OFFSET", "20000")), config=config)
+    try:
+        server.start()
+    except OSError as error:
+        _log.info("the harness has a port of its own: %s", error)
+        server = Server(config=config)
+        server.start()
     atexit.register(server.stop)
     return server
+
+
+def get_global_cluster() -> _Cluster:
+    """Return the cluster that all harnesses share, which is one server; as ``kazoo.testing.harness`` has it."""
+    return _Cluster([_Member(_shared())])
 
 
 class _Member:
@@ -71,6 +86,7 @@ class _Member:
     address = property(lambda self: self._server.hosts)
     secure_address = property(lambda self: self._server.hosts)
     client_port = property(lambda self: self._server.port)
+    secure_client_port = property(lambda self: self._server.port)
     running = property(lambda self: True)
 
     def run(self) -> None:
@@ -81,6 +97,18 @@ class _Member:
         """Refuse connections and close the open ones, as if stopped. The tree is kept, as on a disk."""
         self._server.refuse_connections()
         self._server.drop("all")
+
+    def reset(self) -> None:
+        """Remove all state."""
+        self._server.reset()
+
+    def destroy(self) -> None:
+        """Remove all state; the server stops with the process."""
+        self._server.reset()
+
+    def get_logs(self, num_lines: int = 100) -> list[str]:
+        """Return the last requests."""
+        return [str(op) for op in self._server.ops(num_lines)]
 
 
 class _Cluster(list[_Member]):
@@ -104,6 +132,10 @@ class _Cluster(list[_Member]):
         """Remove all state; the server stops with the process."""
         _shared().reset()
 
+    def get_logs(self, num_lines: int = 100) -> list[str]:
+        """Return the last requests."""
+        return self[0].get_logs(num_lines)
+
 
 class KazooTestHarness(unittest.TestCase):
     """A replacement for ``kazoo.testing.KazooTestHarness``.
@@ -124,7 +156,7 @@ class KazooTestHarness(unittest.TestCase):
     @property
     def cluster(self) -> _Cluster:
         """The cluster, which is one server."""
-        return _Cluster([_Member(_shared())])
+        return get_global_cluster()
 
     @property
     def servers(self) -> str:
@@ -175,11 +207,11 @@ class KazooTestHarness(unittest.TestCase):
                 _log.exception("could not stop %r", client)
         self.client = None
 
-    def lose_connection(self, event_factory: Callable[[], Any]) -> None:
+    def lose_connection(self, event_factory: Callable[[], Any] = threading.Event) -> None:
         """Close the client's connection, and wait until it has reconnected."""
         self._break(_shared().drop, "SUSPENDED", event_factory)
 
-    def expire_session(self, event_factory: Callable[[], Any]) -> None:
+    def expire_session(self, event_factory: Callable[[], Any] = threading.Event) -> None:
         """Expire the client's session, and wait until it has another one."""
         self._break(_shared().expire, "LOST", event_factory)
 

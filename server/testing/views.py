@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from zoolet.protocol import paths
 from zoolet.protocol.acl import AclList
-from zoolet.protocol.errors import ErrorCode, NoNodeError
-from zoolet.protocol.operations import name_of
+from zoolet.protocol.errors import NoNodeError
 from zoolet.protocol.records import Stat
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.node import Node
 from zoolet.server.core.tree import ZOOKEEPER
 from zoolet.server.core.watches import CHILD, DATA, PERSISTENT, RECURSIVE, STANDARD
-from zoolet.server.testing.faults import paths_in
-from zoolet.server.testing.interceptor import RecordedRequest
+from zoolet.server.testing.requests import RecordedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,40 +97,6 @@ class WatchView:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class OpView:
-    """One request that was read.
-
-    Args:
-        op: Its operation, such as ``getData``; ``connect`` for a connect request.
-        path: Its path, or the first of several; None for none.
-        session: The id of the client's session; 0 if there was none yet.
-        error: The error code of the reply, 0 if it succeeded; None if there was no reply.
-        zxid: The server's last zxid after it.
-        fault: The actions that were applied to it; empty for none.
-    """
-
-    op: str
-    path: str | None
-    session: int
-    error: int | None
-    zxid: int
-    fault: str = ""
-
-    def __str__(self) -> str:
-        if self.error is None:
-            outcome = "no reply"
-        elif self.error == 0:
-            outcome = "ok"
-        else:
-            has_name = self.error in ErrorCode.__members__.values()
-            outcome = ErrorCode(self.error).name if has_name else str(self.error)
-        request = [f"0x{self.session:x}", self.op, *([self.path] if self.path else [])]
-        return " ".join(
-            [*request, "->", outcome, f"zxid=0x{self.zxid:x}", *([f"[{self.fault}]"] if self.fault else [])]
-        )
-
-
 def tree(engine: Engine, path: str = "/") -> Mapping[str, NodeView]:
     """Return a node and all nodes below it by path, parents first; root and ``/zookeeper`` only if named by *path*."""
     shown: dict[str, NodeView] = {}
@@ -141,26 +107,43 @@ def tree(engine: Engine, path: str = "/") -> Mapping[str, NodeView]:
     for node_path, node in nodes:
         if path == "/" and (node_path in ("/", ZOOKEEPER) or node_path.startswith(ZOOKEEPER + "/")):
             continue
-        stat = Stat.decode(node.stat())
-        ttl = node.ttl()
-        shown[node_path] = NodeView(
-            node_path,
-            node.data,
-            engine.acls.list(node.acl),
-            stat.version,
-            stat.cversion,
-            stat.aversion,
-            stat.czxid,
-            stat.mzxid,
-            stat.pzxid,
-            stat.ctime / 1000,
-            stat.mtime / 1000,
-            stat.ephemeralOwner if node.owner > 0 else 0,
-            stat.numChildren,
-            node.is_container(),
-            None if ttl is None else ttl / 1000,
-        )
+        shown[node_path] = _view(engine, node_path, node)
     return MappingProxyType(shown)
+
+
+def node_at(engine: Engine, path: str) -> NodeView | None:
+    """Return one node; None if there is none."""
+    node = engine.tree.get(path)
+    return None if node is None else _view(engine, path, node)
+
+
+def check_path(path: object) -> None:
+    """Raise a ValueError unless this can be the path of a node."""
+    reason = paths.path_error(path) if isinstance(path, str) else "it is not text"
+    if reason is not None:
+        raise ValueError(f"{path!r} is not a path: {reason}")
+
+
+def _view(engine: Engine, path: str, node: Node) -> NodeView:
+    stat = Stat.decode(node.stat())
+    ttl = node.ttl()
+    return NodeView(
+        path,
+        node.data,
+        engine.acls.list(node.acl),
+        stat.version,
+        stat.cversion,
+        stat.aversion,
+        stat.czxid,
+        stat.mzxid,
+        stat.pzxid,
+        stat.ctime / 1000,
+        stat.mtime / 1000,
+        stat.ephemeralOwner if node.owner > 0 else 0,
+        stat.numChildren,
+        node.is_container(),
+        None if ttl is None else ttl / 1000,
+    )
 
 
 def sessions(engine: Engine) -> Mapping[int, SessionView]:
@@ -189,21 +172,6 @@ def watches(engine: Engine) -> tuple[WatchView, ...]:
                 kinds = ((STANDARD, once), (PERSISTENT, "persistent"), (RECURSIVE, "recursive"))
                 shown += [WatchView(path, owner, kind) for mode, kind in kinds if modes & mode]
     return tuple(dict.fromkeys(shown))  # a persistent watch is in both stores
-
-
-def ops(requests: Iterable[RecordedRequest]) -> tuple[OpView, ...]:
-    """Return the views of recorded requests, in the same order."""
-    return tuple(
-        OpView(
-            name_of(request.opcode),
-            next(iter(paths_in(request.opcode, request.body)), None),
-            request.session,
-            request.error,
-            request.zxid,
-            request.faults_applied,
-        )
-        for request in requests
-    )
 
 
 def select(

@@ -31,6 +31,7 @@ from zoolet.client.recipes import LockLostError
 from zoolet.protocol.errors import ZooKeeperError
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, close_after, delay, drop_request, lose_reply
+from zoolet.server.testing.requests import RecordedRequest
 from zoolet.server.testing.sim import describe_pending_tasks
 
 SESSION: Final = 6.0
@@ -161,8 +162,8 @@ class Story:
         """Ask after each operation of the server whether something is true."""
         record = self.server._interceptor.record
 
-        def recorded(session_id: int, opcode: int, body: bytes, error: int | None, faults_applied: str) -> None:
-            record(session_id, opcode, body, error, faults_applied)
+        def recorded(request: RecordedRequest) -> None:
+            record(request)
             if not self._broken and not holds():
                 what = (holds.__doc__ or holds.__name__).strip()
                 self._broken.append(f"not true any more at {self.sim.time():.3f} s: {what}")

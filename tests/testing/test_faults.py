@@ -16,7 +16,12 @@ from support.wire import DEADLINE_S, Wire, creating
 from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
-from zoolet.server.testing import delay, drop_request, error, hold
+from zoolet.server.testing import (
+    delay,
+    drop_request,
+    error,
+    hold,
+)
 
 NO_NODE: Final = -101
 Dial = Callable[..., KazooClient]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 
 from zoolet.client import Client, State
@@ -47,7 +49,54 @@ def test_it_works_in_strict_mode_and_leaves_no_session(pytester: pytest.Pytester
 def test_without_pytest_asyncio_it_says_what_is_missing(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(zoolet_client): pass")
 
-    result = pytester.runpytest_subprocess("-p", "no:asyncio")
+    result = pytester.runpytest_subprocess("-p", "no:asyncio", "-p", "no:anyio")
 
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*zoolet_client needs the plugin pytest-asyncio*"])
+    result.stdout.fnmatch_lines(["*need a plugin for asyncio: pip install pytest-asyncio*"])
+
+
+needs_anyio = pytest.mark.skipif(importlib.util.find_spec("anyio") is None, reason="anyio is not installed")
+
+
+@needs_anyio
+@pytest.mark.parametrize("plugins", [(), ("-p", "no:asyncio")], ids=["with pytest-asyncio", "without"])
+def test_they_work_with_anyio_s_plugin(pytester: pytest.Pytester, plugins: tuple[str, ...]) -> None:
+    pytester.makeini("[pytest]\nzoolet_leaks = error\n")
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def anyio_backend():
+            return "asyncio"
+
+        @pytest.mark.anyio
+        async def test_it(zoolet, zoolet_client, zoolet_client_factory):
+            other = await zoolet_client_factory(timeout=3.0)
+            await zoolet_client.create("/a", b"1")
+            assert (await other.get("/a"))[0] == b"1"
+            assert len(zoolet.sessions()) == 2
+        """
+    )
+
+    pytester.runpytest_subprocess("-W", "default", *plugins).assert_outcomes(passed=1)
+
+
+@needs_anyio
+def test_another_backend_is_refused_in_words(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def anyio_backend():
+            return "trio"
+
+        def test_it(anyio_backend, zoolet_client): pass
+        """
+    )
+
+    result = pytester.runpytest_subprocess("-W", "default")
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*zoolet's client needs asyncio*"])

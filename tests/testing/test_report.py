@@ -57,15 +57,21 @@ def test_a_failing_test_shows_what_the_server_knows(project: pytest.Pytester) ->
         """,
     )
 
-    assert re.sub(
-        r"127.0.0.1:\d+", "ADDRESS", re.sub(r"zxid=0x\w+", "zxid=0xZ", re.sub(r"seed \d+", "seed N", output))
-    ) == (
+    for pattern, fixed in (
+        (r"127.0.0.1:\d+", "ADDRESS"),
+        (r"zxid=0x\w+", "zxid=0xZ"),
+        (r"seed \d+", "seed N"),
+        (r"\d\.\d s ago", "A s ago"),
+        (r"in \d+\.\d s", "in E s"),
+    ):
+        output = re.sub(pattern, fixed, output)
+    assert output == (
         "seed N\n"
-        "tree, as it changed:\n"
-        "  + /a b'1'\n"
-        "  + /a/here b'' ephemeral\n"
+        "tree:\n"
+        "  /a b'1'\n"
+        "  /a/here b'' ephemeral\n"
         "sessions:\n"
-        "  0xSESSION timeout 10.0 s, ADDRESS, 1 ephemerals\n"
+        "  0xSESSION timeout 10.0 s, ADDRESS, 1 ephemerals, last operation: exists /b, A s ago, expires in E s\n"
         "watches:\n"
         "  /a data 0xSESSION\n"
         "last 20 operations:\n"
@@ -109,7 +115,7 @@ def test_it_says_so_when_there_is_nothing(project: pytest.Pytester) -> None:
 def test_a_long_value_is_cut(project: pytest.Pytester) -> None:
     output = report_of(project, "def test_it(zoolet):\n    zoolet.populate({'/a': b'x' * 5000})\n    assert False")
 
-    assert f"  + /a b'{'x' * 40}'... (5000 bytes)\n" in output
+    assert f"  /a b'{'x' * 40}'... (5000 bytes)\n" in output
 
 
 def test_a_failing_asyncio_test_shows_it_too(project: pytest.Pytester) -> None:
@@ -125,16 +131,16 @@ def test_a_failing_asyncio_test_shows_it_too(project: pytest.Pytester) -> None:
         """,
     )
 
-    assert "  + /a b'1'\n" in output
+    assert "  /a b'1'\n" in output
 
 
 def test_a_test_that_passes_or_has_no_server_shows_nothing(project: pytest.Pytester) -> None:
     project.makepyfile("def test_passes(zoolet): pass\n\ndef test_fails(): assert False")
 
-    result = project.runpytest_inprocess("-rA")
+    result = project.runpytest_subprocess("-rA")
 
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.no_fnmatch_line("*- zoolet -*")
+    result.stdout.no_fnmatch_line("*- zoolet*")
 
 
 def test_a_failing_test_that_has_stopped_the_server_is_still_reported(project: pytest.Pytester) -> None:
@@ -222,4 +228,151 @@ def test_another_value_is_named(project: pytest.Pytester) -> None:
     result = project.runpytest_inprocess()
 
     assert result.ret != 0
-    result.stdout.fnmatch_lines(["*zoolet_leaks is 'loud'; it must be one of off, warn, error*"])
+    result.stderr.fnmatch_lines(["*zoolet_leaks is 'loud'; it must be one of off, warn, error*"])
+
+
+# --- every server ---
+
+FAILS: Final = """
+import pytest
+from kazoo.client import KazooClient
+from zoolet.testing import Server, Simulation, ZooletTestCase, hold
+
+def test_own_block():
+    with Server(seed=11) as server:
+        server.populate({"/own": b""})
+        assert False
+
+def test_factory(zoolet_factory):
+    zoolet_factory(seed=12).populate({"/factory": b""})
+    assert False
+
+def test_simulation():
+    sim = Simulation(seed=13)
+    async def main():
+        async with sim.server() as server:
+            server.populate({"/simulated": b""})
+            assert False
+    sim.run(main())
+
+class TestCase(ZooletTestCase):
+    zoolet_options = {"seed": 14}
+    def test_it(self):
+        self.zoolet.populate({"/case": b""})
+        assert False
+"""
+
+
+def test_a_failing_test_shows_every_server_of_the_process(project: pytest.Pytester) -> None:
+    project.makepyfile(FAILS)
+
+    result = project.runpytest_subprocess()
+
+    result.assert_outcomes(failed=4)
+    text = result.stdout.str()
+    sections = re.findall(r"-+ zoolet -+\n(.*?)\n(?:_|=|-)", text, re.DOTALL)
+    assert [re.findall(r"^  (/\w+)", section, re.M)[0] for section in sections] == [
+        "/own",
+        "/factory",
+        "/simulated",
+        "/case",
+    ]
+
+
+def test_it_shows_what_is_held_active_and_paused_and_who_waits_for_a_lock(project: pytest.Pytester) -> None:
+    output = report_of(
+        project,
+        """
+        from zoolet.testing import hold
+
+        def test_it(zoolet, zoolet_kazoo_factory):
+            one, two = zoolet_kazoo_factory(), zoolet_kazoo_factory()
+            one.Lock("/lock").acquire()
+            zoolet.fault(hold(), "exists", client=two)
+            two.exists_async("/held")
+            zoolet.wait_for(lambda: "held or delayed" in zoolet.report())
+            zoolet.pause(one)
+            assert False
+        """,
+    )
+
+    assert "locks and elections:\n  /lock: 1 contenders, first come first\n    0xSESSION " in output
+    assert "requests that are held or delayed:\n  0xSESSION exists /held, by [fault(hold(), op='exists')]\n" in output
+    assert "active faults:\n  fault(hold(), op='exists'), 1 hits\n" in output
+    assert "paused clients:\n  0xSESSION\n" in output
+
+
+def test_a_page_for_each_failing_test_if_asked(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("name", ["<b>", "/etc/passwd"])
+        def test_it(zoolet, name):
+            zoolet.populate({"/a": b"<script>"})
+            assert False, name
+
+        def test_passes(zoolet): pass
+        """
+    )
+
+    result = project.runpytest_inprocess("--zoolet-report", "out/pages")
+
+    pages = sorted((project.path / "out" / "pages").iterdir())
+    assert len(pages) == 2
+    page = pages[0].read_text()
+    assert "<script>" not in page
+    assert "/a b&#x27;&lt;script&gt;&#x27;" in page
+    assert "AssertionError" in page
+    assert not re.search(r'(?:src|href)="', page)
+    result.stdout.fnmatch_lines(["*zoolet report*", f"{pages[0].relative_to(project.path)}"])
+
+
+LEAVES: Final = """
+from kazoo.client import KazooClient
+from zoolet.testing import Server, ZooletTestCase
+
+clients = []
+
+def leave(server):
+    client = KazooClient(server.hosts)
+    client.start()
+    clients.append(client)
+
+def test_own_block():
+    with Server() as server:
+        leave(server)
+
+def test_factory(zoolet_factory):
+    leave(zoolet_factory())
+
+class TestCase(ZooletTestCase):
+    def test_1_leaves(self):
+        leave(self.zoolet)
+
+    def test_2_does_not(self):
+        pass
+
+def test_the_server_of_the_run_keeps_it(zoolet_server):
+    leave(zoolet_server)
+
+def test_later(zoolet_server):
+    assert len(zoolet_server.sessions()) == 1
+
+def test_end():
+    for client in clients:
+        client.stop()
+"""
+
+
+def test_what_is_left_at_any_server_is_the_leak_of_the_test_that_left_it(project: pytest.Pytester) -> None:
+    configured(project, "error").makepyfile(LEAVES)
+
+    result = project.runpytest_subprocess()
+
+    assert re.findall(r"^ERROR \S+::(test_\w+)", result.stdout.str(), re.M) == [
+        "test_own_block",
+        "test_factory",
+        "test_1_leaves",
+        "test_the_server_of_the_run_keeps_it",
+    ]

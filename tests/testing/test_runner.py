@@ -87,7 +87,9 @@ async def test_a_loop_that_is_blocked_is_an_error_of_the_call(monkeypatch: pytes
         caller.start()
         caller.join()  # blocks the loop
 
-    assert errors == ["TimeoutError: the server's loop has not answered for 0.01 s; is something blocking it?"]
+    assert errors == [
+        "TimeoutError: the server's event loop was blocked for 0.01 s; is a blocking client running in it?"
+    ]
 
 
 def test_a_server_that_could_not_listen_may_try_again() -> None:

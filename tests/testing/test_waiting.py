@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, Final
 
 import pytest
 from support.wire import DEADLINE_S, Wire
 
+from zoolet.client import Client
+from zoolet.protocol import records as r
+from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
+from zoolet.server.testing import hold
+
+NO_NODE: Final = -101
 
 
 def test_wait_for_gives_what_the_predicate_returned(server: Server) -> None:
@@ -81,3 +90,131 @@ async def test_an_await_can_be_cancelled() -> None:
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
+
+
+# --- named waits ---
+
+
+def message_of(wait: Callable[[], object]) -> str:
+    """Return the first line of the error of a wait that is too short."""
+    with pytest.raises(TimeoutError) as failure:
+        wait()
+    first, *operations = str(failure.value).splitlines()
+    assert operations
+    return first
+
+
+def test_a_node_is_waited_for_with_its_data(server: Server, wire: Wire) -> None:
+    later = threading.Timer(0.05, lambda: server.populate({"/a": b"2"}))
+    server.populate({"/a": b"1"})
+    later.start()
+
+    assert server.wait_for_node("/a").path == "/a"
+    assert server.wait_for_node("/a", "2").version == 1
+    later.join()
+
+
+def test_what_was_missing_is_named(server: Server, wire: Wire) -> None:
+    server.populate({"/a": b"1"})
+    port = wire.link.getsockname()[1]
+
+    assert message_of(lambda: server.wait_for_node("/b", timeout=0.01)) == (
+        "/b did not appear within 0.01 s; the last operations were:"
+    )
+    assert message_of(lambda: server.wait_for_node("/a", b"2", timeout=0.01)).startswith(
+        "/a did not have the data b'2'; it has b'1' within 0.01 s"
+    )
+    assert message_of(lambda: server.wait_for_sessions(3, timeout=0.01)).startswith(
+        f"there were not 3 sessions, but 1 (0x{wire.id:x} from 127.0.0.1:{port}) within"
+    )
+    assert message_of(lambda: server.wait_for_contenders("/a", 1, timeout=0.01)).startswith(
+        "there were not 1 contenders for /a, but 0 (none) within"
+    )
+
+
+def test_sessions_are_counted_exactly(server: Server, wires: ExitStack) -> None:
+    server.wait_for_sessions(0)
+    wires.enter_context(Wire(server)).welcomed()
+    server.wait_for_sessions(1)
+    with pytest.raises(TimeoutError):
+        server.wait_for_sessions(0, timeout=0.01)
+
+
+def test_contenders_of_a_lock_are_its_holder_and_those_that_wait(server: Server, kazoo: Callable[..., Any]) -> None:
+    first, second = kazoo(server).Lock("/lock"), kazoo(server).Lock("/lock")
+    first.acquire()
+    server.wait_for_contenders("/lock", 1)
+    waiting = threading.Thread(target=second.acquire)
+    waiting.start()
+    server.wait_for_contenders("/lock", 2)
+    first.release()
+    waiting.join(DEADLINE_S)
+    server.wait_for_contenders("/lock", 1)
+
+
+def test_contenders_of_an_election_are_its_leader_and_those_that_wait(
+    server: Server, kazoo: Callable[..., Any]
+) -> None:
+    done = threading.Event()
+    threads = [threading.Thread(target=kazoo(server).Election("/el").run, args=(done.wait,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    server.wait_for_contenders("/el", 3)
+    done.set()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    server.wait_for_contenders("/el", 0)
+
+
+def test_contenders_of_a_semaphore_are_its_holders(server: Server, kazoo: Callable[..., Any]) -> None:
+    for _ in range(2):
+        kazoo(server).Semaphore("/leases", max_leases=2).acquire()
+    server.wait_for_contenders("/leases", 2)
+
+
+def test_idle_is_when_nothing_is_requested_or_held(server: Server, wire: Wire) -> None:
+    server.wait_for_idle()
+    with server.fault(hold(), "exists") as fault:
+        wire.send(OpCode.EXISTS, r.ExistsRequest("/a", False))
+        server.wait_for(lambda: fault.hits)
+        with pytest.raises(TimeoutError, match=r"not idle: exists /a waits because of \[fault\(hold"):
+            server.wait_for_idle(timeout=0.2)
+        fault.release()
+    server.wait_for_idle()
+    assert wire.reply() == NO_NODE
+
+
+async def test_the_twins_leave_the_loop_free() -> None:
+    async with Server() as server, Client(server.hosts) as zk:
+        node = asyncio.create_task(server.until_node("/a", b"1"))
+        contenders = asyncio.create_task(server.until_contenders("/lock", 1))
+        await server.until_sessions(1)
+        await zk.create("/a", b"1")
+        async with zk.lock("/lock"):
+            await contenders
+        assert (await node).data == b"1"
+        assert await server.until(lambda one: "/a" in one.tree()) is True
+        await server.until_idle()
+
+
+async def test_a_twin_works_for_a_server_in_a_thread(server: Server) -> None:
+    asyncio.get_running_loop().call_later(0.02, server.populate, {"/a": b""})
+
+    assert (await server.until_node("/a")).path == "/a"
+    with pytest.raises(TimeoutError, match="/b did not appear") as failure:
+        await server.until_node("/b", timeout=0.01)
+    assert "until" not in str(failure.value)
+
+
+async def test_a_blocking_wait_in_the_server_s_loop_is_refused() -> None:
+    async with Server() as server:
+        with pytest.raises(RuntimeError, match="would block the server's event loop; await its twin"):
+            server.wait_for_node("/a")
+
+
+@pytest.mark.parametrize("path", ["", "a", "/a/", None])
+def test_what_is_no_path_is_refused(server: Server, path: Any) -> None:
+    with pytest.raises(ValueError, match="is not a path"):
+        server.wait_for_node(path)
+    with pytest.raises(ValueError, match="is not a path"):
+        server.wait_for_contenders(path, 1)

@@ -8,6 +8,7 @@ from math import inf
 from random import Random
 from typing import Any, ClassVar, TypeVar
 
+from zoolet.server.testing.clock import SkewedClock
 from zoolet.server.testing.server import Server
 from zoolet.server.testing.sim.loop import LoopClock, SimLoop
 
@@ -21,7 +22,7 @@ class _SimServer(Server):
 
     def __init__(self, loop: SimLoop, **options: Any) -> None:
         super().__init__(**options)
-        self._clock = LoopClock(loop)
+        self._clock = SkewedClock(LoopClock(loop))
         self._network = loop.network
 
     def _refuse_connections(self) -> None:

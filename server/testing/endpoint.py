@@ -1,0 +1,348 @@
+"""What a test server and a proxy have in common: an address, faults, recordings, and waiting.
+
+:mod:`.runner` starts and stops them and calls functions in their loop; :mod:`.interceptor` has the pauses and faults,
+which every frame meets in a :mod:`.frame_queue`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection
+from random import Random
+from types import TracebackType
+from typing import Any, Self
+
+from zoolet.server.net.daemon import Daemon
+from zoolet.server.testing import arguments, clients, registry, views, waiting
+from zoolet.server.testing.actions import Action
+from zoolet.server.testing.faults import Fault
+from zoolet.server.testing.interceptor import Interceptor
+from zoolet.server.testing.recording import Recording
+from zoolet.server.testing.requests import OpView, When, view_of
+from zoolet.server.testing.runner import Runner
+from zoolet.server.testing.signatures import OpName, Who
+
+
+class Endpoint:
+    """A server or a proxy that clients connect to, under the control of a test.
+
+    Args:
+        host: The address to listen on.
+        port: The port; 0 for a free one.
+        seed: The seed of all randomness.
+
+    Attributes:
+        seed: The seed.
+    """
+
+    _interceptor: Interceptor
+
+    def __init__(self, host: str, port: int, seed: int) -> None:
+        arguments.check_address(host, port)
+        self.seed = seed
+        self._runner = Runner(self._assemble, host, port)
+        self._faults_made = 0
+
+    def __repr__(self) -> str:
+        name = type(self).__name__.strip("_")
+        return f"<zoolet {name} {self.hosts}>" if self.running else f"<zoolet {name}, {self._runner.state.value}>"
+
+    def _assemble(self) -> Daemon:
+        """Return a new daemon, and set ``_interceptor``; called inside the loop at each start."""
+        raise NotImplementedError
+
+    # --- starting and stopping ---
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        registry.ending(self, error)
+        self._runner.stop()
+
+    async def __aenter__(self) -> Self:
+        await self._runner.open()
+        registry.started(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        registry.ending(self, error)
+        await self._runner.close()
+
+    def start(self) -> None:
+        """Start in a new thread; return once clients can connect. After :meth:`stop` it has the same port again.
+
+        Raises:
+            OSError: The address is in use or is not this machine's.
+            RuntimeError: It runs already.
+        """
+        self._runner.start()
+        registry.started(self)
+
+    def stop(self) -> None:
+        """Stop, and disconnect all clients; do nothing if it does not run, or in a forked child.
+
+        Raises:
+            RuntimeError: It runs in an ``async with`` block, whose end stops it.
+        """
+        registry.ending(self, None)
+        self._runner.stop()
+
+    # --- state and address ---
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and has not been stopped since; in a forked child, as it was at the fork."""
+        return self._runner.running
+
+    @property
+    def port(self) -> int:
+        """The port."""
+        return self._runner.port
+
+    @property
+    def hosts(self) -> str:
+        """The connection string for clients: ``host:port``."""
+        return self._runner.hosts
+
+    def is_ours(self) -> bool:
+        """Return whether it runs, in this process and not in the one from which this was forked."""
+        return self._runner.is_ours()
+
+    def report(self) -> str:
+        """Return the state as text, for people: what a failing test shows of it."""
+        raise NotImplementedError
+
+    def leaks(self) -> list[str]:
+        """Return a line for each thing that clients have left: a session, an ephemeral node, a watch."""
+        raise NotImplementedError
+
+    # --- connections ---
+
+    def drop(self, who: Who) -> None:
+        """Close the connections of sessions, which stay alive.
+
+        Args:
+            who: A KazooClient, a zoolet Client, a session id, or ``"all"``.
+
+        Raises:
+            ValueError: *who* is none of these.
+            LookupError: The session is not alive here, or the client has none.
+        """
+        self._runner.call(lambda: clients.drop(self._runner.daemon, self._sessions_of(who), everybody=who == "all"))
+
+    def pause(self, who: Who, *, missing_ok: bool = False) -> None:
+        """Stop reading from a client and writing to it until :meth:`resume`, on this connection and all later ones, as
+        if the network lost every packet. Errors are those of :meth:`drop`.
+
+        Args:
+            who: As for :meth:`drop`.
+            missing_ok: Accept the id of a session that is not alive: a client that asks to resume it gets no answer.
+        """
+
+        def pause() -> None:
+            ids = None if who == "all" else {clients.session_id_of(who)} if missing_ok else self._sessions_of(who)
+            clients.pause(self._interceptor, ids)
+
+        self._runner.call(pause)
+
+    def resume(self, who: Who) -> None:
+        """End a pause: the requests that arrived during it are answered now. The sessions may have expired.
+
+        Arguments and errors are those of :meth:`drop`.
+        """
+        self._runner.call(lambda: clients.resume(self._interceptor, who))
+
+    def refuse_connections(self) -> None:
+        """Refuse new connections until :meth:`accept_connections`; open connections stay open."""
+        self._runner.call(self._refuse_connections)
+
+    def accept_connections(self) -> None:
+        """Accept connections again."""
+        self._runner.call(self._accept_connections)
+
+    def _refuse_connections(self) -> None:
+        self._runner.daemon.refuse_connections()
+
+    def _accept_connections(self) -> None:
+        self._runner.daemon.accept_connections()
+
+    def _sessions_of(self, who: object) -> set[int]:
+        """Return the ids of the sessions that *who* names; called in the loop."""
+        raise NotImplementedError
+
+    # --- faults ---
+
+    def fault(
+        self,
+        action: Action,
+        op: OpName | int | None = None,
+        path: str | None = None,
+        *,
+        client: Who | None = None,
+        nth: int | Collection[int] | None = None,
+        probability: float | None = None,
+        times: int | None = None,
+        when: When | None = None,
+        strict: bool = False,
+    ) -> Fault:
+        """Inject a fault, until the ``with`` block of the result ends.
+
+        Several faults may apply to one request: it waits for all of them, and of their effects the first one applies,
+        in the order drop_request, error, lose_reply, corrupt_reply, cut_reply, close_after.
+
+        Args:
+            action: What the fault does to the requests or events that match.
+            op: An operation, such as ``"create"``, ``"getData"``, ``"get_children2"``, ``"connect"``; None for all.
+                A name that clients use for several op codes stands for all of them. A transaction is a ``"multi"``.
+            path: A glob, in which ``*`` also matches slashes; a transaction matches with any of its paths. Paths are
+                those of the server: with the client's chroot.
+            client: The client that sends the requests or receives the events; as *who* of :meth:`drop`, but it need
+                not be connected yet.
+            nth: Of the requests or events that match so far only the one with this number, counted from 1; or a set of
+                numbers.
+            probability: Of these each one with this probability.
+            times: Of these only so many.
+            when: Called with the request, an :class:`~zoolet.server.testing.requests.OpView`, before it is executed;
+                it matches if the result is true. Called in the server's loop, so it must not call the server.
+            strict: Raise an AssertionError at the end of the block if the fault was never applied.
+
+        Raises:
+            ValueError: An argument is invalid.
+        """
+        self._runner.check_callable()
+        self._faults_made += 1
+        fault = Fault(
+            action,
+            op=op,
+            path=path,
+            session=clients.follow(client),
+            nth=nth,
+            probability=probability,
+            times=times,
+            when=when,
+            strict=strict,
+            rng=Random(f"{self.seed} {self._faults_made}"),
+            end=self._end_fault,
+            release=lambda fault: self._runner.call(lambda: self._interceptor.release(fault)),
+        )
+        self._runner.call(lambda: self._interceptor.add(fault))
+        return fault
+
+    def heal(self) -> None:
+        """End all faults and pauses, and accept connections: requests that were held are executed now, and events that
+        were withheld are lost.
+        """
+
+        def heal() -> None:
+            self._accept_connections()
+            self._interceptor.heal()
+
+        self._runner.call(heal)
+
+    def _end_fault(self, fault: Fault) -> None:
+        if self._runner.is_ours():
+            self._runner.call(lambda: self._interceptor.remove(fault))
+
+    # --- requests ---
+
+    def op_count(self) -> int:
+        """Return the number of requests that were read since the start or the last ``reset()``."""
+        return self._runner.call(lambda: self._interceptor.count)
+
+    def ops(self, last: int | None = None, *, since: int | None = None) -> tuple[OpView, ...]:
+        """Return the last requests, oldest first; 1,000 are kept.
+
+        Args:
+            last: The most requests to return.
+            since: An earlier result of :meth:`op_count`; only later requests are returned.
+
+        Raises:
+            ValueError: A number is negative.
+        """
+        arguments.check_counts(last=last, since=since)
+        requests, count = self._runner.call(lambda: (list(self._interceptor.seen), self._interceptor.count))
+        return tuple(map(view_of, views.select(requests, count, last, since)))
+
+    def recording(self, who: Who | None = None) -> Recording:
+        """Record the requests that are made inside the block of the result, without pings; there is no limit.
+
+        Args:
+            who: Whose; None or ``"all"`` for those of all clients. A client need not be connected yet.
+
+        Raises:
+            ValueError: *who* is invalid.
+        """
+        self._runner.check_callable()
+        follow = clients.follow(who)
+        return Recording.of(
+            lambda receive: self._runner.call(lambda: self._interceptor.recorders.append(receive)),
+            self._end_recording,
+            lambda session_id: follow is None or follow() == session_id,
+        )
+
+    def _end_recording(self, receive: Callable[[Any], None]) -> None:
+        if self._runner.is_ours():
+            self._runner.call(lambda: self._interceptor.recorders.remove(receive))
+
+    # --- waiting ---
+
+    def wait_for(self, predicate: Callable[..., Any], timeout: float = 5.0) -> Any:
+        """Wait until a predicate is true, and return what it returned. It blocks; in asyncio code use :meth:`until`.
+
+        Args:
+            predicate: Called without arguments, or with this server if it has a parameter.
+            timeout: Seconds of real time.
+
+        Raises:
+            TimeoutError: The predicate was not true in time; the message has the last operations.
+        """
+        __tracebackhide__ = True
+        bound, what = waiting.bind(predicate, self), self._name(predicate)
+        if self._runner.in_server_thread():  # a coroutine, which is awaited: blocking here would stop the server
+            return self._until(bound, timeout, what)
+        return self._wait(bound, timeout, what)
+
+    async def until(self, predicate: Callable[..., Any], timeout: float = 5.0) -> Any:
+        """Wait without blocking the event loop, in any loop. As for :meth:`wait_for`; seconds are those of the loop."""
+        __tracebackhide__ = True
+        return await self._until(waiting.bind(predicate, self), timeout, self._name(predicate))
+
+    def wait_for_idle(self, timeout: float = 5.0) -> None:
+        """Wait until no client has sent a request, other than a ping, for 50 milliseconds, and none is held or delayed.
+
+        Raises:
+            TimeoutError: They were not idle in time; the message says why.
+        """
+        __tracebackhide__ = True
+        idle = waiting.Idle(self._interceptor, time.monotonic)
+        self._wait(lambda: self._runner.call(idle.look), timeout, idle.describe)
+
+    async def until_idle(self, timeout: float = 5.0) -> None:
+        """Wait without blocking the event loop; as for :meth:`wait_for_idle`."""
+        __tracebackhide__ = True
+        idle = waiting.Idle(self._interceptor, asyncio.get_running_loop().time)
+        await self._until(lambda: self._runner.call(idle.look), timeout, idle.describe)
+
+    def _name(self, predicate: Callable[..., Any]) -> Callable[[], str]:
+        return lambda: f"{waiting.name_of_predicate(predicate)} was not true"
+
+    def _wait(self, predicate: Callable[[], Any], timeout: float, what: Callable[[], str]) -> Any:
+        __tracebackhide__ = True
+        self._runner.check_callable()
+        if self._runner.in_server_thread():
+            raise RuntimeError("this call would block the server's event loop; await its twin, until_...(), instead")
+        return waiting.wait(predicate, timeout, lambda: self._too_late(what, timeout, blocking=True))
+
+    def _until(self, predicate: Callable[[], Any], timeout: float, what: Callable[[], str]) -> Awaitable[Any]:
+        self._runner.check_callable()
+        return waiting.wait_in_loop(predicate, timeout, lambda: self._too_late(what, timeout, blocking=False))
+
+    def _too_late(self, what: Callable[[], str], timeout: float, *, blocking: bool) -> TimeoutError:
+        return waiting.timeout_error(what(), timeout, self.ops(5), blocking=blocking)

@@ -1,0 +1,236 @@
+"""A connection of a proxy: the frames that pass its queue are executed by a server somewhere else.
+
+Frames go on to the server as they are, and answers come back in the order of the requests, as ZooKeeper promises; so
+the oldest request that is not answered is that of the next reply. A reply that a fault makes up waits for its turn in
+that line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+from zoolet.protocol.codec import int_at
+from zoolet.protocol.errors import MarshallingError
+from zoolet.protocol.framing import Frames, frame
+from zoolet.protocol.handshake import ConnectResponse
+from zoolet.protocol.records import ReplyHeader, RequestHeader, WatcherEvent
+from zoolet.server.core.client_connection import ClientConnection, Session
+from zoolet.server.core.server_connection import State
+from zoolet.server.testing.actions import Action, Effect
+from zoolet.server.testing.faults import Fault
+from zoolet.server.testing.frame_queue import FrameQueue, effect_of, rate_of
+from zoolet.server.testing.interceptor import Interceptor, Reply, errors_in, is_event
+from zoolet.server.testing.requests import CONNECT, Request
+
+_log = logging.getLogger("zoolet.proxy")
+MAX_FRAME: Final = 1 << 26
+"""The most bytes of a frame in either direction: servers may be configured to accept much."""
+
+
+@dataclass
+class _Expected:
+    """A request whose reply has not come yet."""
+
+    request: Request
+    matched: list[Fault]
+    effect: Action | None = field(init=False)
+    made: bytes = b""
+    """A reply that a fault has made up; empty if the server answers it."""
+
+    def __post_init__(self) -> None:
+        self.effect = effect_of(self.matched)
+
+
+class ProxiedConnection(FrameQueue):
+    """A connection whose frames are executed by another server.
+
+    Args:
+        interceptor: The pauses, faults and recorded requests.
+        client: The connection as others see it; its session is set when the server has opened or resumed one.
+        resume: Makes the transport call ``receive_data(b"")`` and send the output.
+        connect: Connects a protocol to the server.
+    """
+
+    def __init__(
+        self,
+        interceptor: Interceptor,
+        client: ClientConnection,
+        resume: Callable[[], object],
+        connect: Callable[[asyncio.Protocol], object],
+    ) -> None:
+        super().__init__(interceptor, client, resume, MAX_FRAME)
+        self._expected: deque[_Expected] = deque()
+        self._has_begun = False  # the connect request has passed
+        self._is_command = False  # bytes pass as they are
+        self._unsent: list[bytes] | None = []  # for the server, until there is a connection to it
+        self._frames = Frames(limit=MAX_FRAME)
+        self._server: asyncio.Transport | None = None
+        connect(_Upstream(self))
+
+    @property
+    def state(self) -> State:
+        """The state of the connection, as far as the requests are."""
+        return State.CLOSED if self.client.closing else State.OPEN if self._has_begun else State.CONNECTING
+
+    @property
+    def _is_over(self) -> bool:
+        return self.client.closing
+
+    def _is_raw(self, data: bytes) -> bool:
+        return self._is_command
+
+    def _output_left(self) -> float:
+        return inf
+
+    def _more_output(self) -> bytes:
+        return b""
+
+    def connection_lost(self) -> None:
+        """Remove the connection, because the peer is gone, and close that to the server."""
+        super().connection_lost()
+        self._close()
+
+    # --- to the server ---
+
+    def _execute(self, head: bytes, request: Request, matched: list[Fault]) -> int:
+        if not self._has_begun and not 0 <= int_at(head, 0)[0] <= MAX_FRAME:
+            self._is_command = True  # four letters
+        self._has_begun = True
+        if self._is_command:
+            self._send(head)
+            return 0
+        expected = _Expected(request, matched)
+        effect = expected.effect.effect if expected.effect is not None else None
+        if effect is Effect.DROP:
+            self._record(request, None, matched, self._interceptor.zxid())
+            self._close()
+            return 0
+        if effect is Effect.FAIL and expected.effect is not None:
+            xid = RequestHeader.decode(head, 4).xid
+            expected.made = ReplyHeader(xid, self._interceptor.zxid(), expected.effect.code).encode()
+        else:
+            self._send(head)
+        self._expected.append(expected)
+        self._send_made_replies()
+        return 0
+
+    def _send(self, data: bytes) -> None:
+        if self._unsent is not None:
+            self._unsent.append(data)
+        elif self._server is not None:
+            self._server.write(data)
+
+    def _close(self) -> None:
+        self.client.closing = True
+        if self._server is not None:
+            self._server.close()
+
+    # --- from the server ---
+
+    def connected(self, transport: asyncio.Transport) -> None:
+        """Send what has waited for the connection to the server."""
+        self._server = transport
+        unsent, self._unsent = self._unsent, None
+        if self.client.closing:
+            transport.close()
+        else:
+            transport.write(b"".join(unsent or ()))
+
+    def received(self, data: bytes) -> None:
+        """Receive bytes from the server."""
+        if self._is_command:
+            self._output.add(data)
+        else:
+            try:
+                payloads = self._frames.feed(data)
+            except MarshallingError:
+                _log.exception("closing a connection whose server has sent no frame")
+                self._close()
+                payloads = []
+            for payload in payloads:
+                if not self.client.closing:
+                    self._pass_back(payload)
+                    self._send_made_replies()
+        self._resume()
+
+    def server_lost(self) -> None:
+        """Close the connection: that to the server is closed, or there was none."""
+        self._server, self._unsent = None, None
+        self.client.closing = True
+        self._resume()
+
+    def _pass_back(self, payload: bytes) -> None:
+        is_answer = bool(self._expected) and (self._expected[0].request.opcode == CONNECT or not is_event(payload))
+        if is_answer:
+            self._answer(self._expected.popleft(), payload)
+        elif is_event(payload):
+            self._pass_event(payload)
+        else:
+            _log.warning("the server has sent a reply to no request")
+            self._close()
+
+    def _pass_event(self, payload: bytes) -> None:
+        session_id = self._session_id()
+        data = frame(payload)
+
+        def send() -> None:
+            self._interceptor.record_events(self.number, session_id, data, with_reply=bool(self._expected))
+            self._output.add(data)
+            self._resume()
+
+        with suppress(MarshallingError):
+            event = WatcherEvent.decode(payload[16:])
+            if self._interceptor.withhold(session_id, (event.type, event.path or ""), send):
+                return
+        send()
+
+    def _send_made_replies(self) -> None:
+        while self._expected and self._expected[0].made:
+            expected = self._expected.popleft()
+            self._answer(expected, expected.made)
+
+    def _answer(self, expected: _Expected, payload: bytes) -> None:
+        request = expected.request
+        zxid = self._interceptor.zxid()
+        if request.opcode == CONNECT:
+            reply = Reply.parse(frame(payload), CONNECT)
+            with suppress(MarshallingError):
+                answer = ConnectResponse.decode(payload)
+                if answer.timeout_ms > 0:
+                    self.client.session = Session(answer.session_id, answer.timeout_ms)
+        else:
+            reply = Reply(frame(payload), *errors_in(payload, request.opcode))
+            if len(payload) >= 16:
+                zxid = ReplyHeader.decode(payload).zxid
+        close = self._send_reply(reply, expected.effect, rate_of(expected.matched))
+        if expected.effect is not None and expected.effect.effect is Effect.LOSE_REPLY:
+            reply = reply._replace(data=b"", error=None, part_errors=())
+        self._record(request, reply, expected.matched, zxid)
+        if close:
+            self._close()
+
+
+class _Upstream(asyncio.Protocol):
+    """The connection to the server."""
+
+    def __init__(self, owner: ProxiedConnection) -> None:
+        self._owner = owner
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # a BaseTransport
+        """Pass on."""
+        self._owner.connected(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on."""
+        self._owner.received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Pass on; also called if no connection could be made."""
+        self._owner.server_lost()

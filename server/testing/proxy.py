@@ -1,0 +1,90 @@
+"""A proxy in front of a real ZooKeeper, with the faults and recordings of the embedded server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from random import SystemRandom
+
+from zoolet.server.core.client_connection import ClientConnection
+from zoolet.server.net.daemon import Daemon
+from zoolet.server.testing import arguments, clients, report
+from zoolet.server.testing.canned import daemon_of
+from zoolet.server.testing.endpoint import Endpoint
+from zoolet.server.testing.interceptor import Interceptor
+from zoolet.server.testing.proxied import ProxiedConnection
+from zoolet.server.testing.requests import RecordedRequest
+
+_log = logging.getLogger("zoolet.proxy")
+
+
+class Proxy(Endpoint):
+    """A proxy that clients connect to in place of a ZooKeeper: ``with Proxy("zk1:2181,zk2:2181") as proxy:``.
+
+    It has the calls of :class:`~zoolet.server.testing.Server` that need no look into the server: faults, pauses,
+    recordings, ``ops()`` and waiting. TLS is not supported.
+
+    Args:
+        servers: The servers: ``host:port`` joined with commas; a connection goes to the first one that accepts it.
+        host: The address to listen on.
+        port: The port; 0 for a free one.
+        seed: The seed of all randomness; by default a random one.
+
+    Raises:
+        ValueError: An argument is invalid.
+    """
+
+    def __init__(self, servers: str, host: str = "127.0.0.1", port: int = 0, *, seed: int | None = None) -> None:
+        arguments.check_numbers(seed, None)
+        super().__init__(host, port, SystemRandom().getrandbits(32) if seed is None else seed)
+        self._addresses = arguments.read_servers(servers)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._zxid = 0
+
+    def _assemble(self) -> Daemon:
+        loop = asyncio.get_running_loop()
+        self._interceptor = Interceptor(loop.call_later, time.time, lambda: self._zxid)
+        self._interceptor.recorders.append(self._note_zxid)
+        return daemon_of(self._connect)
+
+    def _note_zxid(self, entry: object) -> None:
+        if isinstance(entry, RecordedRequest):
+            self._zxid = max(self._zxid, entry.zxid)
+
+    def _connect(self, client: ClientConnection, resume: Callable[[], None]) -> ProxiedConnection:
+        def begin(protocol: asyncio.Protocol) -> None:
+            task = asyncio.get_running_loop().create_task(self._connect_to_first(protocol))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        return ProxiedConnection(self._interceptor, client, resume, begin)
+
+    async def _connect_to_first(self, protocol: asyncio.Protocol) -> None:
+        loop = asyncio.get_running_loop()
+        for host, port in self._addresses:
+            try:
+                await loop.create_connection(lambda: protocol, host, port)
+            except OSError as error:
+                _log.info("cannot connect to %s:%d: %s", host, port, error)
+            else:
+                return
+        protocol.connection_lost(None)
+
+    def _sessions_of(self, who: object) -> set[int]:
+        served = {client.session.id for client in self._interceptor.connections if client.session is not None}
+        if clients.is_all(who):
+            return served
+        session_id = clients.session_id_of(who)
+        if session_id not in served:
+            raise LookupError(f"{who!r} has no connection through this proxy")
+        return {session_id}
+
+    def report(self) -> str:
+        """Return the state as text, for people: connections, faults and the last operations."""
+        return report.as_text(self.seed, self._runner.call(lambda: report.of_interceptor(self._interceptor)))
+
+    def leaks(self) -> list[str]:
+        """Return nothing: what clients leave, they leave at the servers."""
+        return []

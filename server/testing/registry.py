@@ -1,0 +1,93 @@
+"""The servers of this process that run now, and what those that have ended left behind during a test.
+
+The pytest plugin begins and ends a :class:`Test`; a server reports its start and its end here.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Protocol
+
+
+class Endpoint(Protocol):
+    """A server or proxy, as far as reports are concerned: an :class:`~zoolet.server.testing.endpoint.Endpoint`."""
+
+    def is_ours(self) -> bool:
+        """Return whether it runs in this process."""
+        ...
+
+    def op_count(self) -> int:
+        """Return the number of requests that it has read."""
+        ...
+
+    def report(self) -> str:
+        """Return its state as text."""
+        ...
+
+    def leaks(self) -> list[str]:
+        """Return what clients have left."""
+        ...
+
+
+_running: weakref.WeakSet[Endpoint] = weakref.WeakSet()
+
+
+class Test:
+    """What is known of the servers during one test.
+
+    Attributes:
+        failed: The state of each server whose block was left with an error, as text, by its name.
+        leaks: What each server that was stopped still had, by its name.
+        before: What each server had when the test began, and how many requests it had read.
+    """
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.failed: dict[str, str] = {}
+        self.leaks: dict[str, list[str]] = {}
+        self.before: weakref.WeakKeyDictionary[Endpoint, tuple[frozenset[str], int]] = weakref.WeakKeyDictionary()
+        for endpoint in running():
+            self.before[endpoint] = frozenset(endpoint.leaks()), endpoint.op_count()
+
+    def new_leaks(self, endpoint: Endpoint) -> list[str]:
+        """Return what a server has that it had not when the test began."""
+        before, _ = self.before.get(endpoint, (frozenset[str](), 0))
+        return [leak for leak in endpoint.leaks() if leak not in before]
+
+    def used(self) -> list[Endpoint]:
+        """Return the servers that were started in the test or have read a request in it; if there are none, all."""
+        servers = running()
+        return [one for one in servers if one not in self.before or one.op_count() != self.before[one][1]] or servers
+
+    def end(self) -> dict[str, list[str]]:
+        """Return what the test has left, by the name of the server."""
+        for endpoint in running():
+            if leaks := self.new_leaks(endpoint):
+                self.leaks[repr(endpoint)] = leaks
+        return self.leaks
+
+
+test: Test | None = None
+"""The test that runs; None outside of tests, or without pytest."""
+
+
+def running() -> list[Endpoint]:
+    """Return the servers and proxies that run in this process."""
+    return [endpoint for endpoint in _running if endpoint.is_ours()]
+
+
+def started(endpoint: Endpoint) -> None:
+    """Report that a server has started."""
+    _running.add(endpoint)
+
+
+def ending(endpoint: Endpoint, error: BaseException | None) -> None:
+    """Report that a server is about to stop, by an error if that is given."""
+    _running.discard(endpoint)
+    if test is None or not endpoint.is_ours():
+        return
+    if error is not None:
+        test.failed[repr(endpoint)] = endpoint.report()
+    elif leaks := test.new_leaks(endpoint):
+        test.leaks[repr(endpoint)] = leaks

@@ -1,0 +1,47 @@
+"""The types in the signatures of this package: what a type checker should refuse, such as ``fault(..., "creat")``."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+# A type checker needs them spelled out; tests/testing/test_signatures.py compares them with the table of operations.
+OpName = Literal[
+    "addWatch", "add_watch", "auth", "check", "checkWatches", "check_watches", "children", "close", "closeSession",
+    "close_session", "connect", "create", "create2", "createContainer", "create_container", "createTTL", "create_ttl",
+    "delete", "deleteContainer", "delete_container", "exists", "get", "getACL", "get_acl", "getAllChildrenNumber",
+    "get_all_children_number", "getChildren", "get_children", "getChildren2", "get_children2", "getData", "get_data",
+    "getEphemerals", "get_ephemerals", "multi", "multiRead", "multi_read", "ping", "reconfig", "removeWatches",
+    "remove_watches", "sasl", "set", "setACL", "set_acl", "setData", "set_data", "setWatches", "set_watches",
+    "setWatches2", "set_watches2", "sync", "transaction", "whoAmI", "who_am_i",
+]  # fmt: skip
+"""The names of the operations; ``children``, ``close``, ``create``, ``get``, ``set``, ``setWatches`` and
+``transaction`` stand for all that clients use for them.
+"""
+ClockName = Literal["real", "manual"]
+"""The clocks of a server."""
+CompatName = Literal["3.8", "3.9"]
+"""The releases whose behaviour a server can reproduce."""
+ScopeName = Literal["function", "class", "module", "package", "session"]
+"""For how long pytest keeps a fixture."""
+
+
+class HasSession(Protocol):
+    """A client that knows the id of its session: ``zoolet.client.Client``, and the one for threads."""
+
+    @property
+    def session_id(self) -> int:
+        """The id of its session; 0 while it has none."""
+        ...
+
+
+class HasClientId(Protocol):
+    """A KazooClient."""
+
+    @property
+    def client_id(self) -> tuple[int, bytes] | None:
+        """The id of its session and the password; None while it is not connected."""
+        ...
+
+
+Who = int | Literal["all"] | HasSession | HasClientId
+"""Whose sessions: a session id, ``"all"``, or a client."""

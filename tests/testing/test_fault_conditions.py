@@ -1,0 +1,182 @@
+"""Fault rules with conditions in code, broken replies, and the faults that nobody releases or that match nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError as KazooNoNodeError
+from support.wire import Wire, creating
+
+from zoolet.protocol import records as r
+from zoolet.protocol.operations import OpCode
+from zoolet.server import Server
+from zoolet.server.testing import (
+    corrupt_reply,
+    cut_reply,
+    delay,
+    error,
+    hold,
+    slow_reply,
+    withhold_event,
+)
+
+NO_NODE: Final = -101
+Dial = Callable[..., KazooClient]
+
+# --- conditions in code ---
+
+
+def test_when_sees_the_decoded_request(server: Server, client: KazooClient) -> None:
+    with server.fault(error(NO_NODE), when=lambda op: op.data == b"poison") as fault:
+        client.create("/a", b"good")
+        with pytest.raises(KazooNoNodeError):
+            client.create("/b", b"poison")
+        client.get("/a")
+
+    assert (fault.hits, fault.seen) == (1, 1)
+
+
+def test_when_sees_the_parts_of_a_transaction(server: Server, client: KazooClient) -> None:
+    with server.fault(error(NO_NODE), "multi", when=lambda op: len(op.parts) == 2 and op.parts[1].version == 7):
+        small = client.transaction()
+        small.create("/a")
+        small.commit()
+        large = client.transaction()
+        large.create("/b")
+        large.delete("/a", version=7)
+        with pytest.raises(KazooNoNodeError):
+            large.commit()
+
+
+def test_when_sees_events_with_their_types(server: Server, client: KazooClient) -> None:
+    events: list[Any] = []
+    client.exists("/a", watch=events.append)
+    client.exists("/b", watch=events.append)
+    with server.fault(withhold_event(), when=lambda event: event.op == "nodeCreated" and event.path == "/a") as fault:
+        server.populate({"/a": b"", "/b": b""})
+        server.wait_for(lambda: events)
+        fault.release()
+        server.wait_for(lambda: len(events) == 2)
+
+    assert [event.path for event in events] == ["/b", "/a"]
+
+
+def test_what_is_no_condition_is_refused(server: Server) -> None:
+    with pytest.raises(ValueError, match="when is 'create'; it must be a function"):
+        server.fault(delay(0), when="create")  # type: ignore[arg-type]
+
+
+# --- broken replies ---
+
+
+def test_a_corrupt_reply_is_noticed_by_its_xid(server: Server, wire: Wire) -> None:
+    with server.fault(corrupt_reply(), "create", strict=True):
+        wire.send(OpCode.CREATE, creating("/a"))
+        header = r.ReplyHeader.decode(wire.payload())
+
+    assert header.xid == wire.xid ^ 0x55555555
+    assert header.err == 0
+    assert "/a" in server.tree()
+
+
+def test_it_may_be_corrupt_at_any_place(server: Server, wire: Wire) -> None:
+    with server.fault(corrupt_reply(16), "create"):
+        assert wire.create("/abcd") == 0
+    assert wire.body == bytes(byte ^ 0x55 for byte in b"\0\0\0\x05") + b"/abcd"
+    with server.fault(corrupt_reply(1000), "exists"):
+        assert wire.exists("/a") != 0  # its last byte, which is the error's
+
+
+def test_a_reply_may_be_cut(server: Server, wire: Wire) -> None:
+    with server.fault(cut_reply(7), "create"):
+        wire.send(OpCode.CREATE, creating("/a"))
+        assert wire.stream.read() == b"\0\0\0\x16\0\0\0"
+    assert "/a" in server.tree()
+
+
+def test_a_slow_reply_comes_in_pieces_and_in_order(manual: Server) -> None:
+    with Wire(manual).welcomed() as wire, manual.fault(slow_reply(40), "exists", times=1):
+        wire.send(OpCode.EXISTS, r.ExistsRequest("/a", False))
+        wire.send(OpCode.CREATE, creating("/a"))
+        received = b""
+        manual.wait_for(lambda: "/a" in manual.tree())
+        for _ in range(10):  # 20 bytes, 2 in each twentieth of a second
+            received += wire.link.recv(100)
+            manual.advance(0.05)
+        assert len(received) == 20
+        wire.link.setblocking(False)
+        manual.wait_for(wire.has_something)
+        assert len(wire.link.recv(100)) == 26
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: corrupt_reply(-1), lambda: cut_reply(-1), lambda: slow_reply(0), lambda: hold(0)]
+)
+def test_numbers_that_make_no_sense_are_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match="is invalid"):
+        make()
+
+
+# --- forgotten and missed ---
+
+
+def test_a_hold_that_nobody_releases_ends_by_itself_and_is_an_error(manual: Server) -> None:
+    with Wire(manual).welcomed() as wire:
+        fault = manual.fault(hold(limit=3))
+        wire.send(OpCode.CREATE, creating("/a"))
+        manual.wait_for(lambda: "held or delayed" in manual.report())
+        manual.advance(2)
+        assert "/a" not in manual.tree()
+        manual.advance(1)
+        assert wire.reply() == 0
+        with pytest.raises(TimeoutError, match=r"has held a request for 3 s, its limit"):
+            fault.__exit__(None, None, None)
+
+
+def missed(server: Server, *conditions: Any, request: Callable[[], object]) -> str:
+    """Return why a strict fault was never applied."""
+
+    def run() -> None:
+        with server.fault(delay(0), *conditions, strict=True):
+            request()
+
+    with pytest.raises(AssertionError) as failure:
+        run()
+    return str(failure.value).partition("never applied; ")[2]
+
+
+def test_a_strict_fault_says_what_came_close(server: Server, client: KazooClient) -> None:
+    server.populate({"/app": {}, "/q": {}})
+    inside = KazooClient(server.hosts + "/app")
+    inside.start()
+
+    def transaction() -> None:
+        both = client.transaction()
+        both.create("/t")
+        both.commit()
+
+    close = "what came close:\n  "
+    assert missed(server, "create", "/t", request=transaction) == (
+        f"{close}multi [create /t]: it is multi; op='multi' matches it"
+    )
+    assert missed(server, "create", "/q", request=lambda: client.create("/q/x")) == (
+        f"{close}create /q/x: it is below; /q/* matches it"
+    )
+    assert missed(server, "create", "/b", request=lambda: inside.create("/b")) == (
+        f"{close}create /app/b: the path is the server's, with the client's chroot; */b matches it"
+    )
+    assert missed(server, "getData", "/q", request=lambda: client.exists("/q")) == f"{close}exists /q: it is exists"
+    assert missed(server, "delete", request=lambda: client.exists("/q")).startswith("nothing that matched it")
+    inside.stop()
+    inside.close()
+
+
+def test_a_sequential_name_comes_close(server: Server, client: KazooClient) -> None:
+    path = client.create("/n-", sequence=True)
+
+    assert missed(server, "delete", "/n-", request=lambda: client.delete(path)) == (
+        f"what came close:\n  delete {path}: its name has a sequence number; /n-* matches it"
+    )

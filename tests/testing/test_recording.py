@@ -1,0 +1,296 @@
+"""``server.recording()``: what was requested in a block, with everything that the requests expected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from support.wire import Wire
+
+from zoolet.protocol.enums import CreateMode
+from zoolet.protocol.operations import OpCode
+from zoolet.server import Server
+from zoolet.server.testing import Proxy, Recording, delay, lose_reply
+from zoolet.server.testing.canned import CannedServer
+
+Dial = Callable[..., KazooClient]
+
+
+def test_it_has_what_was_requested_inside_the_block(server: Server, client: KazooClient) -> None:
+    client.exists("/before")
+    with server.recording() as ops:
+        client.create("/a", b"1", ephemeral=True)
+        client.get("/a", watch=print)
+        client.set("/a", b"2", version=0)
+        with pytest.raises(NoNodeError):
+            client.delete("/b", version=7)
+    client.exists("/after")
+
+    assert [(op.op, op.path, op.data, op.version, op.watch, op.error) for op in ops] == [
+        ("create", "/a", b"1", None, False, 0),
+        ("getData", "/a", None, None, True, 0),
+        ("setData", "/a", b"2", 0, False, 0),
+        ("delete", "/b", None, 7, False, -101),
+    ]
+    assert ops[0].flags == CreateMode.EPHEMERAL
+    assert {op.client for op in ops} == {client.client_id[0]}
+    assert ops[0].acl is not None
+
+
+def test_a_transaction_has_its_parts_with_their_errors(server: Server, client: KazooClient) -> None:
+    with server.recording() as ops:
+        transaction = client.transaction()
+        transaction.create("/a", b"1")
+        transaction.check("/a", 5)
+        transaction.delete("/a")
+        transaction.commit()
+
+    [multi] = ops
+    assert (multi.op, multi.path, multi.error) == ("multi", "/a", -103)
+    assert [(part.op, part.path, part.data, part.version, part.error) for part in multi.parts] == [
+        ("create", "/a", b"1", None, 0),
+        ("check", "/a", None, 5, -103),
+        ("delete", "/a", None, -1, -2),
+    ]
+
+
+def test_it_has_one_client_s_requests_only_if_asked(server: Server, kazoo: Dial) -> None:
+    one, two = kazoo(server), kazoo(server)
+    with server.recording(one) as ops, server.recording(two.client_id[0]) as others, server.recording("all") as both:
+        one.exists("/one")
+        two.exists("/two")
+
+    assert [op.path for op in ops] == ["/one"]
+    assert [op.path for op in others] == ["/two"]
+    assert len(both) == 2
+
+
+def test_times_are_the_server_s(manual: Server, kazoo: Dial) -> None:
+    client = kazoo(manual)
+    with manual.recording() as ops:
+        client.exists("/a")
+        manual.advance(7)
+        client.exists("/b")
+
+    assert ops[1].time - ops[0].time == 7
+
+
+def test_more_requests_than_are_kept_otherwise(server: Server, wire: Wire) -> None:
+    with server.recording() as ops:
+        for number in range(1200):
+            wire.exists(f"/{number}")
+
+    assert len(ops) == 1200
+    assert len(server.ops()) == 1000
+
+
+def test_pings_and_credentials_are_left_out(server: Server, wire: Wire, client: KazooClient) -> None:
+    with server.recording() as ops:
+        wire.ask(OpCode.PING)
+        client.add_auth("digest", "user:secret")
+
+    assert [op.op for op in ops] == ["auth"]
+    assert "secret" not in repr(ops[0])
+
+
+def test_it_ends_once(server: Server) -> None:
+    recording = server.recording()
+    with recording:
+        pass
+    with pytest.raises(RuntimeError, match="this recording is over"):
+        recording.__enter__()
+
+
+# --- assertions ---
+
+
+def recorded(server: Server, wire: Wire) -> Recording:
+    """Record three requests."""
+    with server.recording() as ops:
+        wire.create("/a")
+        wire.create("/locks/x")
+        wire.exists("/a")
+    return ops
+
+
+def test_expected_requests_may_have_wildcards(server: Server, wire: Wire) -> None:
+    ops = recorded(server, wire)
+
+    ops.assert_ops("create /a", "create /locks/* -> NO_NODE", "exists /?")
+
+
+def test_other_requests_are_a_diff(server: Server, wire: Wire) -> None:
+    ops = recorded(server, wire)
+
+    with pytest.raises(AssertionError) as failure:
+        ops.assert_ops("create /a", "delete /a", "exists /a")
+
+    assert str(failure.value).splitlines()[1:] == [
+        "--- expected",
+        "+++ recorded",
+        "@@ -1,3 +1,3 @@",
+        " create /a",
+        "-delete /a",
+        "+create /locks/x -> NO_NODE",
+        " exists /a",
+    ]
+
+
+def test_a_transaction_is_expected_with_its_parts(server: Server, client: KazooClient) -> None:
+    with server.recording() as ops:
+        transaction = client.transaction()
+        transaction.create("/a")
+        transaction.delete("/a")
+        transaction.commit()
+
+    ops.assert_ops("multi [create /a, delete /*]")
+    with pytest.raises(AssertionError):
+        ops.assert_ops("multi [create /a]")
+
+
+def test_some_can_be_selected(server: Server, wire: Wire) -> None:
+    ops = recorded(server, wire)
+
+    assert [op.path for op in ops.select("create")] == ["/a", "/locks/x"]
+    assert [op.op for op in ops.select(path="/a")] == ["create", "exists"]
+
+
+# --- files, answers and replay ---
+
+
+def test_a_saved_recording_is_the_same(server: Server, wire: Wire, tmp_path: Path) -> None:
+    ops = recorded(server, wire)
+    ops.save(tmp_path / "ops")
+
+    loaded = Recording.load(tmp_path / "ops")
+
+    assert list(loaded) == list(ops)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xc1", b"\x80", b"hello", b"\x82\xb0zoolet recording\x09\xa7entries\x90"])
+def test_another_file_is_refused_in_words(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "other").write_bytes(content)
+
+    with pytest.raises(ValueError, match="other is not a recording of zoolet"):
+        Recording.load(tmp_path / "other")
+
+
+def session(server: Any, kazoo: Dial) -> list[Any]:
+    """Use a server as a program does; return what it expected."""
+    events: list[Any] = []
+    client = kazoo(server)
+    answers: list[Any] = [client.create("/a", b"1"), client.get("/a", watch=events.append)]
+    answers.append(client.set("/a", b"2"))
+    answers.append(client.create("/a/n-", sequence=True))
+    transaction = client.transaction()
+    transaction.create("/t", b"x")
+    transaction.set_data("/a", b"3")
+    answers.append(transaction.commit())
+    try:
+        client.get("/gone")
+    except NoNodeError as error:
+        answers.append(repr(error))
+    answers.append(client.client_id)
+    client.stop()
+    client.close()
+    return [*answers, events]
+
+
+def test_it_answers_a_client_as_the_server_did(server: Server, kazoo: Dial) -> None:
+    with server.recording() as ops:
+        expected = session(server, kazoo)
+
+    with ops.serve() as canned:
+        assert session(canned, kazoo) == expected
+        assert canned.unexpected == []
+
+
+def test_what_was_not_recorded_is_an_error(server: Server, kazoo: Dial) -> None:
+    with server.recording() as ops:
+        kazoo(server).exists("/a")
+
+    def ask_for_more(canned: CannedServer) -> None:
+        with canned:
+            client = kazoo(canned)
+            client.exists("/a")
+            client.get_async("/b").wait(5)
+            client.stop()
+
+    with pytest.raises(AssertionError, match=r"were not recorded:\n  getData /b"):
+        ask_for_more(ops.serve())
+    lenient = ops.serve(strict=False)
+    ask_for_more(lenient)
+    assert lenient.unexpected[0] == "getData /b"
+
+
+def test_it_can_be_replayed_at_another_server(server: Server, kazoo: Dial) -> None:
+    with server.recording() as ops:
+        session(server, kazoo)
+        session_of_another = kazoo(server)
+        session_of_another.create("/e", ephemeral=True)
+
+    with Server() as other:
+        again = ops.replay(other.hosts)
+        assert other.tree()["/a"].data == b"3"
+
+    ops.assert_same(again)
+    with Server() as different:
+        different.populate({"/a": "here already"})
+        other_outcome = ops.replay(different.hosts)
+    with pytest.raises(AssertionError, match=r"\+create /a -> NODE_EXISTS"):
+        ops.assert_same(other_outcome)
+
+
+def test_a_lost_reply_is_lost_again(server: Server, kazoo: Dial) -> None:
+    with server.recording() as ops, server.fault(lose_reply(), "create", times=1):
+        client = kazoo(server)
+        assert client.create_async("/a").wait(5) or True
+        server.wait_for(lambda: len(server.ops()) > 2)
+
+    with ops.serve(strict=False) as canned:
+        client = kazoo(canned)
+        pending = client.create_async("/a")
+        pending.wait(5)
+        assert type(pending.exception).__name__ == "ConnectionLoss"
+
+
+# --- a proxy ---
+
+
+def test_a_proxy_records_what_passes(server: Server, kazoo: Dial) -> None:
+    with server.recording() as direct, Proxy(server.hosts) as proxy, proxy.recording() as passed:
+        expected = session(proxy, kazoo)
+
+    direct.assert_same(passed)
+    assert [op.client for op in passed] == [op.client for op in direct]
+    with passed.serve() as canned:
+        assert session(canned, kazoo) == expected
+
+
+def test_a_proxy_needs_a_server(kazoo: Dial) -> None:
+    with Server() as server:
+        gone = server.hosts
+    with Proxy(gone) as proxy:
+        client = kazoo(proxy, start=False)
+        with pytest.raises(client.handler.timeout_exception):
+            client.start(timeout=0.3)
+
+
+def test_a_proxy_goes_to_the_first_server_that_accepts(kazoo: Dial) -> None:
+    with Server() as gone:
+        hosts = gone.hosts
+    with Server() as server, Proxy(f"{hosts},{server.hosts}") as proxy:
+        kazoo(proxy).create("/a")
+        assert "/a" in server.tree()
+        with proxy.fault(delay(0), "exists", strict=True):
+            kazoo(proxy).exists("/a")
+
+
+@pytest.mark.parametrize("servers", ["", "a", "a:b", "a:0", ":1", "a:1/chroot", None])
+def test_servers_of_a_proxy_that_make_no_sense_are_refused(servers: Any) -> None:
+    with pytest.raises(ValueError, match="servers is"):
+        Proxy(servers)
