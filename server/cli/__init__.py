@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from zoolet.server.cli import run, serve
+from zoolet.server.cli import proxy, run, serve
 from zoolet.server.config import ConfigError
 
 __all__ = ["main", "parser"]
@@ -19,10 +19,11 @@ __all__ = ["main", "parser"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    end = run.start_of_command(words) if words[:1] == ["run"] else len(words)
+    end = run.start_of_command(words) if words[:1] == ["run"] else (*words, "--").index("--")
     definitions = [word for word in words[:end] if word.startswith("-D")]
     others = [word for word in words[:end] if not word.startswith("-D")]
-    options = parser().parse_args([*others, *words[end:]])
+    options = parser().parse_args(others)
+    options.words = words[end + (words[end : end + 1] == ["--"]) :]  # the user's command
     try:
         return int(options.command(options, definitions))
     except ConfigError as error:
@@ -40,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     commands = program.add_subparsers(required=True, metavar="COMMAND")
     serve.add_command(commands)
     run.add_command(commands)
+    proxy.add_command(commands)
     return program
 
 

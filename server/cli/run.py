@@ -1,27 +1,28 @@
-"""``zoolet run``: run a command with a server that stops when the command ends."""
+"""``zoolet run -- CMD``: run a command with a server of its own."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import contextlib
+import json
 import logging
-import os
-import signal
 import sys
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from random import SystemRandom
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zoolet.server.app import assemble
+from zoolet.server.cli.command import Signals, control_server, run_command
 from zoolet.server.cli.loop import run_loop
 from zoolet.server.config import Config, ConfigError, Setting, build, parse_definitions
 from zoolet.server.net.clock import RealClock
 
-FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-"""The signals that are forwarded to the command."""
+if TYPE_CHECKING:
+    from zoolet.server.testing.server import Server
+
 DEFAULTS: Final = {"maxClientCnxns": "0", "4lw.commands.whitelist": "*"}
 """The configuration, which -D options override."""
+_WITH_VALUE: Final = ("--load", "--clock", "--seed")
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,80 +33,90 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         description="Run a command with a server on a free port, which ZOOLET_HOSTS and ZOOKEEPER_HOSTS name. "
         "Signals are forwarded, and the exit code is the command's.",
     )
-    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="-- CMD ARG...", help="the command")
+    parser.add_argument(
+        "--admin", action="store_true", help="serve the control API; its address is in ZOOLET_ADMIN (extra: admin)"
+    )
+    parser.add_argument("--load", metavar="FILE", help="create the nodes of a JSON file first")
+    parser.add_argument("--clock", choices=("real", "manual"), default="real", help="with --admin: the server's clock")
+    parser.add_argument("--seed", type=int, help="with --admin: the seed of all randomness")
+    parser.usage = "zoolet run [options] [-Dname=value] -- CMD ARG..."
     parser.set_defaults(command=_run)
 
 
 def start_of_command(words: Sequence[str]) -> int:
-    """Return the index of the user's command among the arguments of ``zoolet``; only -D options may precede it."""
-    return next((place for place, word in enumerate(words) if place and not word.startswith("-D")), len(words))
+    """Return the index of the user's command among the arguments of ``zoolet``; only options may precede it."""
+    place = 1
+    while place < len(words) and words[place] != "--" and words[place].startswith("-"):
+        place += 2 if words[place] in _WITH_VALUE else 1
+    return min(place, len(words))
 
 
 def _run(options: argparse.Namespace, definitions: list[str]) -> int:
-    words = options.words[1:] if options.words[:1] == ["--"] else options.words
+    words = options.words
     if not words:
         raise ConfigError("run: no command is given; zoolet run -- CMD ARG...")
+    if not options.admin and (options.clock != "real" or options.seed is not None):
+        raise ConfigError("run: --clock and --seed need --admin")
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     settings = {name: Setting(value, "zoolet run") for name, value in DEFAULTS.items()}
-    config = build(settings, parse_definitions(definitions, "command line"), strict=True)
+    given = parse_definitions(definitions, "command line")
+    config = build(settings, given, strict=True)
     if config.secure_port is not None:
         raise ConfigError("zoolet run does not support secureClientPort; zoolet serve does.")
-    return run_loop(_run_with_server(config, words))
+    nodes = _read_tree(options.load) if options.load is not None else {}
+    if options.admin:
+        return run_loop(_run_with_control(_test_server(options, {**settings, **given}), nodes, words))
+    return run_loop(_run_with_server(config, nodes, words))
 
 
-async def _run_with_server(config: Config, words: list[str]) -> int:
-    """Serve while a command runs.
+def _read_tree(file: str) -> dict[str, Any]:
+    from zoolet.server.testing.control_json import UsageError, tree_of
 
-    Returns:
-        The exit code of the command; as in a shell, 128 plus the number of the signal that killed it.
-    """
-    daemon = assemble(config, clock=RealClock(), rng=SystemRandom())
-    hosts = f"127.0.0.1:{await daemon.start('127.0.0.1', 0)}"
-    signals = _Signals()
     try:
-        environment = {**os.environ, "ZOOLET_HOSTS": hosts, "ZOOKEEPER_HOSTS": hosts}
-        command = await asyncio.create_subprocess_exec(*words, env=environment)
+        with open(file, encoding="utf-8") as stream:
+            return tree_of(json.load(stream))
     except OSError as error:
-        print(f"zoolet: cannot run {words[0]}: {error.strerror}", file=sys.stderr)
-        await daemon.stop(gracefully=False)
-        return 127 if isinstance(error, FileNotFoundError) else 126
-    signals.forward_to(command)
-    code = await command.wait()
-    await daemon.stop(gracefully=False)
-    return code if code >= 0 else 128 - code
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+    except UsageError as error:
+        raise ConfigError(f"{file}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{file} is not JSON: {error}") from None
 
 
-class _Signals:
-    """Forwards signals to a command, including those that arrive before it runs."""
+def _test_server(options: argparse.Namespace, settings: dict[str, Setting]) -> Server:
+    from zoolet.server.testing.server import Server
 
-    def __init__(self) -> None:
-        self._command: asyncio.subprocess.Process | None = None
-        self._pending: list[signal.Signals] = []
-        typed = {signal.SIGINT, signal.SIGQUIT} if _shares_terminal() else set()
-        for number in FORWARDED:
-            handler = self._ignore if number in typed else self._forward
-            asyncio.get_running_loop().add_signal_handler(number, handler, number)
-
-    def forward_to(self, command: asyncio.subprocess.Process) -> None:
-        """Forward the signals that have arrived, and all later ones, to this command."""
-        self._command = command
-        for number in self._pending:
-            self._forward(number)
-
-    def _ignore(self, number: signal.Signals) -> None:
-        """Do nothing: the terminal has sent the signal to the command as well."""
-
-    def _forward(self, number: signal.Signals) -> None:
-        if self._command is None:
-            self._pending.append(number)
-            return
-        with contextlib.suppress(ProcessLookupError):  # the command has just ended
-            self._command.send_signal(number)
+    values = {name: setting.value for name, setting in settings.items()}
+    return Server(clock=options.clock, seed=options.seed, config=values)
 
 
-def _shares_terminal() -> bool:
-    """Return whether a signal typed at a terminal, such as Ctrl-C, reaches this process and its command alike."""
+async def _run_with_server(config: Config, nodes: dict[str, Any], words: list[str]) -> int:
+    """Serve while a command runs; return its exit code."""
+    daemon = assemble(config, clock=RealClock(), rng=SystemRandom())
+    if nodes:
+        from zoolet.server.testing.populate import populate
+
+        try:
+            populate(daemon.engine, nodes)
+        except ValueError as error:
+            raise ConfigError(f"--load: {error}") from None
+    hosts = f"127.0.0.1:{await daemon.start('127.0.0.1', 0)}"
+    signals = Signals()
     try:
-        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-    except (OSError, ValueError):  # stdin is closed or not a terminal
-        return False
+        return await run_command(words, dict.fromkeys(("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS"), hosts), signals)
+    finally:
+        await daemon.stop(gracefully=False)
+
+
+async def _run_with_control(server: Server, nodes: dict[str, Any], words: list[str]) -> int:
+    """Serve, under the control of the command, while it runs; return its exit code."""
+    signals = Signals()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(server)
+        control = await stack.enter_async_context(control_server(server))
+        try:
+            server.populate(nodes)
+        except ValueError as error:
+            raise ConfigError(f"--load: {error}") from None
+        environment = dict.fromkeys(("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS"), server.hosts)
+        return await run_command(words, {**environment, "ZOOLET_ADMIN": control.url}, signals)

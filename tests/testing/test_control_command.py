@@ -1,0 +1,192 @@
+"""``zoolet run --admin``, ``--load``, and ``zoolet proxy``: what tests in other languages use."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.apache import jars_of, require_apache
+
+from zoolet.server import Server
+from zoolet.server.testing import Recording
+from zoolet.server.testing.commands import control_of
+
+DEADLINE_S: Final = 60.0  # only ever reached on failure
+ZOOLET: Final = [sys.executable, "-m", "zoolet.server"]
+EXPIRE: Final = """
+import json, os, urllib.request
+from kazoo.client import KazooClient
+
+def command(name, **parameters):
+    url = os.environ["ZOOLET_ADMIN"] + "/commands/" + name
+    with urllib.request.urlopen(url, json.dumps(parameters).encode()) as response:
+        return json.load(response)["result"]
+
+zk = KazooClient(os.environ["ZOOKEEPER_HOSTS"])
+zk.start()
+zk.create("/e", ephemeral=True)
+command("expire", who=hex(zk.client_id[0]))
+print(sorted(command("tree")))
+zk.stop()
+"""
+
+pytestmark = pytest.mark.slow  # each starts a Python or two
+
+
+def zoolet(*words: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run([*ZOOLET, *words], capture_output=True, text=True, timeout=DEADLINE_S, input=stdin)
+
+
+def test_a_command_controls_its_server(tmp_path: Path) -> None:
+    pytest.importorskip("h11")
+    tree = tmp_path / "tree.json"
+    tree.write_text('{"/app": {"$data": "1", "config": "x"}}')
+
+    ran = zoolet("run", "--admin", "--load", tree, "--", sys.executable, "-c", EXPIRE)
+
+    assert (ran.stdout, ran.returncode) == ("['/app', '/app/config']\n", 0), ran.stderr
+
+
+def test_a_tree_can_be_loaded_without_control(tmp_path: Path) -> None:
+    tree = tmp_path / "tree.json"
+    tree.write_text('{"/a": "1"}')
+    code = "import os\nfrom kazoo.client import KazooClient as K\nz=K(os.environ['ZOOKEEPER_HOSTS'])\nz.start()\n"
+
+    ran = zoolet("run", "--load", tree, "--", sys.executable, "-c", f"{code}print(z.get('/a')[0])\nz.stop()")
+
+    assert (ran.stdout, ran.stderr) == ("b'1'\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "--load", "/nowhere", "--", "true"], "cannot read /nowhere: No such file or directory"),
+        (["run", "--load", "/dev/null", "--", "true"], "/dev/null is not JSON: "),
+        (["run", "--clock", "manual", "--", "true"], "run: --clock and --seed need --admin"),
+        (["run", "--seed", "5", "true"], "run: --clock and --seed need --admin"),
+        (["proxy", "nowhere"], "proxy: servers is 'nowhere'; it must be host:port"),
+        (["proxy", "-Dtick=1", "a:1"], "proxy has no settings: -Dtick=1"),
+    ],
+)
+def test_a_mistake_is_one_line(words: list[str], message: str) -> None:
+    ran = zoolet(*words)
+
+    assert ran.returncode == 2
+    assert ran.stderr.startswith(f"zoolet: {message}")
+    assert ran.stderr.count("\n") == 1
+
+
+def test_a_bad_tree_is_one_line(tmp_path: Path) -> None:
+    tree = tmp_path / "tree.json"
+    tree.write_text('{"/a": 7}')
+
+    ran = zoolet("run", "--load", tree, "true")
+
+    assert (ran.returncode, ran.stderr) == (
+        2,
+        f'zoolet: {tree}: data is 7; it must be text, null, or {{"base64": "..."}}\n',
+    )
+
+
+def test_a_proxy_records_what_a_command_does(tmp_path: Path) -> None:
+    code = "import os\nfrom kazoo.client import KazooClient as K\nz=K(os.environ['ZOOKEEPER_HOSTS'])\nz.start()\n"
+    file = tmp_path / "recording"
+    with Server() as server:
+        ran = zoolet(
+            "proxy", server.hosts, "--record", file, "--", sys.executable, "-c", f"{code}z.create('/a', b'1')\nz.stop()"
+        )
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert server.tree()["/a"].data == b"1"
+
+    Recording.load(file).assert_ops("connect", "create /a", "closeSession")
+
+
+def test_a_proxy_runs_until_it_is_interrupted(tmp_path: Path) -> None:
+    file = tmp_path / "recording"
+    with Server() as server:
+        words = [*ZOOLET, "proxy", server.hosts, "--record", file]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        assert ready.startswith("zoolet ready on 127.0.0.1:")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0
+        process.stdout.close()
+
+    assert len(Recording.load(file)) == 0
+
+
+def test_a_proxy_can_be_controlled() -> None:
+    pytest.importorskip("h11")
+    script = """
+import json, os, urllib.request
+body = json.dumps({"action": "lose_reply", "op": "create"}).encode()
+url = os.environ["ZOOLET_ADMIN"] + "/commands/fault"
+print(json.load(urllib.request.urlopen(url, body)))
+"""
+    with Server() as server:
+        ran = zoolet("proxy", server.hosts, "--admin", "--", sys.executable, "-c", script)
+
+    assert (ran.stdout, ran.stderr) == ("{'result': 1}\n", "")
+
+
+# --- the examples of the documentation ---
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "testing-other-languages.md"
+
+
+def example(language: str) -> str:
+    """Return the example in a language."""
+    return PAGE.read_text().partition(f"```{language}\n")[2].partition("```")[0]
+
+
+def test_the_java_example_passes(tmp_path: Path) -> None:
+    pytest.importorskip("h11")
+    if shutil.which("javac") is None:
+        pytest.skip("needs a JDK: apt-get install default-jdk-headless")
+    require_apache()  # for the jar of the client
+    (tmp_path / "ExpireTest.java").write_text(example("java"))
+    jars = ":".join(map(str, jars_of("3.8")))
+
+    ran = zoolet("run", "--admin", "--", "java", "-cp", jars, tmp_path / "ExpireTest.java")
+
+    assert ran.stdout.splitlines()[-1:] == ["the node is there: false"], ran.stderr
+
+
+def test_the_node_example_passes(tmp_path: Path) -> None:
+    pytest.importorskip("h11")
+    if shutil.which("npm") is None:
+        pytest.skip("needs Node.js 18 or newer, and npm")
+    npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(tmp_path), "node-zookeeper-client"]
+    if subprocess.run(npm, capture_output=True, check=False, timeout=DEADLINE_S).returncode:
+        pytest.skip("npm cannot install node-zookeeper-client")
+    (tmp_path / "expire.test.mjs").write_text(example("javascript"))
+
+    ran = zoolet("run", "--admin", "--", "node", tmp_path / "expire.test.mjs")
+
+    assert (ran.stdout, ran.returncode) == ("the node is there: false\n", 0), ran.stderr
+
+
+def test_the_go_example_passes(tmp_path: Path) -> None:
+    pytest.importorskip("h11")
+    if shutil.which("go") is None:
+        pytest.skip("needs Go")
+    (tmp_path / "expire_test.go").write_text(example("go"))
+    (tmp_path / "go.mod").write_text("module expire\n\ngo 1.20\n\nrequire github.com/go-zookeeper/zk v1.0.4\n")
+    if subprocess.run(["go", "mod", "tidy"], cwd=tmp_path, capture_output=True, check=False).returncode:
+        pytest.skip("go cannot download github.com/go-zookeeper/zk")
+
+    ran = zoolet("run", "--admin", "--", "go", "test", "-C", tmp_path)
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_the_index_has_what_the_page_shows() -> None:
+    assert json.loads(example("json")) == control_of(Server()).index()["wait_for_sessions"]
