@@ -64,7 +64,7 @@ class BaseClient:
             tls=tls,
             backoff=arguments.checked_backoff(backoff),
             max_request=arguments.checked_max_request(max_request),
-            rng=rng or Random(),
+            rng=rng or _default_rng(),
             on_request=arguments.checked_hook(on_request),
         )
 
@@ -278,3 +278,15 @@ class BaseClient:
             raise ValueError(f"operation {operation!r} has no response that could be decoded")
         path = getattr(request, row.path, None) if row.path is not None else None
         return self._call(row.code, request.encode(), row.response.decode, path)
+
+
+def _default_rng() -> Random:
+    """Return the source of randomness of the running loop if it has one, so that a simulation repeats; otherwise a new
+    one.
+    """
+    try:
+        loop: Any = asyncio.get_running_loop()
+    except RuntimeError:
+        return Random()
+    shared: Random | None = getattr(loop, "client_rng", None)
+    return shared if shared is not None else Random()

@@ -157,6 +157,7 @@ class ClientCore:
         """End the background tasks, the session and the connection; waits at most two seconds for each of them."""
         if self._forked:
             return
+        self._check_loop()
         tasks = self._tasks - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
@@ -352,7 +353,20 @@ class ClientCore:
             if self.terminal_error is not None:
                 raise self.terminal_error.with_traceback(None)
             raise RuntimeError("this Client was not started; use it as 'async with Client(...) as zk:'")
+        self._check_loop()
         return self.connection, self.loop
+
+    def _check_loop(self) -> None:
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:  # outside of any loop, where nothing can be awaited
+            return
+        if running is not self.loop and self.loop is not None:
+            ended = ", which has ended" if self.loop.is_closed() else ""
+            raise RuntimeError(
+                f"this client belongs to another event loop{ended}; make one in this loop (with pytest, a fixture and "
+                "its tests need the same loop scope)"
+            )
 
     def add_auth(self, scheme: str, auth: bytes, operation_timeout: float) -> Call[None]:
         """Authenticate with a credential now and after each reconnect."""

@@ -47,6 +47,7 @@ class Daemon:
         port: The port, once the server listens; -1 before.
         secure_port: The port for TLS; -1 for none.
         next_tick: When the next tick is due, in the loop's time; None while nothing can become due.
+        stall_warning: What is logged after a pause of a second or more, with the seconds.
         recovering: Whether the process was paused and the bytes that arrived meanwhile are being read.
     """
 
@@ -56,6 +57,7 @@ class Daemon:
         self.port = self.secure_port = -1
         self.next_tick: float | None = None
         self.recovering = False
+        self.stall_warning = "the server was stopped for %.1f s; sessions are extended by that time"
         self._loop = connections.loop
         self._clock = connections.clock
         self._backlog = backlog
@@ -216,6 +218,4 @@ class Daemon:
         metrics.stalls += 1
         metrics.stalled_ms += milliseconds
         if seconds >= 1:
-            self.engine.warnings.warn(
-                "stall", "the server was stopped for %.1f s; sessions are extended by that time", seconds
-            )
+            self.engine.warnings.warn("stall", self.stall_warning, seconds)

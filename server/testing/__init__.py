@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from zoolet.server.testing.proxy import Proxy
     from zoolet.server.testing.recording import Recording
     from zoolet.server.testing.requests import OpView
+    from zoolet.server.testing.schedules import zoolet_schedules
     from zoolet.server.testing.server import Server
     from zoolet.server.testing.sim import Simulation
     from zoolet.server.testing.unittest import (
@@ -58,6 +59,7 @@ _HOMES = {
     "Proxy": "proxy",
     "Recording": "recording",
     "OpView": "requests",
+    "zoolet_schedules": "schedules",
     "Server": "server",
     "ClientFactory": "factories",
     "KazooFactory": "factories",
@@ -96,6 +98,7 @@ __all__ = [
     "lose_reply",
     "slow_reply",
     "withhold_event",
+    "zoolet_schedules",
 ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Final
 
+from zoolet.protocol.operations import OpCode
 from zoolet.server.testing import views
 from zoolet.server.testing.interceptor import Interceptor
 from zoolet.server.testing.requests import RecordedRequest, view_of
@@ -37,6 +38,7 @@ def of_interceptor(interceptor: Interceptor) -> Sections:
     waiting = [
         entry for connection in interceptor.connections.values() if (entry := connection.waiting_request()) is not None
     ]
+    requests = [request for request in interceptor.seen if request.opcode != OpCode.PING]
     paused = ["all clients"] if interceptor.all_paused else [f"0x{id:x}" for id in sorted(interceptor.paused)]
     return {
         **_optional(
@@ -45,7 +47,7 @@ def of_interceptor(interceptor: Interceptor) -> Sections:
         ),
         **_optional("active faults", [f"{fault!r}, {fault.hits} hits" for fault in interceptor.faults]),
         **_optional("paused clients", paused),
-        f"last {SHOWN} operations": [str(view_of(request)) for request in list(interceptor.seen)[-SHOWN:]],
+        f"last {SHOWN} operations": [str(view_of(request)) for request in requests[-SHOWN:]],
     }
 
 

@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 CALL_TIMEOUT: Final = 30.0
 """Seconds after which a call from another thread fails, because the loop is blocked."""
+BLOCKED: Final = "the server's event loop was blocked for %.1f s; is a blocking client running in it?"
+"""What is logged when the loop that a server shares with a test was blocked."""
 _USED: set[int] = set()
 """The ports of all servers of this process: a client of one that was stopped or reset never gets into a later one."""
 
@@ -78,6 +80,7 @@ class Runner:
         self._check_not_running()
         try:
             await self._listen()
+            self.daemon.stall_warning = BLOCKED
         except BaseException:  # also when cancelled
             self.state = State.FAILED
             raise
@@ -241,9 +244,7 @@ class Runner:
 
         self._loop.call_soon_threadsafe(run)
         if not wait((outcome,), CALL_TIMEOUT).done:
-            raise TimeoutError(
-                f"the server's event loop was blocked for {CALL_TIMEOUT:g} s; is a blocking client running in it?"
-            )
+            raise TimeoutError(BLOCKED % CALL_TIMEOUT)
         return outcome.result()
 
     def _call_now(self, function: Callable[[], T]) -> T:

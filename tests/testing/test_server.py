@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import pytest
 import uvloop
 from support.embedded import CALLS, ask, ruok, ruok_from_here, session, visit
 
+from zoolet.client import Client
 from zoolet.server import Server
 
 DEADLINE_S: Final = 10.0  # only ever reached on failure
@@ -330,3 +332,32 @@ def test_zxids_go_on_from_the_initial_one() -> None:
         assert server.zxid() == 0x100
         server.populate({"/a": "x"})
         assert server.tree()["/a"].czxid == 0x101
+
+
+# --- a loop that is shared ---
+
+
+async def test_a_loop_that_was_blocked_is_logged_with_advice(caplog: pytest.LogCaptureFixture) -> None:
+    async with Server() as server, Client(server.hosts):
+        server._runner.daemon.ticked(1.5)
+
+    assert "the server's event loop was blocked for 1.5 s; is a blocking client running in it?" in caplog.text
+
+
+def test_a_client_of_another_loop_is_refused() -> None:
+    with Server() as server, asyncio.Runner() as first:
+
+        async def connect() -> Client:
+            client = Client(server.hosts)
+            await client.start()
+            return client
+
+        client = first.run(connect())
+        for use in (lambda: client.get("/"), client.aclose):
+
+            async def wrong(use: Callable[[], Any] = use) -> None:
+                await use()
+
+            with asyncio.Runner() as other, pytest.raises(RuntimeError, match="belongs to another event loop;"):
+                other.run(wrong())
+        first.run(client.aclose())

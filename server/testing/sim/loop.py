@@ -40,10 +40,12 @@ class SimLoop(asyncio.BaseEventLoop):
 
     Attributes:
         network: The network between clients and servers.
+        client_rng: The source of randomness of clients that are given none.
     """
 
     def __init__(self, rng: Random, limit: float) -> None:
         super().__init__()
+        self.client_rng = Random(0)
         self._selector = _Selector(self)
         self._clock_resolution = 1e-9
         self._now = 0.0

@@ -9,6 +9,8 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+from zoolet.server.testing.sim.schedule import BASELINE, Schedule
+
 _FIRST_PORT: Final = 40_000
 _HIGH_WATER: Final = 1 << 16
 
@@ -25,6 +27,7 @@ class Network:
 
     Attributes:
         latency: The shortest and the longest latency of a fragment, in seconds.
+        schedule: Decides how long each message takes, in place of the source of randomness; None for none.
         duplicates: The probability that a new connection reaches the server twice, the second time as an echo that
             repeats the client's first bytes and whose answers are lost.
     """
@@ -33,7 +36,9 @@ class Network:
         self._loop = loop
         self._rng = rng
         self.latency = (0.0002, 0.003)
+        self.schedule: Schedule | None = None
         self.duplicates = 0.0
+        self._connected: dict[int, int] = {}  # the number of connections that each port has had
         self._listening: dict[int, Callable[[], Any]] = {}
         self._last_port = _FIRST_PORT
         self._ends: dict[_End, None] = {}
@@ -122,6 +127,7 @@ class Network:
 
     def _make_ends(self, port: int) -> tuple[_End, _End]:
         client_end, server_end = _End(self._loop, self, port, False), _End(self._loop, self, port, True)
+        client_end.number = server_end.number = self._connected[port] = self._connected.get(port, 0) + 1
         client_end.peer, server_end.peer = server_end, client_end
         return client_end, server_end
 
@@ -135,10 +141,22 @@ class Network:
 
     # --- for the ends of connections ---
 
-    def call_after_latency(self, earliest: float, callback: Callable[[], None]) -> float:
-        """Call *callback* after a random latency, but later than *earliest*; return the time of the call."""
+    def call_after_latency(self, earliest: float, callback: Callable[[], None], sender: _End | None = None) -> float:
+        """Call *callback* after a random latency, but later than *earliest*; return the time of the call.
+
+        Args:
+            earliest: A time of the loop.
+            callback: What is called.
+            sender: The end that sends a message.
+        """
+        if self.schedule is None:
+            latency = self._rng.uniform(*self.latency)
+        elif sender is None:
+            latency = BASELINE
+        else:
+            latency = self.schedule.latency(sender.number, not sender.serves)
         # Strictly later, because the order of timers with equal times is not defined.
-        when = max(earliest + 1e-6, self._loop.time() + self._rng.uniform(*self.latency))
+        when = max(earliest + 1e-6, self._loop.time() + latency)
         self._loop.call_at(when, self._arrive, callback)
         return when
 
@@ -150,7 +168,7 @@ class Network:
 
     def fragment(self, data: bytes) -> list[bytes]:
         """Return the data in one or two fragments, split at a random offset."""
-        if len(data) < 2 or self._rng.random() < 0.7:
+        if len(data) < 2 or self.schedule is not None or self._rng.random() < 0.7:
             return [data]
         offset = self._rng.randrange(1, len(data))
         return [data[:offset], data[offset:]]
@@ -196,6 +214,7 @@ class _End(asyncio.Transport):
         serves: Whether this is the server's end.
 
     Attributes:
+        number: The number of the connection to this port, counted from 1.
         peer: The other end.
         echo: Another end that also receives the first bytes written here.
     """
@@ -208,6 +227,7 @@ class _End(asyncio.Transport):
         self._network = network
         self.port = port
         self.serves = serves
+        self.number = 0
         self.echo: _End | None = None
         self._protocol: Any = None
         self._last_arrival = 0.0  # what is sent now must arrive later
@@ -293,7 +313,7 @@ class _End(asyncio.Transport):
 
     def _send(self, piece: bytes | None) -> None:
         arrive = partial(self.peer.receive, piece)
-        self._last_arrival = self._network.call_after_latency(self._last_arrival, arrive)
+        self._last_arrival = self._network.call_after_latency(self._last_arrival, arrive, self)
 
     def receive(self, piece: bytes | None) -> None:
         """Receive a fragment that has arrived; None is the end of the stream."""

@@ -49,6 +49,7 @@ class Simulation:
         self.seed = seed
         self.rng = Random(f"test {seed}")
         self._loop = SimLoop(Random(f"network {seed}"), limit)
+        self._loop.client_rng = Random(f"clients {seed}")
         self.network = self._loop.network
         self._servers = 0
 

@@ -1,0 +1,206 @@
+"""``@zoolet_schedules(100)``: run an asyncio test in virtual time, under a hundred schedules of its messages."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Coroutine, Hashable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+from zoolet.server.testing.actions import drop_request, lose_reply
+from zoolet.server.testing.clock import MANUAL_CLOCK_START
+from zoolet.server.testing.recording import Recording
+from zoolet.server.testing.requests import OpView, RecordedRequest, view_of
+from zoolet.server.testing.server import Server
+from zoolet.server.testing.sim.schedule import Schedule, reduce
+from zoolet.server.testing.sim.simulation import Simulation
+
+if TYPE_CHECKING:
+    from zoolet.client import Client
+
+Test = Callable[..., Coroutine[Any, Any, object]]
+OURS: Final = ("sim", "server", "connect")
+"""The parameters that the decorator passes to a test; the others are fixtures."""
+LINES: Final = 60
+"""The most lines of a story; of a longer one the last."""
+
+
+def zoolet_schedules(
+    count: int = 100,
+    *,
+    seed: int = 0,
+    lose_replies: float = 0.0,
+    drop_requests: float = 0.0,
+    limit: float = 86_400.0,
+    **server_options: Any,
+) -> Callable[[Test], Callable[..., None]]:
+    """Run an asyncio test in a :class:`Simulation` under many schedules: messages are late, in another way for each
+    seed, so that requests of several clients meet in another order.
+
+    The test may have the parameters ``server`` (a :class:`Server` that runs), ``connect`` (a coroutine function that
+    returns a connected ``Client``, with its arguments) and ``sim`` (the :class:`Simulation`); other parameters are
+    fixtures. It is run in virtual time, so that it may sleep for hours.
+
+    A schedule that fails is reduced to what matters, and the error has a note with its story: what the clients
+    requested, what the server answered, and what was late or lost. ``@zoolet_schedules(1, seed=N)`` repeats it.
+
+    Args:
+        count: The number of schedules.
+        seed: The seed of the first one; the others follow.
+        lose_replies: The probability for each request that it is applied and its reply lost with the connection.
+        drop_requests: The probability for each request that it is lost, with the connection.
+        limit: Virtual seconds after which a run fails.
+        server_options: ``config`` and ``compat`` of the server.
+
+    Raises:
+        ValueError: A number is invalid.
+        TypeError: The test is not a coroutine function.
+    """
+    probabilities = {"lose_replies": lose_replies, "drop_requests": drop_requests}
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ValueError(f"zoolet_schedules({count!r}) is invalid; the number of schedules must be 1 or more")
+    for name, probability in probabilities.items():
+        if not isinstance(probability, int | float) or not 0 <= probability <= 1:
+            raise ValueError(f"{name} is {probability!r}; it must be a probability, from 0 to 1")
+
+    def decorate(test: Test) -> Callable[..., None]:
+        if not inspect.iscoroutinefunction(test):
+            raise TypeError(f"@zoolet_schedules is for async tests; {test.__qualname__} is not one")
+        signature = inspect.signature(test)
+        passed = [name for name in OURS if name in signature.parameters]
+
+        def run(*arguments: Any, **fixtures: Any) -> None:
+            __tracebackhide__ = True
+            for number in range(seed, seed + count):
+                _Run(test, arguments, fixtures, passed, number, seed, probabilities, limit, server_options).check(count)
+
+        run.__name__, run.__qualname__ = test.__name__, test.__qualname__
+        run.__doc__, run.__module__ = test.__doc__, test.__module__
+        run.__dict__.update(vars(test))  # pytest's marks
+        others = [entry for name, entry in signature.parameters.items() if name not in passed]
+        run.__signature__ = signature.replace(parameters=others, return_annotation=None)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+class _Run:
+    """One seed of one test."""
+
+    def __init__(
+        self,
+        test: Test,
+        arguments: tuple[Any, ...],
+        fixtures: dict[str, Any],
+        passed: list[str],
+        seed: int,
+        first: int,
+        probabilities: dict[str, float],
+        limit: float,
+        server_options: dict[str, Any],
+    ) -> None:
+        self._test = test
+        self._first = first
+        self._arguments = arguments
+        self._fixtures = fixtures
+        self._passed = passed
+        self._seed = seed
+        self._probabilities = probabilities
+        self._limit = limit
+        self._server_options = server_options
+        self._schedule: Schedule
+        self._requests: list[RecordedRequest] = []
+
+    def check(self, count: int) -> None:
+        """Run; if that fails, reduce the schedule, and raise the error of the reduced one with its story.
+
+        Raises:
+            BaseException: The error of the test.
+        """
+        __tracebackhide__ = True
+        error = self._error(None)
+        if error is None:
+            return
+        all_keys = list(self._schedule.deviations)
+
+        def still_fails(kept: Collection[Hashable]) -> bool:
+            return type(self._error(kept)) is type(error)
+
+        kept = reduce(all_keys, still_fails)
+        reduced = self._error(kept)
+        error = reduced if type(reduced) is type(error) else error
+        error.add_note(self._story(len(all_keys), count))
+        raise error
+
+    def _error(self, kept: Collection[Hashable] | None) -> Exception | None:
+        """Run with some of the deviations; return the error of the test."""
+        sim = Simulation(self._seed, limit=self._limit)
+        self._schedule = sim.network.schedule = Schedule(self._seed, self._probabilities, kept, sim.time)
+        self._requests = []
+        try:
+            sim.run(self._main(sim))
+        except Exception as error:  # of the test, whatever it is: check() raises it
+            return error
+        return None
+
+    async def _main(self, sim: Simulation) -> None:
+        async with AsyncExitStack() as stack:
+            server = await stack.enter_async_context(sim.server(**self._server_options))
+            recording: Recording = stack.enter_context(server.recording())
+            stack.callback(lambda: self._keep(recording))
+            self._make_trouble(server)
+
+            async def connect(hosts: str | None = None, **options: Any) -> Client:
+                from zoolet.client import Client
+
+                return await stack.enter_async_context(Client(hosts or server.hosts, **options))
+
+            ours = {"sim": sim, "server": server, "connect": connect}
+            await self._test(*self._arguments, **self._fixtures, **{name: ours[name] for name in self._passed})
+
+    def _keep(self, recording: Recording) -> None:
+        self._requests = [entry for entry in recording.entries if isinstance(entry, RecordedRequest)]
+
+    def _make_trouble(self, server: Server) -> None:
+        schedule = self._schedule
+        for kind, make, text in (
+            ("lose_replies", lose_reply, "is lost, with the connection"),
+            ("drop_requests", drop_request, "is not received, and the connection is lost"),
+        ):
+            if self._probabilities[kind]:
+                what = "the reply to" if kind == "lose_replies" else "the request"
+
+                def happens(op: OpView, kind: str = kind, what: str = what, text: str = text) -> bool:
+                    return op.op != "connect" and schedule.happens(kind, op.client, f"{what} {op.title} {text}")
+
+                server.fault(make(), when=happens)
+
+    def _story(self, deviations: int, count: int) -> str:
+        """Return what happened in the last run, line by line."""
+        names: dict[int, str] = {}
+        sessions: dict[int, int] = {}
+        for request in self._requests:
+            names.setdefault(request.session, f"client {len(names) + 1}")
+            sessions[request.connection] = request.session
+        lines = [
+            (request.time - MANUAL_CLOCK_START / 1000, 1, names[request.session], _line(view_of(request)))
+            for request in self._requests
+        ]
+        for deviation in self._schedule.deviations.values():
+            session = deviation.session or sessions.get(deviation.connection, 0)
+            lines.append((deviation.time, 0, names.get(session, "a client"), f"({deviation.what})"))
+        lines.sort(key=lambda line: line[:2])
+        left = len(self._schedule.deviations)
+        title = (
+            f"schedule {self._seed} fails, of the {count} from {self._first}; "
+            f"of {deviations} deviations {left} matter. Repeat it with @zoolet_schedules(1, seed={self._seed}):"
+        )
+        story = [f"{time * 1000:10.0f} ms  {name:10} {text}" for time, _, name, text in lines]
+        skipped = [f"  ... {len(story) - LINES} lines"] if len(story) > LINES else []
+        return "\n".join([title, *skipped, *story[-LINES:]])
+
+
+def _line(op: OpView) -> str:
+    data = f" {op.data!r}" if op.data else ""
+    watch = ", with a watch" if op.watch else ""
+    return f"{op.title}{data}{watch} -> {op.outcome}"

@@ -1,0 +1,182 @@
+"""``@zoolet_schedules``: a test under many schedules, and the story of one that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Hashable
+from typing import Any
+
+import pytest
+
+from zoolet.protocol.errors import ConnectionLossError
+from zoolet.server import Server
+from zoolet.server.testing import Simulation, zoolet_schedules
+from zoolet.server.testing.sim.schedule import Schedule, reduce
+
+
+async def increment(zk: Any) -> None:
+    """Increment a number as one should not: without the version."""
+    data, _ = await zk.get("/number")
+    await zk.set("/number", str(int(data) + 1).encode())
+
+
+async def lost_update(server: Server, connect: Any) -> None:
+    """Increment by two clients, the second of which begins a little later; this is right if nothing is late."""
+    server.populate({"/number": b"0"})
+    first, second = await connect(), await connect()
+
+    async def later() -> None:
+        await asyncio.sleep(0.01)
+        await increment(second)
+
+    await asyncio.gather(increment(first), later())
+    assert server.tree()["/number"].data == b"2"
+
+
+# --- runs ---
+
+
+def test_each_run_has_a_server_in_virtual_time() -> None:
+    seeds = []
+
+    @zoolet_schedules(20)
+    async def check(sim: Simulation, server: Server, connect: Any) -> None:
+        zk = await connect(timeout=4.0)
+        await zk.create("/a", ephemeral=True)
+        await asyncio.sleep(3600)
+        assert list(server.tree()) == ["/a"]
+        seeds.append(sim.seed)
+
+    began = time.monotonic()
+    check()
+    assert seeds == list(range(20))
+    assert time.monotonic() - began < 60
+
+
+def test_a_hundred_schedules_find_a_lost_update_and_tell_it() -> None:
+    with pytest.raises(AssertionError) as failure:
+        zoolet_schedules(100)(lost_update)()
+
+    [story] = failure.value.__notes__
+    first, *lines = story.splitlines()
+    assert "of the 100 from 0;" in first
+    assert "deviations 1 matter" in first
+    [late] = [line for line in lines if "late" in line]
+    assert "client 1" in late
+    assert sum("setData /number b'1' -> ok" in line for line in lines) == 2
+    seed = int(first.split()[1])
+    with pytest.raises(AssertionError) as again:
+        zoolet_schedules(1, seed=seed)(lost_update)()
+    assert again.value.__notes__[0].splitlines()[1:] == lines
+
+
+def test_what_is_right_passes_under_every_schedule() -> None:
+    @zoolet_schedules(100)
+    async def check(server: Server, connect: Any) -> None:
+        server.populate({"/number": b"0"})
+        clients = [await connect() for _ in range(3)]
+
+        async def increment_safely(zk: Any) -> None:
+            async with zk.lock("/lock"):
+                await increment(zk)
+
+        await asyncio.gather(*map(increment_safely, clients))
+        assert server.tree()["/number"].data == b"3"
+
+    check()
+
+
+def test_replies_and_requests_are_lost_if_asked() -> None:
+    outcomes: list[str] = []
+
+    @zoolet_schedules(30, lose_replies=0.2, drop_requests=0.2)
+    async def check(server: Server, connect: Any) -> None:
+        zk = await connect()
+        try:
+            await zk.create("/a")
+        except ConnectionLossError:
+            outcomes.append("applied" if "/a" in server.tree() else "lost")
+        else:
+            outcomes.append("ok")
+
+    check()
+    assert set(outcomes) == {"applied", "lost", "ok"}
+
+
+def test_the_story_says_what_was_lost() -> None:
+    @zoolet_schedules(100, lose_replies=0.1)
+    async def check(server: Server, connect: Any) -> None:
+        await (await connect()).create("/a")
+
+    with pytest.raises(ConnectionLossError) as failure:
+        check()
+    [story] = failure.value.__notes__
+    assert "(the reply to create /a is lost, with the connection)" in story
+    assert "create /a -> no reply" in story
+
+
+def test_fixtures_marks_and_names_stay(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from zoolet.testing import zoolet_schedules
+
+        @pytest.mark.parametrize("name", ["/a", "/b"])
+        @zoolet_schedules(3)
+        async def test_it(connect, name, tmp_path):
+            "What it says."
+            zk = await connect()
+            assert await zk.create(name) == name
+            assert tmp_path.exists()
+
+        class TestIt:
+            @zoolet_schedules(3)
+            async def test_method(self, sim):
+                assert sim.time() == 0 or self
+
+        @zoolet_schedules(2)
+        async def test_fails(server):
+            assert server.tree()
+        """
+    )
+
+    result = pytester.runpytest_subprocess("-W", "default")
+
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(["*schedule 0 fails, of the 2 from 0; of 0 deviations 0 matter*"])
+
+
+@pytest.mark.parametrize("options", [{"count": 0}, {"count": True}, {"lose_replies": 2}, {"drop_requests": -1}])
+def test_numbers_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"must be"):
+        zoolet_schedules(**options)
+
+
+def test_a_test_must_be_asynchronous() -> None:
+    with pytest.raises(TypeError, match="is for async tests"):
+        zoolet_schedules(1)(lambda: None)  # type: ignore[arg-type, return-value]
+
+
+# --- reducing ---
+
+
+@pytest.mark.parametrize("needed", [set(), {0}, {7}, {0, 19}, {3, 4, 5}, set(range(20))])
+def test_what_matters_is_left(needed: set[int]) -> None:
+    def still_fails(kept: Collection[Hashable]) -> bool:
+        return needed <= set(kept)
+
+    assert set(reduce(list(range(20)), still_fails)) == needed
+
+
+def test_a_decision_stays_when_another_one_is_taken_back() -> None:
+    whole = Schedule(5, {"lost": 0.5}, None, lambda: 0.0)
+    for _ in range(30):
+        whole.latency(1, True)
+        whole.happens("lost", 1, "x")
+    kept = list(whole.deviations)[::2]
+    part = Schedule(5, {"lost": 0.5}, kept, lambda: 0.0)
+    for _ in range(30):
+        part.latency(1, True)
+        part.happens("lost", 1, "x")
+    assert {key: whole.deviations[key] for key in kept} == part.deviations
