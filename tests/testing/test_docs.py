@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import inspect
 import re
 from pathlib import Path
@@ -11,30 +12,42 @@ import kazoo.client  # noqa: F401 - what a pytest in this process imports first,
 import pytest
 
 import zoolet.server.testing.report  # noqa: F401
+from zoolet.protocol.operations import OPERATIONS
 from zoolet.server import Server
-from zoolet.server.testing import actions
+from zoolet.server.testing import actions, plugin
 from zoolet.server.testing.actions import Action
 from zoolet.server.testing.faults import ops_named
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "testing.md"
+DOCS: Final = Path(__file__).parents[2] / "docs"
+PAGE: Final = DOCS / "testing.md"
+PAGES: Final = (PAGE, DOCS / "testing-howto.md", DOCS / "testing-coming-from.md")
 
 
 class Block(NamedTuple):
     """A block of Python."""
 
+    page: Path
     heading: str
     line: int
     code: str
 
+    def __str__(self) -> str:
+        return f"{self.page.stem} {self.heading}".replace(" ", "-")
 
-def blocks() -> list[Block]:
+
+def all_blocks() -> list[Block]:
+    """Find the Python of all pages."""
+    return [block for page in PAGES for block in blocks(page)]
+
+
+def blocks(page: Path = PAGE) -> list[Block]:
     """Find the page's Python."""
-    text = PAGE.read_text()
+    text = page.read_text()
     found = []
     for match in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         before = text[: match.start(1)]
         heading = re.findall(r"^## (.*)$", before, re.MULTILINE)[-1]
-        found.append(Block(heading, before.count("\n"), match[1]))
+        found.append(Block(page, heading, before.count("\n"), match[1]))
     return found
 
 
@@ -50,18 +63,14 @@ def table_under(title: str) -> list[str]:
     return [row.split("|")[1].strip() for row in found[1].splitlines()]
 
 
-@pytest.mark.parametrize(
-    "block", [one for one in blocks() if not is_for_pytest(one)], ids=lambda block: block.heading.replace(" ", "-")
-)
+@pytest.mark.parametrize("block", [one for one in all_blocks() if not is_for_pytest(one)], ids=str)
 def test_a_script_of_the_page_runs(block: Block) -> None:
-    code = compile("\n" * block.line + block.code, str(PAGE), "exec")
+    code = compile("\n" * block.line + block.code, str(block.page), "exec")
 
     exec(code, {"__name__": "__main__"})
 
 
-@pytest.mark.parametrize(
-    "block", [one for one in blocks() if is_for_pytest(one)], ids=lambda block: block.heading.replace(" ", "-")
-)
+@pytest.mark.parametrize("block", [one for one in all_blocks() if is_for_pytest(one)], ids=str)
 def test_a_test_file_of_the_page_passes(block: Block, pytester: pytest.Pytester) -> None:
     pytester.makeini(
         """
@@ -77,7 +86,7 @@ def test_a_test_file_of_the_page_passes(block: Block, pytester: pytest.Pytester)
     result = pytester.runpytest_inprocess()
 
     assert result.ret == pytest.ExitCode.OK
-    assert list(result.parseoutcomes()) == ["passed"]
+    assert list(result.parseoutcomes()) == ["passed"], result.stdout.str()
 
 
 def test_every_section_but_the_reference_has_an_example() -> None:
@@ -129,4 +138,33 @@ def test_the_calls_that_are_listed_exist() -> None:
 
 
 def test_no_line_is_longer_than_140() -> None:
-    assert [line for line in PAGE.read_text().splitlines() if len(line) > 140] == []
+    assert [line for page in PAGES for line in page.read_text().splitlines() if len(line) > 140] == []
+
+
+def test_every_how_to_has_an_example() -> None:
+    for page in PAGES[1:]:
+        shown = {block.heading for block in blocks(page)}
+        missing = [heading for heading in re.findall(r"^## (.*)$", page.read_text(), re.M) if heading not in shown]
+        assert missing == [one for one in missing if one == "tox, GitHub Actions, Docker"]
+
+
+def test_the_option_table_lists_every_ini_option() -> None:
+    source = inspect.getsource(plugin)
+
+    assert {row.strip("`") for row in table_under("ini option")} == set(re.findall(r'addini\(\s*"(\w+)"', source))
+
+
+def test_the_names_of_operations_are_all_on_the_page() -> None:
+    text = PAGE.read_text().partition("`op` is one of these names")[2]
+
+    assert {row.name for row in OPERATIONS.values() if ops_named(row.name)} <= set(re.findall(r"`(\w+)`", text))
+
+
+def test_the_settings_of_the_build_servers_are_valid() -> None:
+    text = (DOCS / "testing-howto.md").read_text()
+    yaml = pytest.importorskip("yaml")
+    [workflow] = re.findall(r"^```yaml\n(.*?)^```$", text, re.M | re.S)
+
+    assert yaml.safe_load(workflow)["jobs"]["test"]["steps"]
+    for settings in re.findall(r"^```ini\n(.*?)^```$", text, re.M | re.S):
+        configparser.ConfigParser(interpolation=None).read_string(settings)
