@@ -65,8 +65,8 @@ class Outbox:
         self._resume = resume
         self._entries: deque[bytes | _Slow] = deque()
 
-    def __bool__(self) -> bool:
-        return bool(self._entries)
+    def __len__(self) -> int:
+        return sum(len(entry if isinstance(entry, bytes) else entry.data) for entry in self._entries)
 
     def add(self, data: bytes, rate: float | None = None) -> None:
         """Add bytes; with a *rate* they are sent slowly, at so many bytes a second."""
@@ -142,6 +142,10 @@ class FrameQueue(ABC):
     @abstractmethod
     def _is_raw(self, data: bytes) -> bool:
         """Return whether the queue begins with something else than frames: a four-letter command."""
+
+    @abstractmethod
+    def _execute_raw(self, data: bytes) -> None:
+        """Execute something else than frames; no fault applies to it, and it is not recorded."""
 
     @abstractmethod
     def _execute(self, head: bytes, request: Request, matched: list[Fault]) -> int:
@@ -250,6 +254,10 @@ class FrameQueue(ABC):
         """Execute the first frame with the faults that match it; return the bytes that answer it at once, or None if it
         must wait.
         """
+        if self._is_raw(head):
+            self._queue = b""
+            self._execute_raw(head)
+            return 0
         request = self._request_in(head)
         interceptor = self._interceptor
         if self._matched is None:

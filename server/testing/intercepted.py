@@ -49,6 +49,10 @@ class InterceptedConnection(FrameQueue):
     def _more_output(self) -> bytes:
         return self._inner.data_to_send()
 
+    def _execute_raw(self, data: bytes) -> None:
+        self._inner.receive_data(data)
+        self._output.add(self._inner.data_to_send())
+
     def _execute(self, head: bytes, request: Request, matched: list[Fault]) -> int:
         inner, effect = self._inner, effect_of(matched)
         if events := inner.data_to_send():

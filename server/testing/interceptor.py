@@ -231,6 +231,8 @@ class Interceptor:
         kept = request._replace(reply=b"") if request.reply else request
         self.seen.append(kept)
         self.last[request.session] = kept
+        if len(self.last) > 4 * KEPT:  # most of these sessions have ended
+            self.last = dict(list(self.last.items())[-2 * KEPT :])
 
     def record_events(self, connection: int, session_id: int, frames: bytes, *, with_reply: bool) -> None:
         """Record the events among frames that are sent to a client, while a request is answered or not."""

@@ -32,6 +32,10 @@ from zoolet.server.testing.requests import CONNECT, Request
 _log = logging.getLogger("zoolet.proxy")
 MAX_FRAME: Final = 1 << 26
 """The most bytes of a frame in either direction: servers may be configured to accept much."""
+MUCH: Final = 1 << 20
+"""Bytes that wait for a client, from which on its server is not read."""
+LOOK_AGAIN: Final = 0.01
+"""Seconds after which a client that does not read is looked at again."""
 
 
 @dataclass
@@ -56,6 +60,7 @@ class ProxiedConnection(FrameQueue):
         client: The connection as others see it; its session is set when the server has opened or resumed one.
         resume: Makes the transport call ``receive_data(b"")`` and send the output.
         connect: Connects a protocol to the server.
+        unread: Returns how many bytes wait for a client that does not read.
     """
 
     def __init__(
@@ -64,8 +69,10 @@ class ProxiedConnection(FrameQueue):
         client: ClientConnection,
         resume: Callable[[], object],
         connect: Callable[[asyncio.Protocol], object],
+        unread: Callable[[], int],
     ) -> None:
         super().__init__(interceptor, client, resume, MAX_FRAME)
+        self._unread = unread
         self._expected: deque[_Expected] = deque()
         self._has_begun = False  # the connect request has passed
         self._is_command = False  # bytes pass as they are
@@ -84,7 +91,7 @@ class ProxiedConnection(FrameQueue):
         return self.client.closing
 
     def _is_raw(self, data: bytes) -> bool:
-        return self._is_command
+        return self._is_command or not (self._has_begun or 0 <= int_at(data, 0)[0] <= MAX_FRAME)
 
     def _output_left(self) -> float:
         return inf
@@ -99,13 +106,12 @@ class ProxiedConnection(FrameQueue):
 
     # --- to the server ---
 
+    def _execute_raw(self, data: bytes) -> None:
+        self._is_command = True
+        self._send(data)
+
     def _execute(self, head: bytes, request: Request, matched: list[Fault]) -> int:
-        if not self._has_begun and not 0 <= int_at(head, 0)[0] <= MAX_FRAME:
-            self._is_command = True  # four letters
         self._has_begun = True
-        if self._is_command:
-            self._send(head)
-            return 0
         expected = _Expected(request, matched)
         effect = expected.effect.effect if expected.effect is not None else None
         if effect is Effect.DROP:
@@ -126,6 +132,9 @@ class ProxiedConnection(FrameQueue):
             self._unsent.append(data)
         elif self._server is not None:
             self._server.write(data)
+            if self._server.get_write_buffer_size() > MAX_FRAME:
+                _log.warning("closing a connection: its server does not read")
+                self._close()
 
     def _close(self) -> None:
         self.client.closing = True
@@ -159,6 +168,19 @@ class ProxiedConnection(FrameQueue):
                     self._pass_back(payload)
                     self._send_made_replies()
         self._resume()
+        self._wait_for_client()
+
+    def _wait_for_client(self) -> None:
+        """Read from the server only while the client reads."""
+        server = self._server
+        if server is None or server.is_closing():
+            return
+        if self._unread() > MUCH or len(self._output) > MUCH:
+            if server.is_reading():
+                server.pause_reading()
+            self._interceptor.call_later(LOOK_AGAIN, self._wait_for_client)
+        elif not server.is_reading():
+            server.resume_reading()
 
     def server_lost(self) -> None:
         """Close the connection: that to the server is closed, or there was none."""

@@ -59,7 +59,11 @@ class Proxy(Endpoint):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-        return ProxiedConnection(self._interceptor, client, resume, begin)
+        def unread() -> int:
+            socket = self._runner.daemon.connections.open.get(client)
+            return 0 if socket is None else socket.write_buffer_size()
+
+        return ProxiedConnection(self._interceptor, client, resume, begin, unread)
 
     async def _connect_to_first(self, protocol: asyncio.Protocol) -> None:
         loop = asyncio.get_running_loop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
-from support.wire import Wire
+from support.wire import DEADLINE_S, Wire
 
+from zoolet.protocol import records as r
 from zoolet.protocol.enums import CreateMode
 from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
@@ -256,6 +258,7 @@ def test_a_lost_reply_is_lost_again(server: Server, kazoo: Dial) -> None:
         pending = client.create_async("/a")
         pending.wait(5)
         assert type(pending.exception).__name__ == "ConnectionLoss"
+        client.stop()
 
 
 # --- a proxy ---
@@ -294,3 +297,24 @@ def test_a_proxy_goes_to_the_first_server_that_accepts(kazoo: Dial) -> None:
 def test_servers_of_a_proxy_that_make_no_sense_are_refused(servers: Any) -> None:
     with pytest.raises(ValueError, match="servers is"):
         Proxy(servers)
+
+
+def test_four_letter_words_pass_a_proxy_and_are_no_requests(server: Server) -> None:
+    with Proxy(server.hosts) as proxy, proxy.recording() as ops:
+        for endpoint in (server, proxy):
+            with socket.create_connection(("127.0.0.1", endpoint.port), DEADLINE_S) as link:
+                link.sendall(b"ruok")
+                assert link.recv(10) == b"imok"
+        assert len(ops) == len(proxy.ops()) == len(server.ops()) == 0
+
+
+def test_a_proxy_does_not_read_for_a_client_that_does_not(server: Server) -> None:
+    server.populate({"/big": bytes(900_000)})
+    with Proxy(server.hosts) as proxy, Wire(proxy).welcomed() as wire:  # type: ignore[arg-type]
+        for _ in range(50):
+            wire.send(OpCode.GET_DATA, r.GetDataRequest("/big", False))
+        proxy.wait_for_idle()
+        unread = [one.write_buffer_size() for one in proxy._runner.daemon.connections.open.values()]
+        assert sum(unread) < 4_000_000
+        for _ in range(50):
+            assert len(wire.payload()) > 900_000
