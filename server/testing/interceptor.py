@@ -130,6 +130,7 @@ class Interceptor:
         all_paused: Whether all sessions are paused.
         seen: The last requests.
         last: The last request of each session, by its id.
+        began: When each session made its first request, in seconds since the epoch.
         count: The number of requests since the start or the last reset.
         requests: The number of requests other than pings, ever.
         connections: The open connections.
@@ -151,6 +152,7 @@ class Interceptor:
         self.all_paused = False
         self.seen: deque[RecordedRequest] = deque(maxlen=KEPT)
         self.last: dict[int, RecordedRequest] = {}
+        self.began: dict[int, float] = {}
         self.count = self.requests = 0
         self.connections: dict[ClientConnection, Intercepted] = {}
         self.connections_made = 0
@@ -231,8 +233,10 @@ class Interceptor:
         kept = request._replace(reply=b"") if request.reply else request
         self.seen.append(kept)
         self.last[request.session] = kept
+        self.began.setdefault(request.session, request.time)
         if len(self.last) > 4 * KEPT:  # most of these sessions have ended
             self.last = dict(list(self.last.items())[-2 * KEPT :])
+            self.began = {session: self.began[session] for session in self.last}
 
     def record_events(self, connection: int, session_id: int, frames: bytes, *, with_reply: bool) -> None:
         """Record the events among frames that are sent to a client, while a request is answered or not."""
@@ -256,4 +260,5 @@ class Interceptor:
         self.heal()
         self.seen.clear()
         self.last.clear()
+        self.began.clear()
         self.count = 0

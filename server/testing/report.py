@@ -81,10 +81,12 @@ def _data(node: NodeView) -> str:
 
 def _session(view: SessionView, interceptor: Interceptor) -> str:
     last = interceptor.last.get(view.id)
-    ago = f", {interceptor.now() - last.time:.1f} s ago" if last is not None else ""
+    now = interceptor.now()
+    ago = f", {now - last.time:.1f} s ago" if last is not None else ""
     return (
         f"0x{view.id:x} timeout {view.timeout} s, {view.client or 'not connected'}, {len(view.ephemerals)} ephemerals, "
-        f"last operation: {_title(last)}{ago}, expires in {view.expires_in:.1f} s"
+        f"open for {now - interceptor.began.get(view.id, now):.1f} s, last operation: {_title(last)}{ago}, "
+        f"expires in {view.expires_in:.1f} s"
     )
 
 

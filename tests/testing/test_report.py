@@ -62,6 +62,7 @@ def test_a_failing_test_shows_what_the_server_knows(project: pytest.Pytester) ->
         (r"zxid=0x\w+", "zxid=0xZ"),
         (r"seed \d+", "seed N"),
         (r"\d\.\d s ago", "A s ago"),
+        (r"for \d\.\d s", "for O s"),
         (r"in \d+\.\d s", "in E s"),
     ):
         output = re.sub(pattern, fixed, output)
@@ -71,7 +72,8 @@ def test_a_failing_test_shows_what_the_server_knows(project: pytest.Pytester) ->
         "  /a b'1'\n"
         "  /a/here b'' ephemeral\n"
         "sessions:\n"
-        "  0xSESSION timeout 10.0 s, ADDRESS, 1 ephemerals, last operation: exists /b, A s ago, expires in E s\n"
+        "  0xSESSION timeout 10.0 s, ADDRESS, 1 ephemerals, open for O s, last operation: exists /b, A s ago, "
+        "expires in E s\n"
         "watches:\n"
         "  /a data 0xSESSION\n"
         "last 20 operations:\n"
