@@ -54,7 +54,7 @@ async def _run(proxy: Proxy, options: argparse.Namespace) -> int:
     signals = Signals() if options.words else None
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(proxy)
-        environment = dict.fromkeys(("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS"), proxy.hosts)
+        environment = {"ZOOLET_HOSTS": proxy.hosts, "ZOOKEEPER_HOSTS": proxy.hosts}
         if options.admin:
             from zoolet.server.cli.command import control_server
 

@@ -103,7 +103,7 @@ async def _run_with_server(config: Config, nodes: dict[str, Any], words: list[st
     hosts = f"127.0.0.1:{await daemon.start('127.0.0.1', 0)}"
     signals = Signals()
     try:
-        return await run_command(words, dict.fromkeys(("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS"), hosts), signals)
+        return await run_command(words, {"ZOOLET_HOSTS": hosts, "ZOOKEEPER_HOSTS": hosts}, signals)
     finally:
         await daemon.stop(gracefully=False)
 
@@ -118,5 +118,6 @@ async def _run_with_control(server: Server, nodes: dict[str, Any], words: list[s
             server.populate(nodes)
         except ValueError as error:
             raise ConfigError(f"--load: {error}") from None
-        environment = dict.fromkeys(("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS"), server.hosts)
-        return await run_command(words, {**environment, "ZOOLET_ADMIN": control.url}, signals)
+        hosts = server.hosts
+        environment = {"ZOOLET_HOSTS": hosts, "ZOOKEEPER_HOSTS": hosts, "ZOOLET_ADMIN": control.url}
+        return await run_command(words, environment, signals)

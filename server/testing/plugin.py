@@ -72,9 +72,9 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
         "seed": config.getoption("zoolet_seed"),
     }
     for marker in reversed(list(request.node.iter_markers("zoolet"))):
-        if marker.args or (unknown := set(marker.kwargs) - set(_OPTIONS)):
-            wrong = ", ".join(map(repr, marker.args)) or ", ".join(sorted(unknown))
-            raise pytest.UsageError(f"@pytest.mark.zoolet has {wrong}; it has {', '.join(_OPTIONS)}, each by its name")
+        if wrong := [*map(repr, marker.args), *(name for name in marker.kwargs if name not in _OPTIONS)]:
+            known = ", ".join(_OPTIONS)
+            raise pytest.UsageError(f"@pytest.mark.zoolet has {', '.join(wrong)}; it has {known}, each by its name")
         given = dict(marker.kwargs)
         settings.update(given.pop("config", {}))
         options.update(given)

@@ -143,7 +143,8 @@ class Recording(Sequence[OpView]):
         import msgpack
 
         lines = [[isinstance(entry, RecordedEvent), *entry] for entry in self.entries]
-        Path(path).write_bytes(msgpack.packb({FORMAT: VERSION, "entries": lines}))
+        data: Any = msgpack.packb({FORMAT: VERSION, "entries": lines})
+        Path(path).write_bytes(data)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

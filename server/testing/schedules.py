@@ -128,7 +128,8 @@ class _Run:
 
         kept = reduce(all_keys, still_fails)
         reduced = self._error(kept)
-        error = reduced if type(reduced) is type(error) else error
+        if reduced is not None and type(reduced) is type(error):
+            error = reduced
         error.add_note(self._story(len(all_keys), count))
         raise error
 
