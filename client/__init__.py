@@ -13,6 +13,7 @@ from zoolet.client.backoff import Backoff
 from zoolet.client.call import Call
 from zoolet.client.client import Client
 from zoolet.client.hooks import RequestHook, RequestInfo
+from zoolet.client.recipes import LockLostError
 from zoolet.client.serializers import UndecodableError
 from zoolet.client.states import Event, State, WatchOverflowError
 from zoolet.client.transaction import Transaction
@@ -45,6 +46,7 @@ __all__ = [
     "ConnectionLossError",
     "Event",
     "EventType",
+    "LockLostError",
     "NoAuthError",
     "NoChildrenForEphemeralsError",
     "NoNodeError",

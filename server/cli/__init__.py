@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"zoolet: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"zoolet: {error.strerror or error}", file=sys.stderr)
+        where = f"{error.filename}: " if error.filename is not None else ""
+        print(f"zoolet: {where}{error.strerror or error}", file=sys.stderr)
         return 1
 
 

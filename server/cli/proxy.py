@@ -39,6 +39,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _proxy(options: argparse.Namespace, definitions: list[str]) -> int:
     from zoolet.server.testing.proxy import Proxy
+    from zoolet.server.testing.recording import Recording
 
     if definitions:
         raise ConfigError(f"proxy has no settings: {' '.join(definitions)}")
@@ -47,6 +48,8 @@ def _proxy(options: argparse.Namespace, definitions: list[str]) -> int:
         proxy = Proxy(options.hosts, options.host, options.port)
     except ValueError as error:
         raise ConfigError(f"proxy: {error}") from None
+    if options.record:
+        Recording().save(options.record)  # so that a file that cannot be written is no surprise at the end
     return run_loop(_run(proxy, options))
 
 

@@ -94,21 +94,21 @@ def delay(seconds: float) -> Action:
     return Action(f"delay({seconds})", seconds=seconds)
 
 
-def error(code: int | type[ZooKeeperError] | ZooKeeperError) -> Action:
+def error(code: int | str | type[ZooKeeperError] | ZooKeeperError) -> Action:
     """Answer with an error, without executing the request.
 
     Args:
-        code: An :class:`~zoolet.protocol.errors.ErrorCode`, its number, or an exception of zoolet or kazoo.
+        code: An :class:`~zoolet.protocol.errors.ErrorCode`, its name or number, or an exception of zoolet or kazoo.
 
     Raises:
         ValueError: There is no such error.
     """
-    number = getattr(code, "code", code)
+    number = ErrorCode.__members__.get(code, code) if isinstance(code, str) else getattr(code, "code", code)
     try:
         error_code = ErrorCode(number)  # type: ignore[arg-type] # checked by this very call
     except ValueError:
         raise ValueError(
-            f"error({code!r}) is unknown; the code must be one of zoolet.protocol.errors.ErrorCode"
+            f"error({code!r}) is unknown; the code must be one of zoolet.protocol.errors.ErrorCode, such as 'NO_NODE'"
         ) from None
     if error_code == ErrorCode.OK:
         raise ValueError("error(0) is invalid; code 0 is a success")

@@ -92,7 +92,7 @@ class CannedServer:
     ) -> None:
         __tracebackhide__ = True
         self._runner.stop()
-        self._check(kind)
+        self._check(error)
 
     async def __aenter__(self) -> Self:
         await self._runner.open()
@@ -103,13 +103,17 @@ class CannedServer:
     ) -> None:
         __tracebackhide__ = True
         await self._runner.close()
-        self._check(kind)
+        self._check(error)
 
-    def _check(self, kind: type[BaseException] | None) -> None:
+    def _check(self, error: BaseException | None) -> None:
         __tracebackhide__ = True
-        if self._strict and kind is None and self.unexpected:
-            lines = "".join(f"\n  {line}" for line in self.unexpected)
-            raise AssertionError(f"these requests were not recorded:{lines}")
+        if not self._strict or not self.unexpected:
+            return
+        lines = "".join(f"\n  {line}" for line in self.unexpected)
+        message = f"these requests were not recorded:{lines}"
+        if error is None:
+            raise AssertionError(message)
+        error.add_note(message)
 
 
 class CannedConnection:

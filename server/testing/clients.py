@@ -63,6 +63,11 @@ def session_id_of(who: object, default: int | None = None) -> int:
     return default
 
 
+def name_of(who: object) -> str:
+    """Return a session id in hexadecimal, as reports show it, or a client as it is."""
+    return f"0x{who:x}" if isinstance(who, int) else repr(who)
+
+
 def sessions_of(engine: Engine, who: object) -> list[Session]:
     """Return the sessions that *who* names; for ``"all"`` all sessions that are alive.
 
@@ -75,7 +80,7 @@ def sessions_of(engine: Engine, who: object) -> list[Session]:
         return list(alive.values())
     session = alive.get(session_id_of(who))
     if session is None:
-        raise LookupError(f"{who!r} has no session that is alive on this server")
+        raise LookupError(f"{name_of(who)} has no session that is alive on this server")
     return [session]
 
 
@@ -138,7 +143,7 @@ def resume(interceptor: Interceptor, who: object) -> None:
     else:
         session_id = session_id_of(who)
         if session_id not in interceptor.paused:
-            raise LookupError(f"{who!r} is not paused")
+            raise LookupError(f"{name_of(who)} is not paused")
         interceptor.paused.discard(session_id)
     interceptor.recheck()
 

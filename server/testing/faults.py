@@ -123,6 +123,7 @@ class Fault:
         self._near: list[str] = []
         self._op, self._path = op, path
         self._when = when
+        self._when_error: Exception | None = None
         self._ops = ops_named(op)
         if self._ops is not None and CONNECT in self._ops and action.code:
             raise ValueError(f"{action!r} is invalid with op='connect'; the answer to a handshake has no error code")
@@ -153,6 +154,8 @@ class Fault:
         self.end()
         if kind is not None:
             return
+        if self._when_error is not None:
+            raise self._when_error
         if self.was_too_long:
             raise TimeoutError(
                 f"{self!r} has held a request for {self.action.limit} s, its limit, without a release(); then it was "
@@ -210,7 +213,13 @@ class Fault:
             return False
         if self._matches is not None and not any(map(self._matches, request.paths)):
             return False
-        return self._when is None or bool(self._when(request.view))
+        if self._when is None or self._when_error is not None:
+            return self._when is None
+        try:
+            return bool(self._when(request.view))
+        except Exception as error:  # of the test's: raised at the end of the block
+            self._when_error = error
+            return False
 
     def _note(self, request: Request) -> None:
         """Remember a request that nearly matches, and why it does not."""

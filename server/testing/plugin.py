@@ -25,7 +25,8 @@ _CHOICES: Final = {
 }
 _OPTIONS: Final = ("config", "clock", "compat", "seed")
 _HOSTS: Final = ("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS")
-_SERVERS: pytest.StashKey[dict[str, str]] = pytest.StashKey()
+_FAILED: pytest.StashKey[bool] = pytest.StashKey()
+"""Whether a test has failed: then what it has left is not reported, too."""
 
 
 # --- options ---
@@ -123,11 +124,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def zoolet_server() -> Iterator[Server]:
+def zoolet_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A ZooKeeper server for the whole run; its state is that which earlier tests have left."""
     from zoolet.server.testing.server import Server
 
-    with Server() as server:
+    with Server(seed=request.config.getoption("zoolet_seed")) as server:
         yield server
 
 
@@ -158,25 +159,26 @@ def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
 class _Servers:
     """Starts servers; the value of ``zoolet_factory``."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int | None) -> None:
         self.started: list[Server] = []
+        self._seed = seed
 
     def __call__(self, *arguments: Any, **options: Any) -> Server:
         from zoolet.server.testing.server import Server
 
-        server = Server(*arguments, **options)
+        server = Server(*arguments, **{"seed": self._seed, **options})
         server.start()
         self.started.append(server)
         return server
 
 
 @pytest.fixture
-def zoolet_factory() -> Iterator[ServerFactory]:
+def zoolet_factory(request: pytest.FixtureRequest) -> Iterator[ServerFactory]:
     """Start more ZooKeeper servers, with the arguments of ``Server``; they run until the end of the test."""
-    servers = _Servers()
+    servers = _Servers(request.config.getoption("zoolet_seed"))
     yield servers
     for server in servers.started:
-        server.stop()
+        server.__exit__(None, None, None)
 
 
 # --- KazooClients ---
@@ -232,7 +234,24 @@ def _begin() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     """Begin to watch the servers of this process."""
     _begin()
+    _check_markers(item)
     return (yield)
+
+
+def _check_markers(item: pytest.Item) -> None:
+    """Raise a UsageError if a test has a marker for a server that others share."""
+    scope = item.config.getini("zoolet_scope")
+    if scope == "function" or "zoolet" not in getattr(item, "fixturenames", ()):
+        return
+    kinds = {"class": pytest.Class, "module": pytest.Module, "package": pytest.Package, "session": pytest.Session}
+    shared = next((node for node in item.iter_parents() if isinstance(node, kinds[scope])), item.session)
+    above = {node for node in shared.iter_parents()}
+    for node, _ in item.iter_markers_with_node("zoolet"):
+        if node not in above:
+            raise pytest.UsageError(
+                f"{node.nodeid} has @pytest.mark.zoolet, and with zoolet_scope = {scope} the server is shared: "
+                f"the marker can only be on a {scope}"
+            )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -248,7 +267,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
 
 
 def _report_leaks(item: pytest.Item, test: Test) -> None:
-    on_leaks = item.config.getini("zoolet_leaks")
+    on_leaks = "off" if item.stash.get(_FAILED, False) else item.config.getini("zoolet_leaks")
     left = test.end() if on_leaks != "off" else {}
     if not left:
         return
@@ -266,7 +285,10 @@ def pytest_runtest_makereport(
     """Add the state of all servers to the report of a test that fails."""
     report = yield
     known = _registry()
-    if not report.failed or call.when == "teardown" or known is None or known.test is None:
+    if not report.failed:
+        return report
+    item.stash[_FAILED] = True
+    if call.when == "teardown" or known is None or known.test is None:
         return report
     states = dict(known.test.failed)
     for endpoint in known.test.used():

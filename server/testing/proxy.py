@@ -82,12 +82,12 @@ class Proxy(Endpoint):
             return served
         session_id = clients.session_id_of(who)
         if session_id not in served:
-            raise LookupError(f"{who!r} has no connection through this proxy")
+            raise LookupError(f"{clients.name_of(who)} has no connection through this proxy")
         return {session_id}
 
     def report(self) -> str:
         """Return the state as text, for people: connections, faults and the last operations."""
-        return report.as_text(self.seed, self._runner.call(lambda: report.of_interceptor(self._interceptor)))
+        return report.as_text(self._shown_seed, self._runner.call(lambda: report.of_interceptor(self._interceptor)))
 
     def leaks(self) -> list[str]:
         """Return nothing: what clients leave, they leave at the servers."""

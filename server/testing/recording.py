@@ -162,8 +162,8 @@ class Recording(Sequence[OpView]):
             if content[FORMAT] != VERSION:
                 raise ValueError(f"version {content[FORMAT]!r} is unknown")
             entries = [_entry(line) for line in content["entries"]]
-        except (ValueError, KeyError, TypeError, msgpack.UnpackException) as error:
-            raise ValueError(f"{os.fspath(path)} is not a recording of zoolet: {error!r}") from None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, msgpack.UnpackException) as error:
+            raise ValueError(f"{os.fspath(path)} is not a recording of zoolet ({type(error).__name__})") from None
         return cls(entries)
 
     # --- replay ---
@@ -228,4 +228,5 @@ def _compare(
     # A line that matches is shown as it is expected, so that the diff has only what differs.
     shown = [next((pattern for pattern in expected if matches(line, pattern)), line) for line in found]
     diff = difflib.unified_diff(expected, shown, one, other, n=3, lineterm="")
-    raise AssertionError("\n".join([f"{len(found)} requests are not those {len(expected)}:", *diff]))
+    title = f"the requests differ; {len(expected)} were expected, and {len(found)} recorded:"
+    raise AssertionError("\n".join([title, *diff]))

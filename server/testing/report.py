@@ -109,10 +109,15 @@ def _queues(tree: Mapping[str, NodeView]) -> list[str]:
 
 
 def leaks(engine: Engine) -> list[str]:
-    """Return a line for each session, ephemeral node, lock contender and watch that remains."""
+    """Return a line for each session, ephemeral node, lock contender and watch that remains.
+
+    A session without a connection is none: its client may have been closed while it could not say so.
+    """
     lines = []
     for session in views.sessions(engine).values():
-        lines.append(f"session 0x{session.id:x} is still open, from {session.client or 'nowhere'}")
+        if session.client is None:
+            continue
+        lines.append(f"session 0x{session.id:x} is still open, from {session.client}")
         for path in session.ephemerals:
             kind = "lock contender" if is_contender(path) else "ephemeral node"
             lines.append(f"{kind} {path} of session 0x{session.id:x}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Coroutine, Hashable
-from contextlib import AsyncExitStack
+import logging
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from zoolet.server.testing.actions import drop_request, lose_reply
@@ -12,6 +13,7 @@ from zoolet.server.testing.clock import MANUAL_CLOCK_START
 from zoolet.server.testing.recording import Recording
 from zoolet.server.testing.requests import OpView, RecordedRequest, view_of
 from zoolet.server.testing.server import Server
+from zoolet.server.testing.signatures import CompatName
 from zoolet.server.testing.sim.schedule import Schedule, reduce
 from zoolet.server.testing.sim.simulation import Simulation
 
@@ -32,7 +34,8 @@ def zoolet_schedules(
     lose_replies: float = 0.0,
     drop_requests: float = 0.0,
     limit: float = 86_400.0,
-    **server_options: Any,
+    config: Any = None,
+    compat: CompatName | None = None,
 ) -> Callable[[Test], Callable[..., None]]:
     """Run an asyncio test in a :class:`Simulation` under many schedules: messages are late, in another way for each
     seed, so that requests of several clients meet in another order.
@@ -50,7 +53,8 @@ def zoolet_schedules(
         lose_replies: The probability for each request that it is applied and its reply lost with the connection.
         drop_requests: The probability for each request that it is lost, with the connection.
         limit: Virtual seconds after which a run fails.
-        server_options: ``config`` and ``compat`` of the server.
+        config: As for :class:`Server`.
+        compat: As for :class:`Server`.
 
     Raises:
         ValueError: A number is invalid.
@@ -63,6 +67,8 @@ def zoolet_schedules(
         if not isinstance(probability, int | float) or not 0 <= probability <= 1:
             raise ValueError(f"{name} is {probability!r}; it must be a probability, from 0 to 1")
 
+    options = {"config": config, "compat": compat}
+
     def decorate(test: Test) -> Callable[..., None]:
         if not inspect.iscoroutinefunction(test):
             raise TypeError(f"@zoolet_schedules is for async tests; {test.__qualname__} is not one")
@@ -72,7 +78,7 @@ def zoolet_schedules(
         def run(*arguments: Any, **fixtures: Any) -> None:
             __tracebackhide__ = True
             for number in range(seed, seed + count):
-                _Run(test, arguments, fixtures, passed, number, seed, probabilities, limit, server_options).check(count)
+                _Run(test, arguments, fixtures, passed, number, seed, probabilities, limit, options).check(count)
 
         run.__name__, run.__qualname__ = test.__name__, test.__qualname__
         run.__doc__, run.__module__ = test.__doc__, test.__module__
@@ -82,6 +88,20 @@ def zoolet_schedules(
         return run
 
     return decorate
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Log nothing of zoolet's."""
+    loggers = [logging.getLogger(name) for name in ("zoolet.client", "zoolet.server")]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, was_disabled in zip(loggers, before, strict=True):
+            logger.disabled = was_disabled
 
 
 class _Run:
@@ -118,7 +138,8 @@ class _Run:
             BaseException: The error of the test.
         """
         __tracebackhide__ = True
-        error = self._error(None)
+        with _silence():  # the log would be that of all runs; the last one below is what the reader needs
+            error = self._error(None)
         if error is None:
             return
         all_keys = list(self._schedule.deviations)
@@ -126,7 +147,8 @@ class _Run:
         def still_fails(kept: Collection[Hashable]) -> bool:
             return type(self._error(kept)) is type(error)
 
-        kept = reduce(all_keys, still_fails)
+        with _silence():
+            kept = reduce(all_keys, still_fails)
         reduced = self._error(kept)
         if reduced is not None and type(reduced) is type(error):
             error = reduced

@@ -332,7 +332,9 @@ class Server(Endpoint):
 
     def report(self) -> str:
         """Return the state as text, for people: what a failing test shows of it."""
-        return report.as_text(self.seed, self._runner.call(lambda: report.of_server(self._engine, self._interceptor)))
+        return report.as_text(
+            self._shown_seed, self._runner.call(lambda: report.of_server(self._engine, self._interceptor))
+        )
 
     def leaks(self) -> list[str]:
         """Return a line for each thing that clients have left: a session, an ephemeral node, a lock contender, a

@@ -105,7 +105,7 @@ def describe_node(node: NodeView | None, path: str, data: bytes | None) -> str:
     """Return why a node is not as it was waited for."""
     if node is None:
         return f"{path} did not appear"
-    return f"{path} did not have the data {data!r}; it has {node.data!r}"
+    return f"{path} has {node.data!r} and not {data!r}"
 
 
 class Idle:
@@ -157,7 +157,7 @@ def timeout_error(what: str, timeout: float, last_operations: Iterable[object], 
             "\nthis thread's event loop was blocked meanwhile; in asyncio code use: await server.until(predicate), or "
             "until_node(...) and so on in place of wait_for_node(...)"
         )
-    return TimeoutError(f"{what} within {timeout} s; the last operations were:{operations}{advice}")
+    return TimeoutError(f"after {timeout} s: {what}; the last operations were:{operations}{advice}")
 
 
 def _in_a_loop() -> bool:

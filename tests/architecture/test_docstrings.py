@@ -22,6 +22,7 @@ CALLS_ITS_USER: Final = {
     "client/connection.py": 3,
     "client/hooks.py": 1,
     "client/recipes/worker.py": 1,
+    "server/testing/faults.py": 1,
     "server/testing/schedules.py": 1,
 }
 """What calls functions of its user's (a serializer, a listener, a hook, a task, a command) or keeps a client connected

@@ -64,6 +64,16 @@ def test_when_sees_events_with_their_types(server: Server, client: KazooClient) 
     assert [event.path for event in events] == ["/b", "/a"]
 
 
+def test_an_error_of_a_condition_is_that_of_the_block(server: Server, client: KazooClient) -> None:
+    def run() -> None:
+        with server.fault(error("NO_NODE"), when=lambda op: op.nothing):  # type: ignore[attr-defined]
+            client.create("/a")
+
+    with pytest.raises(AttributeError, match="nothing"):
+        run()
+    assert "/a" in server.tree()
+
+
 def test_what_is_no_condition_is_refused(server: Server) -> None:
     with pytest.raises(ValueError, match="when is 'create'; it must be a function"):
         server.fault(delay(0), when="create")  # type: ignore[arg-type]

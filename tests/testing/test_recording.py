@@ -229,6 +229,20 @@ def test_what_was_not_recorded_is_an_error(server: Server, kazoo: Dial) -> None:
     assert lenient.unexpected[0] == "getData /b"
 
 
+def test_what_was_not_recorded_is_a_note_of_another_error() -> None:
+    with Server() as server, server.recording() as ops:
+        with Wire(server).welcomed() as wire:
+            wire.exists("/a")
+
+    def use() -> None:
+        with ops.serve() as canned, Wire(canned).welcomed() as wire:  # type: ignore[arg-type]
+            wire.exists("/b")
+
+    with pytest.raises(EOFError) as failure:
+        use()
+    assert failure.value.__notes__ == ["these requests were not recorded:\n  exists /b"]
+
+
 def test_it_can_be_replayed_at_another_server(server: Server, kazoo: Dial) -> None:
     with server.recording() as ops:
         session(server, kazoo)

@@ -378,3 +378,44 @@ def test_what_is_left_at_any_server_is_the_leak_of_the_test_that_left_it(project
         "test_1_leaves",
         "test_the_server_of_the_run_keeps_it",
     ]
+
+
+def test_a_session_without_a_connection_is_no_leak(project: pytest.Pytester) -> None:
+    configured(project, "error").makepyfile(
+        """
+        import pytest
+        from zoolet.testing import zoolet_schedules, Simulation
+        from zoolet.client import Client
+
+        @pytest.mark.asyncio
+        async def test_dropped(zoolet, zoolet_client):
+            zoolet.drop(zoolet_client)
+
+        @pytest.mark.asyncio
+        async def test_stopped(zoolet, zoolet_client, zoolet_kazoo):
+            zoolet.stop()
+
+        @zoolet_schedules(30, lose_replies=0.2)
+        async def test_lost(server, connect):
+            zk = await connect()
+            await zk.retry(lambda: zk.exists("/"))
+        """
+    )
+
+    project.runpytest_subprocess("-W", "default").assert_outcomes(passed=3)
+
+
+def test_what_a_failing_test_leaves_is_not_reported_too(project: pytest.Pytester) -> None:
+    configured(project, "error").makepyfile(
+        LEAVES_ALL_KINDS.replace('client.get("/here"', 'assert not client.get("/here"')
+    )
+
+    project.runpytest_inprocess().assert_outcomes(failed=1, passed=1)
+
+
+def test_the_seed_of_a_simulation_is_the_one_to_repeat(project: pytest.Pytester) -> None:
+    project.makepyfile(FAILS)
+
+    result = project.runpytest_subprocess("-k", "test_simulation or test_factory", "--zoolet-seed", "5")
+
+    assert re.findall(r"^seed (-?\d+)$", result.stdout.str(), re.M) == ["12", "13"]

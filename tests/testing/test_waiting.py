@@ -119,16 +119,16 @@ def test_what_was_missing_is_named(server: Server, wire: Wire) -> None:
     port = wire.link.getsockname()[1]
 
     assert message_of(lambda: server.wait_for_node("/b", timeout=0.01)) == (
-        "/b did not appear within 0.01 s; the last operations were:"
+        "after 0.01 s: /b did not appear; the last operations were:"
     )
     assert message_of(lambda: server.wait_for_node("/a", b"2", timeout=0.01)).startswith(
-        "/a did not have the data b'2'; it has b'1' within 0.01 s"
+        "after 0.01 s: /a has b'1' and not b'2'; the"
     )
     assert message_of(lambda: server.wait_for_sessions(3, timeout=0.01)).startswith(
-        f"there were not 3 sessions, but 1 (0x{wire.id:x} from 127.0.0.1:{port}) within"
+        f"after 0.01 s: there were not 3 sessions, but 1 (0x{wire.id:x} from 127.0.0.1:{port});"
     )
     assert message_of(lambda: server.wait_for_contenders("/a", 1, timeout=0.01)).startswith(
-        "there were not 1 contenders for /a, but 0 (none) within"
+        "after 0.01 s: there were not 1 contenders for /a, but 0 (none);"
     )
 
 

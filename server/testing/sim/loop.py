@@ -105,8 +105,11 @@ class _Selector:
     def select(self, timeout: float | None) -> list[Any]:
         """Advance the time by *timeout* seconds."""
         if timeout is None:
+            advice = ""
+            if getattr(self._loop, "_default_executor", None) is not None:
+                advice = "; virtual time does not wait for threads, such as those of asyncio.to_thread"
             raise StuckError(
-                f"nothing will ever happen again at {self._loop.time():.3f} s; these tasks wait:"
+                f"nothing will ever happen again at {self._loop.time():.3f} s{advice}; these tasks wait:"
                 f"{describe_pending_tasks(self._loop)}"
             )
         self._loop.pass_time(timeout)

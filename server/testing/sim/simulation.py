@@ -20,8 +20,9 @@ class _SimServer(Server):
 
     turn: ClassVar[float] = inf  # turns that depended on the real clock would make runs differ
 
-    def __init__(self, loop: SimLoop, **options: Any) -> None:
+    def __init__(self, loop: SimLoop, shown_seed: int, **options: Any) -> None:
         super().__init__(**options)
+        self._shown_seed = shown_seed
         self._clock = SkewedClock(LoopClock(loop))
         self._network = loop.network
 
@@ -64,7 +65,9 @@ class Simulation:
         """
         self._servers += 1
         seed = hash((self.seed, self._servers))
-        return _SimServer(self._loop, port=port, seed=seed, config=config, compat=compat, initial_zxid=initial_zxid)
+        return _SimServer(
+            self._loop, self.seed, port=port, seed=seed, config=config, compat=compat, initial_zxid=initial_zxid
+        )
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine until it is done, and return its result; a simulation runs once.

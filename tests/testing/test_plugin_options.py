@@ -1,0 +1,164 @@
+"""The options of the pytest plugin: ini file, command line, markers, scopes, and the environment."""
+
+from __future__ import annotations
+
+import re
+
+import kazoo.client  # noqa: F401 - what a pytest in this process imports first, it forgets at its end
+import pytest
+
+
+def ini(project: pytest.Pytester, *lines: str) -> pytest.Pytester:
+    """Add lines to the ini file."""
+    path = project.path / "tox.ini"
+    path.write_text("\n".join([path.read_text().rstrip(), *lines]) + "\n")
+    return project
+
+
+def test_ini_options_apply_to_each_server_of_the_fixture(project: pytest.Pytester) -> None:
+    ini(project, "zoolet_clock = manual", "zoolet_compat = 3.8", "zoolet_config =", "    maxSessionTimeout = 4000")
+    project.makepyfile(
+        """
+        from zoolet.server.core.compat import BY_NAME
+
+        def test_it(zoolet, zoolet_kazoo_factory):
+            zoolet_kazoo_factory(timeout=60)
+            assert [session.timeout for session in zoolet.sessions().values()] == [4.0]
+            zoolet.advance(5)
+            assert not zoolet.sessions()
+            assert zoolet._config.settings.compat is BY_NAME["3.8"]
+        """
+    )
+
+    project.runpytest_inprocess("-W", "ignore").assert_outcomes(passed=1)
+
+
+def test_the_seed_of_the_command_line_is_that_of_all_fixtures(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        """
+        import pytest
+
+        def test_it(zoolet, zoolet_factory, zoolet_server):
+            assert zoolet.seed == zoolet_factory().seed == zoolet_server.seed == 77
+            assert zoolet_factory(seed=5).seed == 5
+
+        @pytest.mark.zoolet(seed=9)
+        def test_marked(zoolet):
+            assert zoolet.seed == 9
+        """
+    )
+
+    project.runpytest_inprocess("--zoolet-seed", "77").assert_outcomes(passed=2)
+
+
+def test_the_nearest_marker_wins_and_settings_add_up(project: pytest.Pytester) -> None:
+    ini(project, "zoolet_config = maxSessionTimeout=9000")
+    project.makepyfile(
+        """
+        import pytest
+
+        pytestmark = pytest.mark.zoolet(seed=1, clock="manual", config={"minSessionTimeout": 2000})
+
+        @pytest.mark.zoolet(seed=2)
+        class TestIt:
+            @pytest.mark.zoolet(seed=3, config={"maxSessionTimeout": 5000})
+            def test_method(self, zoolet, zoolet_kazoo_factory):
+                assert zoolet.seed == 3
+                for timeout in (1, 60):
+                    zoolet_kazoo_factory(timeout=timeout)
+                assert sorted(session.timeout for session in zoolet.sessions().values()) == [2.0, 5.0]
+
+            def test_other(self, zoolet):
+                assert zoolet.seed == 2
+                zoolet.advance(1)
+        """
+    )
+
+    project.runpytest_inprocess().assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(
+    ("marker", "message"),
+    [
+        ("seeds=5", "@pytest.mark.zoolet has seeds; it has config, clock, compat, seed, each by its name"),
+        ("'manual'", "@pytest.mark.zoolet has 'manual'; it has"),
+        ("clock='fast'", "the options of the fixture zoolet are invalid: clock is 'fast'"),
+        ("config={'tickTim': 5}", "did you mean tickTime"),
+    ],
+)
+def test_a_marker_that_makes_no_sense_is_refused(project: pytest.Pytester, marker: str, message: str) -> None:
+    project.makepyfile(f"import pytest\n\n@pytest.mark.zoolet({marker})\ndef test_it(zoolet): pass")
+
+    result = project.runpytest_inprocess()
+
+    result.assert_outcomes(errors=1)
+    assert message in result.stdout.str()
+
+
+@pytest.mark.parametrize("line", ["zoolet_clock = fast", "zoolet_compat = 2", "zoolet_scope = day", "zoolet_leaks = x"])
+def test_an_ini_option_that_makes_no_sense_is_refused(project: pytest.Pytester, line: str) -> None:
+    ini(project, line).makepyfile("def test_it(): pass")
+
+    result = project.runpytest_inprocess()
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert f"{line.split()[0]} is {line.split()[2]!r}; it must be one of" in result.stderr.str()
+
+
+def test_lines_of_the_configuration_have_an_equals_sign(project: pytest.Pytester) -> None:
+    ini(project, "zoolet_config = tickTime 5").makepyfile("def test_it(zoolet): pass")
+
+    result = project.runpytest_inprocess()
+
+    assert "zoolet_config has the line 'tickTime 5'; each line must be key=value" in result.stdout.str()
+
+
+def test_a_wider_scope_shares_the_server_and_its_state(project: pytest.Pytester) -> None:
+    ini(project, "zoolet_scope = module").makepyfile(
+        """
+        import pytest
+
+        pytestmark = pytest.mark.zoolet(seed=4)
+
+        def test_first(zoolet):
+            zoolet.populate({"/a": b""})
+
+        def test_second(zoolet, zoolet_kazoo):
+            assert zoolet_kazoo.exists("/a")
+            assert zoolet.seed == 4
+        """
+    )
+
+    project.runpytest_inprocess().assert_outcomes(passed=2)
+
+
+def test_a_marker_inside_of_what_shares_a_server_is_refused(project: pytest.Pytester) -> None:
+    ini(project, "zoolet_scope = module").makepyfile(
+        "import pytest\n\n@pytest.mark.zoolet(seed=4)\ndef test_it(zoolet): pass"
+    )
+
+    result = project.runpytest_inprocess()
+
+    result.assert_outcomes(errors=1)
+    assert re.search(r"::test_it has @pytest\.mark\.zoolet, and with zoolet_scope = module", result.stdout.str())
+
+
+def test_the_environment_names_the_server_while_it_runs(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZOOKEEPER_HOSTS", "before")
+    monkeypatch.delenv("ZOOLET_HOSTS", raising=False)
+    project.makepyfile(
+        """
+        import os
+
+        def test_with(zoolet):
+            assert os.environ["ZOOKEEPER_HOSTS"] == os.environ["ZOOLET_HOSTS"] == zoolet.hosts
+
+        def test_without():
+            assert os.environ["ZOOKEEPER_HOSTS"] == "before"
+            assert "ZOOLET_HOSTS" not in os.environ
+        """
+    )
+
+    project.runpytest_inprocess().assert_outcomes(passed=2)
