@@ -86,7 +86,9 @@ def _read_tree(file: str) -> dict[str, Any]:
 def _test_server(options: argparse.Namespace, settings: dict[str, Setting]) -> Server:
     from zoolet.server.testing.server import Server
 
-    values = {name: setting.value for name, setting in settings.items()}
+    # The same limits as without --admin; a test server's own are shorter.
+    values = {"tickTime": "2000", "minSessionTimeout": "4000", "maxSessionTimeout": "40000"}
+    values |= {name: setting.value for name, setting in settings.items()}
     return Server(clock=options.clock, seed=options.seed, config=values)
 
 

@@ -11,6 +11,10 @@ from zoolet.protocol.errors import ErrorCode, ZooKeeperError
 HOLD_LIMIT: Final = 30.0
 """Seconds after which a request that nobody releases is held no more."""
 
+SMALLEST: Final = 1e-6
+LARGEST: Final = 1e9
+"""The bounds of seconds, and of bytes a second."""
+
 
 class Effect(Enum):
     """How a request is treated; of several effects the first in this list applies."""
@@ -89,7 +93,7 @@ def delay(seconds: float) -> Action:
     Raises:
         ValueError: The time is negative.
     """
-    if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
+    if not _is_number(seconds, 0):
         raise ValueError(f"delay({seconds!r}) is invalid; the seconds must be 0 or more")
     return Action(f"delay({seconds})", seconds=seconds)
 
@@ -143,7 +147,7 @@ def hold(limit: float = HOLD_LIMIT) -> Action:
     Raises:
         ValueError: The limit is not above 0.
     """
-    if not _is_number(limit) or not 0 < limit < float("inf"):
+    if not _is_number(limit, SMALLEST):
         raise ValueError(f"hold(limit={limit!r}) is invalid; the seconds must be above 0")
     return Action("hold()", holds=True, limit=limit)
 
@@ -183,7 +187,7 @@ def slow_reply(bytes_per_second: float) -> Action:
     Raises:
         ValueError: The bandwidth is not above 0.
     """
-    if not _is_number(bytes_per_second) or not 0 < bytes_per_second < float("inf"):
+    if not _is_number(bytes_per_second, SMALLEST):
         raise ValueError(f"slow_reply({bytes_per_second!r}) is invalid; the bytes a second must be above 0")
     return Action(f"slow_reply({bytes_per_second})", rate=bytes_per_second)
 
@@ -193,5 +197,5 @@ def withhold_event() -> Action:
     return Action("withhold_event()", events=True)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_number(value: object, low: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= LARGEST

@@ -80,6 +80,17 @@ def check_data_dir(data_dir: object) -> None:
         raise ValueError(f"data_dir is {data_dir!r}; this server keeps everything in memory, so leave it out")
 
 
+MAX_SECONDS: Final = 1e9
+"""The most seconds of any argument: 31 years."""
+
+
+def check_seconds(call: str, seconds: object, low: float = 0.0) -> None:
+    """Raise a ValueError unless this is a number of seconds from *low* to :data:`MAX_SECONDS`."""
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not low <= seconds <= MAX_SECONDS:  # type: ignore[operator] # it is a number
+        raise ValueError(f"{call} is invalid; the seconds must be from {low:g} to {MAX_SECONDS:g}")
+
+
 def check_counts(**counts: object) -> None:
     """Raise a ValueError unless each of these is None, or an int of 0 or more."""
     for name, count in counts.items():

@@ -46,7 +46,9 @@ def daemon_of(connect: ConnectionFactory) -> Daemon:
     """Return a daemon for the running loop whose connections are made by *connect*; its engine has nothing to do."""
     clock = RealClock()
     now, monotonic_ms = clock.read()
-    engine = Engine(build().settings, now=now, monotonic_ms=monotonic_ms, rng=Random())
+    settings = build().settings
+    settings.max_unread_bytes = settings.max_unread_bytes_total = 1 << 40  # a proxy waits for its clients
+    engine = Engine(settings, now=now, monotonic_ms=monotonic_ms, rng=Random())
     return Daemon(Connections(engine, clock, connect, max_per_host=0))
 
 
@@ -73,6 +75,10 @@ class CannedServer:
         self._accepted += 1
         return CannedConnection(client, script, self.unexpected.append)
 
+    def _begin(self) -> None:
+        self._accepted = 0
+        self.unexpected.clear()
+
     @property
     def hosts(self) -> str:
         """The connection string for clients: ``host:port``."""
@@ -84,6 +90,7 @@ class CannedServer:
         return self._runner.port
 
     def __enter__(self) -> Self:
+        self._begin()
         self._runner.start()
         return self
 
@@ -95,6 +102,7 @@ class CannedServer:
         self._check(error)
 
     async def __aenter__(self) -> Self:
+        self._begin()
         await self._runner.open()
         return self
 
@@ -179,6 +187,9 @@ class CannedConnection:
         if opcode == OpCode.PING:
             self._output.append(frame(ReplyHeader(Xid.PING, self._zxid, 0).encode()))
             return
+        if opcode == CONNECT and not any(entry.opcode == CONNECT for entry in self._requests()):
+            self._welcome(payload)
+            return
         place = self._find(opcode, body)
         if place is None:
             self.client.closing = True
@@ -195,6 +206,21 @@ class CannedConnection:
                 break
             self._output.append(frame(event.payload))
             self._place += 1
+
+    def _requests(self) -> list[RecordedRequest]:
+        return [entry for entry in self._script if isinstance(entry, RecordedRequest)]
+
+    def _welcome(self, payload: bytes) -> None:
+        """Answer a connect request that was not recorded, because the recording began later."""
+        try:
+            request = ConnectRequest.decode(payload)
+        except MarshallingError:
+            self.client.closing = True
+            return
+        session_id = self._script[0].session if self._script else 1
+        read_only = None if request.read_only is None else False
+        answer = ConnectResponse(request.timeout_ms, session_id, bytes(16), read_only)
+        self._output.append(frame(answer.encode()))
 
     def _find(self, opcode: int, body: bytes) -> int | None:
         """Return the place of the first request from here on that is the same; any connect request is."""
@@ -235,12 +261,16 @@ def replay(entries: Sequence[Entry], hosts: str, timeout: float) -> list[Entry]:
     recorded: list[Entry] = []
     try:
         for entry in entries:
-            if isinstance(entry, RecordedEvent):
+            if isinstance(entry, RecordedEvent) or "drop_request" in entry.faults_applied:
                 continue
             peer = peers.get(entry.connection)
             if peer is None:
                 peer = peers[entry.connection] = _Peer(entry.connection, address, timeout)
+                if entry.opcode != CONNECT:  # the recording began later
+                    peer.connect(entry)
             recorded += peer.send(entry, known)
+    except MarshallingError as error:
+        raise OSError(f"the server at {hosts} has sent something else than ZooKeeper's replies: {error}") from None
     finally:
         for peer in peers.values():
             peer.close()
@@ -261,6 +291,11 @@ class _Peer:
     def close(self) -> None:
         self._socket.close()
 
+    def connect(self, request: RecordedRequest) -> None:
+        """Open a session, whose connect request was not recorded."""
+        body = ConnectRequest(timeout_ms=30_000).encode()
+        list(self.send(request._replace(opcode=CONNECT, body=body), {}))
+
     def send(self, request: RecordedRequest, known: dict[int, tuple[int, bytes]]) -> Iterator[Entry]:
         """Send a request, and yield the events and the reply; nothing after the server has closed the connection.
 
@@ -277,7 +312,7 @@ class _Peer:
             body = request.body
             special = {OpCode.AUTH: Xid.AUTH, OpCode.SET_WATCHES: Xid.SET_WATCHES, OpCode.SET_WATCHES2: Xid.SET_WATCHES}
             self._xid += 1
-            xid = special.get(OpCode(request.opcode), self._xid)
+            xid = next((xid for opcode, xid in special.items() if opcode == request.opcode), self._xid)
             self._socket.sendall(frame(RequestHeader(xid, request.opcode).encode() + body))
         for payload in self._until_reply(request.opcode):
             if request.opcode != CONNECT and is_event(payload):
@@ -303,6 +338,8 @@ class _Peer:
                 request.time,
                 payload,
             )
+        if not self._is_open and request.opcode not in (CONNECT, OpCode.CLOSE_SESSION):
+            yield RecordedRequest(self._number, self._session, request.opcode, body, 0, None, (), "", request.time)
 
     def _handshake(self, request: RecordedRequest, known: dict[int, tuple[int, bytes]]) -> bytes:
         """Return the connect request for a session that stands for the recorded one: a new one, or one from before."""

@@ -9,17 +9,19 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.core.quota import LIMITS, STATS
 from zoolet.server.core.tree import QUOTA, RESERVED, ZOOKEEPER
 from zoolet.server.testing.populate import populate
+from zoolet.server.testing.views import check_path
 
 
 def set_data(engine: Engine, path: str, data: bytes | str | None) -> None:
     """Set a node's data, with events.
 
     Raises:
-        ValueError: The data is neither bytes, text nor None.
+        ValueError: The path is none, or the data is neither bytes, text nor None.
         NoNodeError: There is no such node.
     """
     if data is not None and not isinstance(data, bytes | str):
         raise ValueError(f"{path}: the data is {data!r}; it must be bytes, text or None")
+    check_path(path)
     node = engine.tree.get(path)
     if node is None:
         raise NoNodeError(path, "there is no such node; populate() creates nodes")
@@ -32,10 +34,12 @@ def delete(engine: Engine, path: str, *, recursive: bool) -> None:
     """Delete a node, with events; with *recursive* the nodes below it first.
 
     Raises:
+        ValueError: The path is none.
         NoNodeError: There is no such node.
         NotEmptyError: It has children.
         BadArgumentsError: It is one that every server has.
     """
+    check_path(path)
     if path in RESERVED:
         raise BadArgumentsError(path, "every server has this node; it cannot be deleted")
     below = [at for at, _ in engine.tree.walk(path)]

@@ -14,6 +14,7 @@ from zoolet.server.core.client_connection import Session
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.testing.interceptor import Interceptor
+from zoolet.server.testing.requests import session_name
 
 
 class Healed(Protocol):
@@ -49,7 +50,7 @@ def session_id_of(who: object, default: int | None = None) -> int:
         LookupError: The client has no session now, and there is no *default*.
     """
     if isinstance(who, int) and not isinstance(who, bool):
-        return who
+        return who - (1 << 64) if 1 << 63 <= who < 1 << 64 else who  # it may be written without a sign
     if hasattr(who, "session_id"):  # a zoolet client
         session_id = getattr(who, "session_id", None)
     elif hasattr(who, "client_id"):  # a KazooClient, whose client_id is None while it is not connected
@@ -65,7 +66,7 @@ def session_id_of(who: object, default: int | None = None) -> int:
 
 def name_of(who: object) -> str:
     """Return a session id in hexadecimal, as reports show it, or a client as it is."""
-    return f"0x{who:x}" if isinstance(who, int) else repr(who)
+    return session_name(who) if isinstance(who, int) else repr(who)
 
 
 def sessions_of(engine: Engine, who: object) -> list[Session]:

@@ -6,6 +6,7 @@ The first line of a function's docstring is its description in ``GET /commands``
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from zoolet.protocol.errors import ErrorCode
@@ -19,6 +20,8 @@ from zoolet.server.testing.recording import Recording
 
 COMMANDS: Final[dict[str, Command]] = {}
 """The commands by name."""
+LONGEST_WAIT: Final = 600.0
+"""Seconds that a command may wait."""
 
 
 def control_of(endpoint: Endpoint) -> Control:
@@ -46,6 +49,13 @@ def _number(meaning: str, default: object = MISSING) -> Parameter:
     return Parameter("number", meaning, _typed((int, float), "a number"), default)
 
 
+def _seconds(value: Any) -> float:
+    seconds: float = _typed((int, float), "a number")(value)
+    if not 0 <= seconds <= LONGEST_WAIT:
+        raise UsageError(f"{value!r} is not from 0 to {LONGEST_WAIT:g} seconds")
+    return seconds
+
+
 def _whole(meaning: str, default: object = MISSING) -> Parameter:
     return Parameter("whole number", meaning, _typed(int, "a whole number"), default)
 
@@ -58,7 +68,7 @@ def _session(meaning: str, default: object = MISSING) -> Parameter:
     return Parameter('session id or "all"', meaning, session_of, default)
 
 
-_TIMEOUT: Final = _number("seconds", 5.0)
+_TIMEOUT: Final = Parameter("number", "seconds", _seconds, 5.0)
 _WHO: Final = _session("whose")
 
 
@@ -195,10 +205,14 @@ def fault(control: Control, action: str, op: Any, path: Any, client: Any, nth: A
 
 
 @_command(proxies=True, fault=_whole("its number"))
-def fault_status(control: Control, fault: int) -> dict[str, int]:
+def fault_status(control: Control, fault: int) -> dict[str, Any]:
     """Return how often a fault was applied, and how often it matched."""
-    found: Fault = control.find(fault, Fault)
-    return {"hits": found.hits, "seen": found.seen}
+    return _status(control.find(fault, Fault))
+
+
+def _status(fault: Fault) -> dict[str, Any]:
+    too_long = {"held_too_long": True} if fault.was_too_long else {}
+    return {"hits": fault.hits, "seen": fault.seen, **too_long}
 
 
 @_command(proxies=True, fault=_whole("its number"))
@@ -208,11 +222,11 @@ def release(control: Control, fault: int) -> None:
 
 
 @_command(proxies=True, fault=_whole("its number"))
-def end_fault(control: Control, fault: int) -> dict[str, int]:
+def end_fault(control: Control, fault: int) -> dict[str, Any]:
     """End a fault; returns how often it was applied."""
     ended: Fault = control.forget(fault, Fault)
     ended.end()
-    return {"hits": ended.hits, "seen": ended.seen}
+    return _status(ended)
 
 
 @_command(proxies=True)
@@ -319,10 +333,13 @@ def start_recording(control: Control, who: Any) -> int:
 )
 def stop_recording(control: Control, recording: int, save: str | None) -> Recording:
     """End a recording; returns its requests."""
-    ended: Recording = control.forget(recording, Recording)
+    ended: Recording = control.find(recording, Recording)
     ended.__exit__()
     if save is not None:
+        if Path(save).exists() and not Path(save).is_file():
+            raise UsageError(f"{save} is not a file")  # a pipe would block the server
         ended.save(save)
+    control.forget(recording, Recording)
     return ended
 
 

@@ -119,8 +119,10 @@ class Control:
             if key not in body and parameter.default is MISSING:
                 raise UsageError(f"{name} needs the parameter {key}: {parameter.meaning}")
             given = body.get(key, parameter.default)
+            takes_null = parameter.default is None or parameter.kind.startswith("text or")
             try:
-                values[key] = given if key not in body or given is None else parameter.read(given)
+                is_default = key not in body or (given is None and takes_null)
+                values[key] = given if is_default else parameter.read(given)
             except UsageError as error:
                 raise UsageError(f"{name}, {key}: {error}") from None
         result = command.run(self, **values)

@@ -52,6 +52,7 @@ class ControlServer:
         self._control = control
         self._port = port
         self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> ControlServer:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
@@ -61,8 +62,15 @@ class ControlServer:
     async def __aexit__(self, *error: object) -> None:
         if self._server is not None:
             self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 14)
         try:
             while await self._serve_one(connection, reader, writer):
@@ -81,6 +89,9 @@ class ControlServer:
             return False
         headers: tuple[tuple[str, str], ...] = ()
         try:
+            if connection.they_are_waiting_for_100_continue:
+                go_on = h11.InformationalResponse(status_code=100, headers=[])
+                writer.write(connection.send(go_on) or b"")
             body = await self._body(connection, reader)
             status, answer = 200, await self._answer(request, body)
         except _Problem as problem:
@@ -88,7 +99,8 @@ class ControlServer:
         data = json.dumps(answer).encode() + b"\n"
         length = ("Content-Length", str(len(data)))
         response = h11.Response(status_code=status, headers=[("Content-Type", "application/json"), length, *headers])
-        for event in (response, h11.Data(data=data), h11.EndOfMessage()):
+        content = () if request.method == b"HEAD" else (h11.Data(data=data),)
+        for event in (response, *content, h11.EndOfMessage()):
             writer.write(connection.send(event) or b"")
         await writer.drain()
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
@@ -130,16 +142,19 @@ class ControlServer:
         try:
             return {"result": await self._control.execute(name, parameters)}
         except TimeoutError as error:
-            raise _Problem(408, str(error)) from None
+            raise _Problem(504, str(error)) from None
         except REFUSALS as error:
             raise _Problem(400, f"{type(error).__name__}: {error}") from None
         except RecursionError:
             raise _Problem(400, "the body is nested too deeply") from None
+        except Exception as error:  # a defect costs this request
+            _log.exception("%s has failed", name)
+            raise _Problem(500, f"{type(error).__name__}: {error}") from None
 
 
 def _check_origin(request: h11.Request) -> None:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
-    host = headers.get("host", "127.0.0.1")
+    host = headers.get("host", "127.0.0.1").lower()
     if "origin" in headers or (host if host.endswith("]") else host.rpartition(":")[0] or host) not in _LOCAL:
         raise _Problem(403, "requests of web pages are refused")
 

@@ -17,6 +17,7 @@ from zoolet.protocol.enums import Perm
 from zoolet.protocol.errors import ErrorCode
 from zoolet.server.testing.populate import Znode
 from zoolet.server.testing.recording import Recording
+from zoolet.server.testing.requests import session_name
 
 _PERMISSIONS: Final = {"r": Perm.READ, "w": Perm.WRITE, "c": Perm.CREATE, "d": Perm.DELETE, "a": Perm.ADMIN}
 
@@ -71,6 +72,8 @@ def tree_of(value: object, above: str = "") -> dict[str, Any]:
     """
     if not isinstance(value, dict):
         raise UsageError(f"{above or 'the tree'} is {value!r}; it must be an object of nodes by path or name")
+    if unknown := [name for name in value if name.startswith("$")]:
+        raise UsageError(f"{above or 'the tree'} has {', '.join(unknown)}, which belongs to a node")
     return {name: _node(node, f"{above}/{name}".replace("//", "/")) for name, node in value.items()}
 
 
@@ -82,14 +85,19 @@ def _node(value: object, path: str) -> Any:
         raise UsageError(
             f"{path} has {', '.join(unknown)}; a node has $data, $base64, $ttl, $container, $acl, children"
         )
+    if not isinstance(settings.get("$container", False), bool):
+        raise UsageError(f"{path}: $container is {settings['$container']!r}; it must be true or false")
+    ttl = settings.get("$ttl")
+    if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < 1e9):
+        raise UsageError(f"{path}: $ttl is {ttl!r}; it must be a number of seconds above 0")
     children = tree_of({name: value[name] for name in value if name not in settings}, path)
     encoded = {"base64": settings["$base64"]} if "$base64" in settings else settings.get("$data", "")
     return Znode(
         data_of(encoded),
         children,
         acl=_acl(settings["$acl"], path) if "$acl" in settings else Znode.acl,
-        container=bool(settings.get("$container", False)),
-        ttl=settings.get("$ttl"),
+        container=settings.get("$container", False),
+        ttl=ttl,
     )
 
 
@@ -122,7 +130,7 @@ def json_of(value: object) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _field(field.name, getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {f"0x{key:x}" if isinstance(key, int) else key: json_of(entry) for key, entry in value.items()}
+        return {session_name(key) if isinstance(key, int) else key: json_of(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple | Recording):
         return [json_of(entry) for entry in value]
     return value
@@ -130,7 +138,7 @@ def json_of(value: object) -> Any:
 
 def _field(name: str, value: object) -> Any:
     if isinstance(value, int) and (name in ("id", "session", "ephemeral_owner") or (name == "client" and value)):
-        return f"0x{value:x}"
+        return session_name(value)
     if name == "error" and isinstance(value, int):
         known = value in ErrorCode.__members__.values()
         return "" if value == 0 else ErrorCode(value).name if known else str(value)

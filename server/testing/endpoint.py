@@ -44,14 +44,23 @@ class Endpoint:
         self._shown_seed = seed  # what a report says, to repeat the run
         self._runner = Runner(self._assemble, host, port)
         self._faults_made = 0
+        self._refused = self._down = False
 
     def __repr__(self) -> str:
         name = type(self).__name__.strip("_")
         return f"<zoolet {name} {self.hosts}>" if self.running else f"<zoolet {name}, {self._runner.state.value}>"
 
     def _assemble(self) -> Daemon:
-        """Return a new daemon, and set ``_interceptor``; called inside the loop at each start."""
+        """Return a new daemon, and call :meth:`_intercept`; called inside the loop at each start."""
         raise NotImplementedError
+
+    def _intercept(self, interceptor: Interceptor) -> None:
+        """Use an interceptor, with the faults and recordings that there were before a restart."""
+        if hasattr(self, "_interceptor"):
+            interceptor.faults += self._interceptor.faults
+            interceptor.recorders += self._interceptor.recorders
+        self._interceptor = interceptor
+        self._refused = self._down = False
 
     # --- starting and stopping ---
 
@@ -162,11 +171,20 @@ class Endpoint:
 
     def refuse_connections(self) -> None:
         """Refuse new connections until :meth:`accept_connections`; open connections stay open."""
-        self._runner.call(self._refuse_connections)
+        self._runner.call(lambda: self._set_refusing(by_test=True))
 
     def accept_connections(self) -> None:
         """Accept connections again."""
-        self._runner.call(self._accept_connections)
+        self._runner.call(lambda: self._set_refusing(by_test=False, down=False))
+
+    def _set_refusing(self, *, by_test: bool | None = None, down: bool | None = None) -> None:
+        """Refuse connections while the test wants it or the server is down, and accept them otherwise."""
+        self._refused = self._refused if by_test is None else by_test
+        self._down = self._down if down is None else down
+        if self._refused or self._down:
+            self._refuse_connections()
+        else:
+            self._accept_connections()
 
     def _refuse_connections(self) -> None:
         self._runner.daemon.refuse_connections()
@@ -242,7 +260,7 @@ class Endpoint:
         """
 
         def heal() -> None:
-            self._accept_connections()
+            self._set_refusing(by_test=False, down=False)
             self._interceptor.heal()
 
         self._runner.call(heal)
@@ -290,7 +308,7 @@ class Endpoint:
 
     def _end_recording(self, receive: Callable[[Any], None]) -> None:
         if self._runner.is_ours():
-            self._runner.call(lambda: self._interceptor.recorders.remove(receive))
+            self._runner.call(lambda: self._interceptor.stop_recorder(receive))
 
     # --- waiting ---
 
@@ -322,12 +340,14 @@ class Endpoint:
             TimeoutError: They were not idle in time; the message says why.
         """
         __tracebackhide__ = True
+        self._runner.check_callable()
         idle = waiting.Idle(self._interceptor, time.monotonic)
         self._wait(lambda: self._runner.call(idle.look), timeout, idle.describe)
 
     async def until_idle(self, timeout: float = 5.0) -> None:
         """Wait without blocking the event loop; as for :meth:`wait_for_idle`."""
         __tracebackhide__ = True
+        self._runner.check_callable()
         idle = waiting.Idle(self._interceptor, asyncio.get_running_loop().time)
         await self._until(lambda: self._runner.call(idle.look), timeout, idle.describe)
 
@@ -336,12 +356,14 @@ class Endpoint:
 
     def _wait(self, predicate: Callable[[], Any], timeout: float, what: Callable[[], str]) -> Any:
         __tracebackhide__ = True
+        arguments.check_seconds(f"timeout={timeout!r}", timeout)
         self._runner.check_callable()
         if self._runner.in_server_thread():
             raise RuntimeError("this call would block the server's event loop; await its twin, until_...(), instead")
         return waiting.wait(predicate, timeout, lambda: self._too_late(what, timeout, blocking=True))
 
     def _until(self, predicate: Callable[[], Any], timeout: float, what: Callable[[], str]) -> Awaitable[Any]:
+        arguments.check_seconds(f"timeout={timeout!r}", timeout)
         self._runner.check_callable()
         return waiting.wait_in_loop(predicate, timeout, lambda: self._too_late(what, timeout, blocking=False))
 

@@ -207,6 +207,8 @@ class Fault:
         return True
 
     def _is_meant(self, request: Request) -> bool:
+        if request.opcode == CONNECT and self.action.code:  # the answer to a handshake has no error code
+            return False
         if self._ops is not None and request.opcode not in self._ops:
             return False
         if self._session is not None and self._session() != request.session:

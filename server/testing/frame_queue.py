@@ -23,6 +23,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -92,6 +93,10 @@ class Outbox:
                 self._call_later(entry.pause, lambda slow=entry: self._continue(slow))  # type: ignore[misc]
         return b"".join(parts)
 
+    def hurry(self) -> None:
+        """Send slow replies at once."""
+        self._entries = deque(entry if isinstance(entry, bytes) else entry.data for entry in self._entries)
+
     def _continue(self, slow: _Slow) -> None:
         slow.waiting = False
         self._resume()
@@ -122,7 +127,8 @@ class FrameQueue(ABC):
         self._output = Outbox(interceptor.call_later, resume)
         self._matched: list[Fault] | None = None  # the faults that apply to the first frame of the queue
         self._held_by: list[Fault] = []  # those of them that hold it
-        self._delayed = False  # a timer is running
+        self._delayed = 0  # which timer is running; 0 for none
+        self._delays = 0
         interceptor.connections_made += 1
         self.number = interceptor.connections_made
         interceptor.connections[client] = self
@@ -206,6 +212,12 @@ class FrameQueue(ABC):
         """Forward the frames that need not wait any more."""
         self._resume()
 
+    def hurry(self) -> None:
+        """End what delays requests and replies."""
+        self._delayed = 0
+        self._output.hurry()
+        self.recheck()
+
     # --- for reports ---
 
     def waiting_request(self) -> tuple[Request, list[Fault]] | None:
@@ -267,32 +279,35 @@ class FrameQueue(ABC):
                 interceptor.limit_hold(fault)
             wait = sum(fault.action.seconds for fault in self._matched)
             if wait:
-                self._delayed = True
-                interceptor.call_later(wait, self._delay_is_over)
+                self._delays += 1
+                self._delayed = self._delays
+                interceptor.call_later(wait, partial(self._end_delay, self._delays))
         if self._delayed or any(not fault.action.released for fault in self._held_by):
             return None
         matched, self._matched = self._matched, None
         self._queue = self._queue[len(head) :]
         return self._execute(head, request, matched)
 
-    def _delay_is_over(self) -> None:
-        self._delayed = False
-        self.recheck()
+    def _end_delay(self, number: int) -> None:
+        if self._delayed == number:  # hurry() has not ended it, and no other one has begun
+            self._delayed = 0
+            self.recheck()
 
     # --- what answers it ---
 
-    def _send_reply(self, reply: Reply, effect: Action | None, rate: float | None) -> bool:
-        """Send a reply as an effect says; return whether the connection is to be closed now."""
+    def _send_reply(self, reply: Reply, effect: Action | None, rate: float | None) -> tuple[Reply, bool]:
+        """Send a reply as an effect says; return what the client gets of it, and whether the connection is to be closed
+        now.
+        """
         self._output.add(reply.events)
-        kind, data = (effect.effect if effect is not None else None), reply.data
-        if kind is Effect.LOSE_REPLY:
-            return True
-        if kind is Effect.CORRUPT_REPLY and effect is not None:
-            data = corrupted(data, effect.at)
-        elif kind is Effect.CUT_REPLY and effect is not None:
-            data = data[: effect.at]
-        self._output.add(data, rate)
-        return kind in (Effect.CUT_REPLY, Effect.CLOSE_AFTER)
+        kind = effect.effect if effect is not None else None
+        if effect is not None and kind is Effect.CORRUPT_REPLY:
+            reply = reply._replace(data=corrupted(reply.data, effect.at))
+        elif effect is not None and kind in (Effect.LOSE_REPLY, Effect.CUT_REPLY):
+            self._output.add(reply.data[: effect.at], rate)
+            reply = reply._replace(data=b"", error=None, part_errors=())
+        self._output.add(reply.data, rate)
+        return reply, kind in (Effect.LOSE_REPLY, Effect.CUT_REPLY, Effect.CLOSE_AFTER)
 
     def _record(self, request: Request, reply: Reply | None, matched: list[Fault], zxid: int) -> None:
         session = self.client.session

@@ -69,10 +69,9 @@ class InterceptedConnection(FrameQueue):
             while inner.receive_data(head):
                 head = b""
             reply = Reply.parse(inner.data_to_send(), request.opcode)
-            if self._send_reply(reply, effect, rate_of(matched)):
+            reply, close = self._send_reply(reply, effect, rate_of(matched))
+            if close:
                 self._close()
-        if reply is not None and effect is not None and effect.effect is Effect.LOSE_REPLY:
-            reply = reply._replace(data=b"", error=None, part_errors=())
         self._record(request, reply, matched, inner.engine.zxid)
         return len(reply.data) if reply is not None else 0
 

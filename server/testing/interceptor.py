@@ -107,6 +107,10 @@ class Intercepted(Protocol):
         """Forward the frames that need not wait any more."""
         ...
 
+    def hurry(self) -> None:
+        """End what delays requests and replies."""
+        ...
+
     def waiting_request(self) -> tuple[Request, list[Fault]] | None:
         """Return the request that waits, and the faults that hold or delay it; None if none waits."""
         ...
@@ -216,7 +220,8 @@ class Interceptor:
         """Release a fault if it still holds something when its limit is over."""
 
         def over() -> None:
-            if not fault.action.released:
+            waiting = [entry for connection in self.connections.values() if (entry := connection.waiting_request())]
+            if not fault.action.released and any(fault in faults for _, faults in waiting):
                 fault.was_too_long = True
                 self.release(fault)
 
@@ -238,6 +243,11 @@ class Interceptor:
             self.last = dict(list(self.last.items())[-2 * KEPT :])
             self.began = {session: self.began[session] for session in self.last}
 
+    def stop_recorder(self, recorder: Recorder) -> None:
+        """Record no more for a recorder, if it is one."""
+        if recorder in self.recorders:
+            self.recorders.remove(recorder)
+
     def record_events(self, connection: int, session_id: int, frames: bytes, *, with_reply: bool) -> None:
         """Record the events among frames that are sent to a client, while a request is answered or not."""
         for payload in Frames(limit=None).feed(frames) if self.recorders else ():
@@ -253,7 +263,8 @@ class Interceptor:
             self.remove(fault)
         self.paused.clear()
         self.all_paused = False
-        self.recheck()
+        for connection in list(self.connections.values()):
+            connection.hurry()
 
     def reset(self) -> None:
         """Remove all faults, pauses and recorded requests."""

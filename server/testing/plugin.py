@@ -77,9 +77,15 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
             known = ", ".join(_OPTIONS)
             raise pytest.UsageError(f"@pytest.mark.zoolet has {', '.join(wrong)}; it has {known}, each by its name")
         given = dict(marker.kwargs)
-        settings.update(given.pop("config", {}))
+        settings.update(_settings_of(given.pop("config", None)))
         options.update(given)
     return {**options, "config": settings}
+
+
+def _settings_of(config: object) -> dict[str, object]:
+    if config is not None and not isinstance(config, dict):
+        raise pytest.UsageError(f"@pytest.mark.zoolet has config={config!r}; it must be a dict of keys of zoo.cfg")
+    return config or {}
 
 
 # --- asyncio ---
@@ -129,6 +135,7 @@ def zoolet_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     from zoolet.server.testing.server import Server
 
     with Server(seed=request.config.getoption("zoolet_seed")) as server:
+        _begin()  # if the module that knows of servers was imported just now
         yield server
 
 
@@ -145,7 +152,7 @@ def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
     except ValueError as error:
         raise pytest.UsageError(f"the options of the fixture zoolet are invalid: {error}") from None
     with server:
-        _begin()  # if the module that knows of servers was imported just now
+        _begin()
         before = {name: os.environ.get(name) for name in _HOSTS}
         os.environ.update(dict.fromkeys(_HOSTS, server.hosts))
         yield server
@@ -168,6 +175,7 @@ class _Servers:
 
         server = Server(*arguments, **{"seed": self._seed, **options})
         server.start()
+        _begin()
         self.started.append(server)
         return server
 
@@ -292,10 +300,7 @@ def pytest_runtest_makereport(
         return report
     states = dict(known.test.failed)
     for endpoint in known.test.used():
-        try:
-            states[repr(endpoint)] = endpoint.report()
-        except (RuntimeError, TimeoutError) as error:  # it was stopped just now, or its loop is blocked
-            states[repr(endpoint)] = f"no report: {error}"
+        states[repr(endpoint)] = known.report_of(endpoint)
     for name, text in states.items():
         report.sections.append(("zoolet" if len(states) == 1 else f"zoolet: {name}", text))
     if (directory := item.config.getoption("zoolet_report")) is not None and states:
@@ -309,6 +314,9 @@ def _write_page(directory: str, test: str, failure: str, states: dict[str, str])
     from zoolet.server.testing.report import as_html, file_name
 
     path = Path(directory) / file_name(test)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(as_html(test, failure, states), encoding="utf-8")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(as_html(test, failure, states), encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        return f"cannot write {path}: {error.strerror}"
     return str(path)

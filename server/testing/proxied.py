@@ -20,7 +20,7 @@ from zoolet.protocol.codec import int_at
 from zoolet.protocol.errors import MarshallingError
 from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import ConnectResponse
-from zoolet.protocol.records import ReplyHeader, RequestHeader, WatcherEvent
+from zoolet.protocol.records import ReplyHeader, WatcherEvent
 from zoolet.server.core.client_connection import ClientConnection, Session
 from zoolet.server.core.server_connection import State
 from zoolet.server.testing.actions import Action, Effect
@@ -42,11 +42,14 @@ LOOK_AGAIN: Final = 0.01
 class _Expected:
     """A request whose reply has not come yet."""
 
+    xid: int
     request: Request
     matched: list[Fault]
     effect: Action | None = field(init=False)
     made: bytes = b""
     """A reply that a fault has made up; empty if the server answers it."""
+    drop: bool = False
+    """Whether the connection is to be closed in its place."""
 
     def __post_init__(self) -> None:
         self.effect = effect_of(self.matched)
@@ -68,7 +71,7 @@ class ProxiedConnection(FrameQueue):
         interceptor: Interceptor,
         client: ClientConnection,
         resume: Callable[[], object],
-        connect: Callable[[asyncio.Protocol], object],
+        connect: Callable[[asyncio.Protocol], asyncio.Task[None]],
         unread: Callable[[], int],
     ) -> None:
         super().__init__(interceptor, client, resume, MAX_FRAME)
@@ -76,10 +79,11 @@ class ProxiedConnection(FrameQueue):
         self._expected: deque[_Expected] = deque()
         self._has_begun = False  # the connect request has passed
         self._is_command = False  # bytes pass as they are
+        self._dropping = False  # a request was dropped: nothing behind it passes
         self._unsent: list[bytes] | None = []  # for the server, until there is a connection to it
         self._frames = Frames(limit=MAX_FRAME)
         self._server: asyncio.Transport | None = None
-        connect(_Upstream(self))
+        self._connecting = connect(_Upstream(self))
 
     @property
     def state(self) -> State:
@@ -104,6 +108,15 @@ class ProxiedConnection(FrameQueue):
         super().connection_lost()
         self._close()
 
+    def receive_data(self, data: bytes, until: float = inf, time: Callable[[], float] = float) -> bool:
+        """Receive bytes and forward the frames that need not wait; nothing remains for a later turn."""
+        return False if self._dropping else super().receive_data(data, until, time)
+
+    def waiting_request(self) -> tuple[Request, list[Fault]] | None:
+        """Return the request that waits for a fault, or for the server; None if none waits."""
+        held = super().waiting_request()
+        return held or ((self._expected[0].request, self._expected[0].matched) if self._expected else None)
+
     # --- to the server ---
 
     def _execute_raw(self, data: bytes) -> None:
@@ -112,14 +125,13 @@ class ProxiedConnection(FrameQueue):
 
     def _execute(self, head: bytes, request: Request, matched: list[Fault]) -> int:
         self._has_begun = True
-        expected = _Expected(request, matched)
+        xid = int_at(head, 4)[0] if request.opcode != CONNECT and len(head) >= 8 else 0
+        expected = _Expected(xid, request, matched)
         effect = expected.effect.effect if expected.effect is not None else None
         if effect is Effect.DROP:
-            self._record(request, None, matched, self._interceptor.zxid())
-            self._close()
-            return 0
-        if effect is Effect.FAIL and expected.effect is not None:
-            xid = RequestHeader.decode(head, 4).xid
+            expected.drop = self._dropping = True  # what was requested before is answered first
+            self._queue = b""
+        elif effect is Effect.FAIL and expected.effect is not None:
             expected.made = ReplyHeader(xid, self._interceptor.zxid(), expected.effect.code).encode()
         else:
             self._send(head)
@@ -138,8 +150,12 @@ class ProxiedConnection(FrameQueue):
 
     def _close(self) -> None:
         self.client.closing = True
+        self._connecting.cancel()
         if self._server is not None:
             self._server.close()
+        expected, self._expected = self._expected, deque()
+        for entry in expected:  # they may have been executed
+            self._record(entry.request, None, entry.matched, self._interceptor.zxid())
 
     # --- from the server ---
 
@@ -185,18 +201,30 @@ class ProxiedConnection(FrameQueue):
     def server_lost(self) -> None:
         """Close the connection: that to the server is closed, or there was none."""
         self._server, self._unsent = None, None
-        self.client.closing = True
+        self._close()
         self._resume()
 
     def _pass_back(self, payload: bytes) -> None:
-        is_answer = bool(self._expected) and (self._expected[0].request.opcode == CONNECT or not is_event(payload))
-        if is_answer:
-            self._answer(self._expected.popleft(), payload)
+        expected = self._expected_for(payload)
+        if expected is not None:
+            self._expected.remove(expected)
+            self._answer(expected, payload)
         elif is_event(payload):
             self._pass_event(payload)
         else:
             _log.warning("the server has sent a reply to no request")
             self._close()
+
+    def _expected_for(self, payload: bytes) -> _Expected | None:
+        """Return the request that a frame answers: the first with its xid; None for an event. A server may answer
+        some, such as auth, before earlier ones.
+        """
+        if self._expected and self._expected[0].request.opcode == CONNECT:
+            return self._expected[0]
+        if len(payload) < 4 or is_event(payload):
+            return None
+        (xid,) = int_at(payload, 0)
+        return next((entry for entry in self._expected if entry.xid == xid and not entry.made), None)
 
     def _pass_event(self, payload: bytes) -> None:
         session_id = self._session_id()
@@ -214,9 +242,13 @@ class ProxiedConnection(FrameQueue):
         send()
 
     def _send_made_replies(self) -> None:
-        while self._expected and self._expected[0].made:
+        while self._expected and (self._expected[0].made or self._expected[0].drop):
             expected = self._expected.popleft()
-            self._answer(expected, expected.made)
+            if expected.drop:
+                self._record(expected.request, None, expected.matched, self._interceptor.zxid())
+                self._close()
+            else:
+                self._answer(expected, expected.made)
 
     def _answer(self, expected: _Expected, payload: bytes) -> None:
         request = expected.request
@@ -231,9 +263,7 @@ class ProxiedConnection(FrameQueue):
             reply = Reply(frame(payload), *errors_in(payload, request.opcode))
             if len(payload) >= 16:
                 zxid = ReplyHeader.decode(payload).zxid
-        close = self._send_reply(reply, expected.effect, rate_of(expected.matched))
-        if expected.effect is not None and expected.effect.effect is Effect.LOSE_REPLY:
-            reply = reply._replace(data=b"", error=None, part_errors=())
+        reply, close = self._send_reply(reply, expected.effect, rate_of(expected.matched))
         self._record(request, reply, expected.matched, zxid)
         if close:
             self._close()

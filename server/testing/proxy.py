@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from random import SystemRandom
+from typing import Final
 
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.net.daemon import Daemon
@@ -18,6 +19,8 @@ from zoolet.server.testing.proxied import ProxiedConnection
 from zoolet.server.testing.requests import RecordedRequest
 
 _log = logging.getLogger("zoolet.proxy")
+CONNECT_TIMEOUT: Final = 5.0
+"""Seconds that a server may take to accept a connection; then the next one is tried."""
 
 
 class Proxy(Endpoint):
@@ -45,7 +48,8 @@ class Proxy(Endpoint):
 
     def _assemble(self) -> Daemon:
         loop = asyncio.get_running_loop()
-        self._interceptor = Interceptor(loop.call_later, time.time, lambda: self._zxid)
+        self._intercept(Interceptor(loop.call_later, time.time, lambda: self._zxid))
+        self._interceptor.stop_recorder(self._note_zxid)
         self._interceptor.recorders.append(self._note_zxid)
         return daemon_of(self._connect)
 
@@ -54,10 +58,11 @@ class Proxy(Endpoint):
             self._zxid = max(self._zxid, entry.zxid)
 
     def _connect(self, client: ClientConnection, resume: Callable[[], None]) -> ProxiedConnection:
-        def begin(protocol: asyncio.Protocol) -> None:
+        def begin(protocol: asyncio.Protocol) -> asyncio.Task[None]:
             task = asyncio.get_running_loop().create_task(self._connect_to_first(protocol))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            return task
 
         def unread() -> int:
             socket = self._runner.daemon.connections.open.get(client)
@@ -69,8 +74,9 @@ class Proxy(Endpoint):
         loop = asyncio.get_running_loop()
         for host, port in self._addresses:
             try:
-                await loop.create_connection(lambda: protocol, host, port)
-            except OSError as error:
+                async with asyncio.timeout(CONNECT_TIMEOUT):
+                    await loop.create_connection(lambda: protocol, host, port)
+            except (OSError, ValueError) as error:  # a ValueError: the name cannot be encoded
                 _log.info("cannot connect to %s:%d: %s", host, port, error)
             else:
                 return

@@ -11,13 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, overload
 
 from zoolet.protocol.operations import OpCode
-from zoolet.server.testing.requests import OpView, RecordedEvent, RecordedRequest, view_of
+from zoolet.server.testing.requests import CONNECT, OpView, RecordedEvent, RecordedRequest, view_of
 
 if TYPE_CHECKING:
     from zoolet.server.testing.canned import CannedServer
 
 FORMAT: Final = "zoolet recording"
 VERSION: Final = 1
+MOST_COMPARISONS: Final = 1_000_000
+_KINDS: Final[dict[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("connection", "session", "opcode", "zxid"), (int,)),
+    **dict.fromkeys(("body", "reply", "payload"), (bytes,)),
+    "error": (int, type(None)),
+    "part_errors": (list, tuple),
+    "faults_applied": (str,),
+    "time": (int, float),
+    "with_reply": (bool,),
+}
+"""What the fields of entries are, for files."""
 Entry = RecordedRequest | RecordedEvent
 
 
@@ -36,6 +47,7 @@ class Recording(Sequence[OpView]):
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.entries: list[Entry] = list(entries)
         self._views: list[OpView] = []
+        self._handshakes: dict[int, Entry] = {}  # of sessions that are not known to be wanted
         self._seen = 0  # entries that are in _views, or are none
         self._begin: Callable[[Callable[[Entry], None]], None] | None = None
         self._end: Callable[[Callable[[Entry], None]], None] | None = None
@@ -63,8 +75,9 @@ class Recording(Sequence[OpView]):
 
     def __enter__(self) -> Self:
         if self._begin is None:
-            raise RuntimeError("this recording is over; server.recording() makes another one")
-        self._begin(self._receive)
+            raise RuntimeError("this recording has begun; server.recording() makes another one")
+        begin, self._begin = self._begin, None
+        begin(self._receive)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -73,9 +86,14 @@ class Recording(Sequence[OpView]):
         self._begin = self._end = None
 
     def _receive(self, entry: Entry) -> None:
-        is_ping = isinstance(entry, RecordedRequest) and entry.opcode == OpCode.PING
-        if not is_ping and self._wanted(entry.session):
+        if isinstance(entry, RecordedRequest) and entry.opcode == OpCode.PING:
+            return
+        if self._wanted(entry.session):
+            if (connect := self._handshakes.pop(entry.session, None)) is not None:
+                self.entries.append(connect)
             self.entries.append(entry)
+        elif isinstance(entry, RecordedRequest) and entry.opcode == CONNECT:
+            self._handshakes[entry.session] = entry  # its client learns the id of its session only now
 
     # --- as a sequence ---
 
@@ -203,12 +221,40 @@ class Recording(Sequence[OpView]):
         return CannedServer(self.entries, host, port, strict=strict)
 
 
+def _aligned(expected: list[str], found: list[str], matches: Callable[[str, str], bool]) -> list[str]:
+    """Return the lines, each that stands where it is expected as it is expected, so that a diff has what differs.
+
+    That is a longest common subsequence, or with very many lines those at the same place.
+    """
+    if len(expected) * len(found) > MOST_COMPARISONS:
+        pairs = list(zip(found, expected, strict=False))
+        return [pattern if matches(line, pattern) else line for line, pattern in pairs] + found[len(pairs) :]
+    lengths = [[0] * (len(expected) + 1) for _ in range(len(found) + 1)]
+    for row in range(len(found) - 1, -1, -1):
+        for column in range(len(expected) - 1, -1, -1):
+            both = lengths[row + 1][column + 1] + 1 if matches(found[row], expected[column]) else 0
+            lengths[row][column] = max(both, lengths[row + 1][column], lengths[row][column + 1])
+    shown, row, column = [], 0, 0
+    while row < len(found):
+        if column < len(expected) and lengths[row][column] == lengths[row][column + 1]:
+            column += 1
+        elif lengths[row][column] == lengths[row + 1][column]:
+            shown.append(found[row])
+            row += 1
+        else:
+            shown.append(expected[column])
+            row, column = row + 1, column + 1
+    return shown
+
+
 def _entry(line: list[Any]) -> Entry:
     is_event, *fields = line
-    if is_event:
-        return RecordedEvent(*fields)
-    request = RecordedRequest(*fields)
-    return request._replace(part_errors=tuple(request.part_errors))
+    entry: Entry = RecordedEvent(*fields) if is_event else RecordedRequest(*fields)
+    for name, value in entry._asdict().items():
+        kinds = _KINDS[name]
+        if not isinstance(value, kinds):
+            raise ValueError(f"{name} is {value!r}")
+    return entry if isinstance(entry, RecordedEvent) else entry._replace(part_errors=tuple(entry.part_errors))
 
 
 def _line(view: OpView) -> str:
@@ -225,8 +271,7 @@ def _compare(
     __tracebackhide__ = True
     if len(expected) == len(found) and all(map(matches, found, expected)):
         return
-    # A line that matches is shown as it is expected, so that the diff has only what differs.
-    shown = [next((pattern for pattern in expected if matches(line, pattern)), line) for line in found]
+    shown = _aligned(expected, found, matches)
     diff = difflib.unified_diff(expected, shown, one, other, n=3, lineterm="")
     title = f"the requests differ; {len(expected)} were expected, and {len(found)} recorded:"
     raise AssertionError("\n".join([title, *diff]))

@@ -6,7 +6,7 @@ The pytest plugin begins and ends a :class:`Test`; a server reports its start an
 from __future__ import annotations
 
 import weakref
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Endpoint(Protocol):
@@ -48,17 +48,17 @@ class Test:
         self.leaks: dict[str, list[str]] = {}
         self.before: weakref.WeakKeyDictionary[Endpoint, tuple[frozenset[str], int]] = weakref.WeakKeyDictionary()
         for endpoint in running():
-            self.before[endpoint] = frozenset(endpoint.leaks()), endpoint.op_count()
+            self.before[endpoint] = frozenset(_leaks_of(endpoint)), _count_of(endpoint)
 
     def new_leaks(self, endpoint: Endpoint) -> list[str]:
         """Return what a server has that it had not when the test began."""
         before, _ = self.before.get(endpoint, (frozenset[str](), 0))
-        return [leak for leak in endpoint.leaks() if leak not in before]
+        return [leak for leak in _leaks_of(endpoint) if leak not in before]
 
     def used(self) -> list[Endpoint]:
         """Return the servers that were started in the test or have read a request in it; if there are none, all."""
         servers = running()
-        return [one for one in servers if one not in self.before or one.op_count() != self.before[one][1]] or servers
+        return [one for one in servers if one not in self.before or _count_of(one) != self.before[one][1]] or servers
 
     def end(self) -> dict[str, list[str]]:
         """Return what the test has left, by the name of the server."""
@@ -68,6 +68,30 @@ class Test:
         return self.leaks
 
 
+def _leaks_of(endpoint: Endpoint) -> list[str]:
+    try:
+        return endpoint.leaks()
+    except UNREACHABLE:
+        return []
+
+
+def _count_of(endpoint: Endpoint) -> int:
+    try:
+        return endpoint.op_count()
+    except UNREACHABLE:
+        return 0
+
+
+def report_of(endpoint: Endpoint) -> str:
+    """Return the state of a server as text, or why there is none."""
+    try:
+        return endpoint.report()
+    except UNREACHABLE as error:
+        return f"no report: {error}"
+
+
+UNREACHABLE: Final = (RuntimeError, TimeoutError)
+"""What a server raises that was stopped just now, or whose loop is blocked."""
 test: Test | None = None
 """The test that runs; None outside of tests, or without pytest."""
 
@@ -88,6 +112,6 @@ def ending(endpoint: Endpoint, error: BaseException | None, *, check: bool = Tru
     if test is None or not endpoint.is_ours():
         return
     if error is not None:
-        test.failed[repr(endpoint)] = endpoint.report()
+        test.failed[repr(endpoint)] = report_of(endpoint)
     elif check and (leaks := test.new_leaks(endpoint)):
         test.leaks[repr(endpoint)] = leaks

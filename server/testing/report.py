@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Final
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from zoolet.protocol.operations import OpCode
 from zoolet.server.testing import views
 from zoolet.server.testing.interceptor import Interceptor
-from zoolet.server.testing.requests import RecordedRequest, view_of
+from zoolet.server.testing.requests import RecordedRequest, session_name, view_of
 from zoolet.server.testing.views import NodeView, SessionView
 from zoolet.server.testing.waiting import is_contender
 
@@ -28,7 +29,7 @@ def of_server(engine: Engine, interceptor: Interceptor) -> Sections:
     sections = {
         "tree": [_node(node) for node in tree.values()],
         "sessions": [_session(view, interceptor) for view in sessions.values()],
-        "watches": [f"{watch.path} {watch.kind} 0x{watch.session:x}" for watch in views.watches(engine)],
+        "watches": [f"{watch.path} {watch.kind} {session_name(watch.session)}" for watch in views.watches(engine)],
     }
     return {**sections, **_optional("locks and elections", _queues(tree)), **of_interceptor(interceptor)}
 
@@ -39,11 +40,11 @@ def of_interceptor(interceptor: Interceptor) -> Sections:
         entry for connection in interceptor.connections.values() if (entry := connection.waiting_request()) is not None
     ]
     requests = [request for request in interceptor.seen if request.opcode != OpCode.PING]
-    paused = ["all clients"] if interceptor.all_paused else [f"0x{id:x}" for id in sorted(interceptor.paused)]
+    paused = ["all clients"] if interceptor.all_paused else [f"{session_name(id)}" for id in sorted(interceptor.paused)]
     return {
         **_optional(
             "requests that are held or delayed",
-            [f"0x{request.session:x} {request.view.title}, by {faults}" for request, faults in waiting],
+            [f"{session_name(request.session)} {request.view.title}, by {faults}" for request, faults in waiting],
         ),
         **_optional("active faults", [f"{fault!r}, {fault.hits} hits" for fault in interceptor.faults]),
         **_optional("paused clients", paused),
@@ -84,7 +85,8 @@ def _session(view: SessionView, interceptor: Interceptor) -> str:
     now = interceptor.now()
     ago = f", {now - last.time:.1f} s ago" if last is not None else ""
     return (
-        f"0x{view.id:x} timeout {view.timeout} s, {view.client or 'not connected'}, {len(view.ephemerals)} ephemerals, "
+        f"{session_name(view.id)} timeout {view.timeout} s, {view.client or 'not connected'}, "
+        f"{len(view.ephemerals)} ephemerals, "
         f"open for {now - interceptor.began.get(view.id, now):.1f} s, last operation: {_title(last)}{ago}, "
         f"expires in {view.expires_in:.1f} s"
     )
@@ -103,7 +105,7 @@ def _queues(tree: Mapping[str, NodeView]) -> list[str]:
     lines = []
     for lock, paths in sorted(queues.items()):
         ordered = sorted(paths, key=lambda path: path[-10:])
-        entries = [f"0x{tree[path].ephemeral_owner:x} {path.rpartition('/')[2]}" for path in ordered]
+        entries = [f"{session_name(tree[path].ephemeral_owner)} {path.rpartition('/')[2]}" for path in ordered]
         lines += [f"{lock}: {len(paths)} contenders, first come first", *(f"  {entry}" for entry in entries)]
     return lines
 
@@ -117,11 +119,14 @@ def leaks(engine: Engine) -> list[str]:
     for session in views.sessions(engine).values():
         if session.client is None:
             continue
-        lines.append(f"session 0x{session.id:x} is still open, from {session.client}")
+        lines.append(f"session {session_name(session.id)} is still open, from {session.client}")
         for path in session.ephemerals:
             kind = "lock contender" if is_contender(path) else "ephemeral node"
-            lines.append(f"{kind} {path} of session 0x{session.id:x}")
-    lines += [f"{watch.kind} watch on {watch.path} of session 0x{watch.session:x}" for watch in views.watches(engine)]
+            lines.append(f"{kind} {path} of session {session_name(session.id)}")
+    lines += [
+        f"{watch.kind} watch on {watch.path} of session {session_name(watch.session)}"
+        for watch in views.watches(engine)
+    ]
     return lines
 
 
@@ -169,6 +174,6 @@ def as_html(test: str, failure: str, servers: Mapping[str, str]) -> str:
 
 
 def file_name(test: str) -> str:
-    """Return the name of the page of a test: letters, digits and ``-_.``, of at most 150."""
-    plain = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in test)
-    return plain[-150:].lstrip("-.") + ".html"
+    """Return the name of the page of a test: letters, digits and ``-_.``, and a number that only this test has."""
+    plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "-" for letter in test)
+    return f"{plain[-120:].lstrip('-.')}-{zlib.crc32(test.encode()):08x}.html"

@@ -20,6 +20,11 @@ CONNECT: Final = int(OpCode.CREATE_SESSION)
 _LISTS: Final = (OpCode.MULTI, OpCode.MULTI_READ)
 
 
+def session_name(session_id: int) -> str:
+    """Return a session id as text: ``0x1a2b``, without a sign, as ZooKeeper and Java write it."""
+    return f"0x{session_id & 0xFFFFFFFFFFFFFFFF:x}"
+
+
 @dataclass(frozen=True, slots=True)
 class OpView:
     """One request that was read.
@@ -79,7 +84,7 @@ class OpView:
 
     def __str__(self) -> str:
         fault = f" [{self.fault}]" if self.fault else ""
-        return f"0x{self.client:x} {self.title} -> {self.outcome} zxid=0x{self.zxid:x}{fault}"
+        return f"{session_name(self.client)} {self.title} -> {self.outcome} zxid=0x{self.zxid:x}{fault}"
 
 
 class RecordedRequest(NamedTuple):
@@ -156,6 +161,8 @@ class Request:
         """
         if self.event is not None:
             kind, path = self.event
+            if kind not in EventType.__members__.values():
+                return OpView(f"event {kind}", path, self.session)
             first, *others = EventType(kind).name.lower().split("_")
             return OpView(first + "".join(word.title() for word in others), path, self.session)
         return _decoded(self.opcode, self.body, OpView(name_of(self.opcode), None, self.session))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Test = Callable[..., Coroutine[Any, Any, object]]
 OURS: Final = ("sim", "server", "connect")
 """The parameters that the decorator passes to a test; the others are fixtures."""
+_NO_FAILURES: Final = ("Skipped", "Exit", "XFailed")
+"""What pytest raises for a test that has not failed; its failures are no Exceptions either."""
 LINES: Final = 60
 """The most lines of a story; of a longer one the last."""
 
@@ -63,6 +65,8 @@ def zoolet_schedules(
     probabilities = {"lose_replies": lose_replies, "drop_requests": drop_requests}
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ValueError(f"zoolet_schedules({count!r}) is invalid; the number of schedules must be 1 or more")
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise ValueError(f"seed is {seed!r}; it must be an int")
     for name, probability in probabilities.items():
         if not isinstance(probability, int | float) or not 0 <= probability <= 1:
             raise ValueError(f"{name} is {probability!r}; it must be a probability, from 0 to 1")
@@ -155,14 +159,18 @@ class _Run:
         error.add_note(self._story(len(all_keys), count))
         raise error
 
-    def _error(self, kept: Collection[Hashable] | None) -> Exception | None:
+    def _error(self, kept: Collection[Hashable] | None) -> BaseException | None:
         """Run with some of the deviations; return the error of the test."""
         sim = Simulation(self._seed, limit=self._limit)
         self._schedule = sim.network.schedule = Schedule(self._seed, self._probabilities, kept, sim.time)
         self._requests = []
         try:
             sim.run(self._main(sim))
-        except Exception as error:  # of the test, whatever it is: check() raises it
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # of the test, whatever it is: check() raises it
+            if type(error).__name__ in _NO_FAILURES:
+                raise
             return error
         return None
 
@@ -216,11 +224,17 @@ class _Run:
         left = len(self._schedule.deviations)
         title = (
             f"schedule {self._seed} fails, of the {count} from {self._first}; "
-            f"of {deviations} deviations {left} matter. Repeat it with @zoolet_schedules(1, seed={self._seed}):"
+            f"of {deviations} deviations {left} matter. Repeat it with {self._decorator()}:"
         )
         story = [f"{time * 1000:10.0f} ms  {name:10} {text}" for time, _, name, text in lines]
         skipped = [f"  ... {len(story) - LINES} lines"] if len(story) > LINES else []
         return "\n".join([title, *skipped, *story[-LINES:]])
+
+    def _decorator(self) -> str:
+        """Return what repeats this schedule."""
+        options = {name: value for name, value in self._probabilities.items() if value}
+        options |= {name: value for name, value in self._server_options.items() if value is not None}
+        return f"@zoolet_schedules(1, seed={self._seed}{''.join(f', {name}={options[name]!r}' for name in options)})"
 
 
 def _line(op: OpView) -> str:

@@ -91,17 +91,14 @@ class Server(Endpoint):
             turn=self.turn,
         )
         engine, loop, clock = daemon.engine, asyncio.get_running_loop(), self._clock.inner
-        self._interceptor = Interceptor(
-            clock.call_later if isinstance(clock, ManualClock) else loop.call_later,
-            lambda: engine.now / 1000,
-            lambda: engine.zxid,
-        )
-        self._interceptor.on_event_faults = self._filter_events
+        call_later = clock.call_later if isinstance(clock, ManualClock) else loop.call_later
+        self._intercept(Interceptor(call_later, lambda: engine.now / 1000, lambda: engine.zxid))
+        self._interceptor.on_event_faults = partial(self._filter_events, engine)
         self._history = History(engine)
         return daemon
 
-    def _filter_events(self, active: bool) -> None:
-        engine, interceptor = self._engine, self._interceptor
+    def _filter_events(self, engine: Engine, active: bool) -> None:
+        interceptor = self._interceptor
 
         def is_withheld(client: ClientConnection, path: str, event: int, frame: bytes) -> bool:
             def send() -> None:
@@ -157,8 +154,7 @@ class Server(Endpoint):
         Raises:
             ValueError: *downtime* is negative.
         """
-        if not isinstance(downtime, int | float) or not 0 <= downtime < float("inf"):
-            raise ValueError(f"downtime is {downtime!r}; it must be 0 seconds or more")
+        arguments.check_seconds(f"restart(downtime={downtime!r})", downtime)
 
         def restart() -> None:
             self._restarts += 1
@@ -166,8 +162,8 @@ class Server(Endpoint):
             if not keep:
                 self._clear()
             changes.extend_sessions(self._engine, downtime)
+            self._set_refusing(down=downtime > 0)
             if downtime:
-                self._refuse_connections()
                 self._interceptor.call_later(downtime, partial(self._serve_again, self._restarts))
 
         self._runner.call(restart)
@@ -175,7 +171,7 @@ class Server(Endpoint):
     def _serve_again(self, restart: int) -> None:
         """End a downtime, unless another restart has begun, or the server was stopped."""
         if self._runner.is_ours() and restart == self._restarts:
-            self._runner.call(self._accept_connections)
+            self._runner.call(lambda: self._set_refusing(down=False))
 
     # --- time ---
 
@@ -188,6 +184,7 @@ class Server(Endpoint):
         Raises:
             ValueError: *seconds* is negative, or the clock is the real one.
         """
+        arguments.check_seconds(f"advance({seconds!r})", seconds)
         self._runner.call(lambda: advance(self._engine, self._clock, seconds))
 
     def skew_clock(self, seconds: float) -> None:
@@ -199,8 +196,7 @@ class Server(Endpoint):
         Raises:
             ValueError: *seconds* is not a number.
         """
-        if not isinstance(seconds, int | float) or not abs(seconds) < float("inf"):
-            raise ValueError(f"skew_clock({seconds!r}) is invalid; it must be a number of seconds")
+        arguments.check_seconds(f"skew_clock({seconds!r})", seconds, -arguments.MAX_SECONDS)
 
         def skew() -> None:
             self._clock.skew_ms = round(seconds * 1000)
@@ -213,6 +209,7 @@ class Server(Endpoint):
         now, and events that were withheld are lost.
         """
         super().heal()
+        self._restarts += 1  # so that no downtime ends later
         self.skew_clock(0)
 
     # --- state ---
@@ -300,7 +297,7 @@ class Server(Endpoint):
             self._engine.quota.enforced = self._engine.settings.enforce_quota
             clients.drop(self._runner.daemon, set(), everybody=True)
             self._clear()
-            self._accept_connections()
+            self._set_refusing(by_test=False, down=False)
             self._runner.move()
             self._faults_made = 0
 

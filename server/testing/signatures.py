@@ -21,8 +21,6 @@ ClockName = Literal["real", "manual"]
 """The clocks of a server."""
 CompatName = Literal["3.8", "3.9"]
 """The releases whose behaviour a server can reproduce."""
-ScopeName = Literal["function", "class", "module", "package", "session"]
-"""For how long pytest keeps a fixture."""
 
 
 class HasSession(Protocol):

@@ -46,7 +46,10 @@ class ZooletTestCase(unittest.TestCase):
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
         """Reset the server, and run the test; here, for a ``setUp`` may not call that of its base class."""
         if hasattr(type(self), "zoolet"):  # not if setUpClass has failed
-            self.zoolet.reset()
+            if self.zoolet.running:
+                self.zoolet.reset()
+            else:  # another test has stopped it
+                self.zoolet.start()
         return super().run(result)
 
 

@@ -134,7 +134,8 @@ class Idle:
     def describe(self) -> str:
         """Return why they are not idle."""
         waiting = [connection.waiting_request() for connection in self._interceptor.connections.values()]
-        held = [f"{entry[0].view.title} waits because of {entry[1]}" for entry in waiting if entry is not None]
+        entries = [entry for entry in waiting if entry is not None]
+        held = [f"{request.view.title} waits because of {faults or 'its server'}" for request, faults in entries]
         return "clients were not idle" + (": " + ", ".join(held) if held else ": they went on sending requests")
 
 

@@ -80,6 +80,16 @@ def test_changes_can_be_undone_by_a_snapshot(server: Server) -> None:
     assert {path: node.data for path, node in server.tree().items()} == {"/a": b"1", "/b": b""}
 
 
+@pytest.mark.parametrize("path", ["", "a", None, "/a/"])
+def test_what_is_no_path_changes_nothing(server: Server, path: Any) -> None:
+    server.populate({"/a": b""})
+    with pytest.raises(ValueError, match="is not a path"):
+        server.delete(path, recursive=True)
+    with pytest.raises(ValueError, match="is not a path"):
+        server.set(path, b"")
+    assert list(server.tree()) == ["/a"]
+
+
 # --- quotas ---
 
 

@@ -6,8 +6,10 @@ import asyncio
 import http.client
 import inspect
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ import pytest
 from zoolet.client import Client
 from zoolet.protocol.errors import NoNodeError
 from zoolet.server import Server
-from zoolet.server.testing import Proxy, actions
+from zoolet.server.testing import Proxy, Recording, actions
 from zoolet.server.testing.actions import Action
 from zoolet.server.testing.commands import _ACTIONS, COMMANDS, control_of
 from zoolet.server.testing.control_json import UsageError, tree_of
@@ -157,6 +159,17 @@ async def test_a_proxy_has_the_commands_that_need_no_server() -> None:
         ("advance", {"seconds": "1"}, "advance, seconds: '1' is not a number"),
         ("advance", {"seconds": True}, "True is not a number"),
         ("set_read_only", {"on": 1}, "1 is not true or false"),
+        ("set_read_only", {"on": None}, "None is not true or false"),
+        ("restart", {"keep": None}, "None is not true or false"),
+        ("restart", {"downtime": 10**400}, "the seconds must be from 0 to"),
+        ("tree", {"path": None}, "None is not text"),
+        ("delete", {"path": ""}, "is not a path"),
+        ("wait_for_sessions", {"n": 5, "timeout": float("nan")}, "nan is not from 0 to 600 seconds"),
+        ("skew_clock", {"seconds": 1e17}, "the seconds must be from -1e"),
+        ("stop_recording", {"recording": 1, "save": "/tmp"}, "there is no recording 1"),
+        ("populate", {"nodes": {"/a": {"$container": "no"}}}, "container is 'no'"),
+        ("populate", {"nodes": {"/a": {"$ttl": True}}}, "ttl is True"),
+        ("populate", {"nodes": {"$data": "x"}}, "which belongs to a node"),
         ("fault", {"action": "boom"}, "action is 'boom'; it must be one of delay, error"),
         ("fault", {"action": "delay"}, "delay needs seconds"),
         ("fault", {"action": "hold", "seconds": 1}, "hold has no seconds"),
@@ -172,7 +185,7 @@ async def test_a_proxy_has_the_commands_that_need_no_server() -> None:
 )
 async def test_a_mistake_is_explained(name: str, parameters: Any, message: str) -> None:
     async with Server() as server:
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises((ValueError, LookupError), match=message):
             await control_of(server).execute(name, parameters)
         assert dict(server.tree()) == {}
 
@@ -239,9 +252,9 @@ async def test_a_command_is_posted() -> None:
         ("POST", "/commands/tree", b"\xff", 400, "the body is not JSON"),
         ("POST", "/commands/tree", b"[" * 100_000, 400, "JSON"),
         ("POST", "/commands/populate", b'{"nodes": ' + b'{"a": ' * 5000 + b"1" + b"}" * 5001, 400, "nested|JSON"),
-        ("POST", "/commands/expire", b'{"who": 5}', 400, "LookupError: .*no session that is alive"),
+        ("POST", "/commands/expire", b'{"who": 5}', 400, "LookupError: 0x5 has no session that is alive"),
         ("POST", "/commands/set", b'{"path": "/x", "data": ""}', 400, "NoNodeError: /x"),
-        ("POST", "/commands/wait_for_sessions", b'{"n": 1, "timeout": 0.01}', 408, "there were not 1 sessions, but 0"),
+        ("POST", "/commands/wait_for_sessions", b'{"n": 1, "timeout": 0.01}', 504, "there were not 1 sessions, but 0"),
     ],
 )
 async def test_what_cannot_be_executed_is_answered(
@@ -291,3 +304,36 @@ async def test_a_body_may_not_be_endless() -> None:
             writer.write(piece)
         assert b" 413 " in await reader.readline()
         writer.close()
+
+
+async def test_a_defect_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served() as (server, request):
+        monkeypatch.setattr(server, "tree", lambda path: 1 / 0)
+        assert await request("POST", "/commands/tree") == (500, {"error": "ZeroDivisionError: division by zero"})
+        assert (await request("POST", "/commands/sessions"))[0] == 200
+
+
+async def test_a_client_may_wait_for_a_go_ahead_and_ask_for_the_head_only() -> None:
+    async with Server() as server, ControlServer(control_of(server)) as control:
+        port = int(control.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = b"POST /commands/tree HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
+        writer.write(head)
+        assert b" 100 " in await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"{}")
+        assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+        assert await reader.readline() == b'{"result": {}}\n'
+        writer.write(b"HEAD /commands HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b" 405 " in await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+
+async def test_a_recording_that_cannot_be_saved_is_not_lost(tmp_path: Path) -> None:
+    async with controlled() as (_, call):
+        number = await call("start_recording")
+        os.mkfifo(tmp_path / "pipe")
+        for wrong in (tmp_path / "pipe", tmp_path, tmp_path / "nowhere" / "x"):
+            with pytest.raises((ValueError, OSError)):
+                await call("stop_recording", recording=number, save=str(wrong))
+        assert await call("stop_recording", recording=number, save=str(tmp_path / "x")) == []
+        assert len(Recording.load(tmp_path / "x")) == 0

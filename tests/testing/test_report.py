@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Final
 
 import kazoo.client  # noqa: F401 - what a pytest in this process imports first, it forgets at its end
 import pytest
+
+from zoolet.server.testing.plugin import _write_page
 
 LEAVES_ALL_KINDS: Final = """
 from kazoo.client import KazooClient
@@ -419,3 +422,54 @@ def test_the_seed_of_a_simulation_is_the_one_to_repeat(project: pytest.Pytester)
     result = project.runpytest_subprocess("-k", "test_simulation or test_factory", "--zoolet-seed", "5")
 
     assert re.findall(r"^seed (-?\d+)$", result.stdout.str(), re.M) == ["12", "13"]
+
+
+def test_a_failing_test_whose_server_is_blocked_is_reported(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        """
+        import time
+        import zoolet.server.testing.runner as runner
+
+        runner.CALL_TIMEOUT = 0.1
+
+        def test_blocked(zoolet):
+            zoolet._runner._loop.call_soon_threadsafe(time.sleep, 1)
+            assert 0
+
+        def test_next(zoolet):
+            pass
+        """
+    )
+
+    result = project.runpytest_subprocess()
+
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*no report: the server's event loop was blocked for 0.1 s*"])
+
+
+@pytest.mark.parametrize("folder", ["file", "out"])
+def test_a_page_that_cannot_be_written_does_not_end_the_run(project: pytest.Pytester, folder: str) -> None:
+    (project.path / "file").write_text("")
+    project.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("name", ["a/b", "a-b", "x" * 300, "y" + "x" * 300])
+        def test_it(zoolet, name):
+            assert False
+        """
+    )
+
+    result = project.runpytest_subprocess("--zoolet-report", folder)
+
+    result.assert_outcomes(failed=4)
+    if folder == "file":
+        result.stdout.fnmatch_lines(["cannot write file*"])
+    else:
+        assert len(list((project.path / "out").iterdir())) == 4
+
+
+def test_a_page_has_whatever_a_traceback_has(tmp_path: Path) -> None:
+    path = _write_page(str(tmp_path), "test", "\udc80 <b>", {"server": "seed 1\ntree:\n  /a"})
+
+    assert "\\udc80 &lt;b&gt;" in Path(path).read_text()

@@ -1,0 +1,247 @@
+"""A proxy: each fault does through it what it does in an embedded server, and so do pauses, drops and recordings."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any, Final
+
+import pytest
+from support.wire import DEADLINE_S, Wire, creating
+
+from zoolet.protocol import records as r
+from zoolet.protocol.errors import MarshallingError
+from zoolet.protocol.framing import frame
+from zoolet.protocol.handshake import ConnectResponse
+from zoolet.protocol.operations import OpCode
+from zoolet.server import Server
+from zoolet.server.testing import (
+    Proxy,
+    close_after,
+    corrupt_reply,
+    cut_reply,
+    delay,
+    drop_request,
+    error,
+    hold,
+    lose_reply,
+    slow_reply,
+    withhold_event,
+)
+
+NO_NODE: Final = -101
+
+
+@pytest.fixture(params=["server", "proxy"])
+def endpoint(request: pytest.FixtureRequest, server: Server) -> Iterator[Any]:
+    """A server, or a proxy in front of it."""
+    if request.param == "server":
+        yield server
+    else:
+        with Proxy(server.hosts, seed=1) as proxy:
+            yield proxy
+
+
+def outcome(wire: Wire) -> str:
+    """Make three requests at once, the second of which is a create; return how each was answered."""
+    wire.send(OpCode.EXISTS, r.ExistsRequest("/", False))
+    wire.send(OpCode.CREATE, creating("/a"))
+    wire.send(OpCode.EXISTS, r.ExistsRequest("/", False))
+    answers = []
+    try:
+        for _ in range(3):
+            header = r.ReplyHeader.decode(wire.payload())
+            answers.append(f"{header.err}" if 0 < header.xid < 4 else "corrupt")
+    except (EOFError, ConnectionResetError, MarshallingError):
+        answers.append("closed")
+    return " ".join(answers)
+
+
+@pytest.mark.parametrize(
+    ("make", "answers", "applied", "recorded"),
+    [
+        (lambda: delay(0.02), "0 0 0", True, 0),
+        (lambda: error("NO_NODE"), "0 -101 0", False, NO_NODE),
+        (drop_request, "0 closed", False, None),
+        (lose_reply, "0 closed", True, None),
+        (close_after, "0 0 closed", True, 0),
+        (corrupt_reply, "0 corrupt 0", True, 0),
+        (lambda: cut_reply(7), "0 closed", True, None),
+        (lambda: slow_reply(2000), "0 0 0", True, 0),
+    ],
+    ids=["delay", "error", "drop_request", "lose_reply", "close_after", "corrupt_reply", "cut_reply", "slow_reply"],
+)
+def test_each_fault_does_the_same(
+    server: Server, endpoint: Any, make: Callable[[], Any], answers: str, applied: bool, recorded: int | None
+) -> None:
+    with Wire(endpoint).welcomed() as wire, endpoint.fault(make(), "create", "/a", times=1, strict=True):
+        assert outcome(wire) == answers
+        endpoint.wait_for(lambda: [op for op in endpoint.ops() if op.op == "create"])
+
+    assert ("/a" in server.tree()) is applied
+    [op] = [op for op in endpoint.ops() if op.op == "create"]
+    assert op.error == recorded
+
+
+def test_a_request_is_held_until_it_is_released(server: Server, endpoint: Any) -> None:
+    with Wire(endpoint).welcomed() as wire, endpoint.fault(hold(), "create") as fault:
+        wire.send(OpCode.CREATE, creating("/a"))
+        endpoint.wait_for(lambda: fault.hits)
+        assert "requests that are held or delayed" in endpoint.report()
+        assert "/a" not in server.tree()
+        fault.release()
+        assert wire.reply() == 0
+
+
+def test_an_event_is_withheld_until_it_is_released(server: Server, endpoint: Any) -> None:
+    with Wire(endpoint).welcomed() as wire:
+        wire.watch("/a")
+        wire.watch("/b")
+        with endpoint.fault(withhold_event(), path="/a") as fault:
+            server.populate({"/a": b"", "/b": b""})
+            assert wire.event() == (1, "/b")
+            assert fault.hits == 1
+            fault.release()
+            assert wire.event() == (1, "/a")
+
+
+def test_a_pause_keeps_both_directions_and_a_drop_ends_the_connection(server: Server, endpoint: Any) -> None:
+    with Wire(endpoint).welcomed() as wire:
+        endpoint.pause(wire.id)
+        wire.send(OpCode.CREATE, creating("/a"))
+        with pytest.raises(TimeoutError):
+            server.wait_for_node("/a", timeout=0.1)
+        endpoint.resume(wire.id)
+        assert wire.reply() == 0
+        endpoint.drop(wire.id)
+        assert wire.ended()
+        assert wire.id in server.sessions()
+
+
+def test_heal_ends_delays_and_slow_replies(endpoint: Any) -> None:
+    with Wire(endpoint).welcomed() as wire, Wire(endpoint).welcomed() as other:
+        slow = endpoint.fault(slow_reply(1), "exists", client=wire.id)
+        late = endpoint.fault(delay(3600), "exists", client=other.id)
+        for each in (wire, other):
+            each.send(OpCode.EXISTS, r.ExistsRequest("/", False))
+        endpoint.wait_for(lambda: slow.hits and late.hits)
+        endpoint.heal()
+        assert (wire.reply(), other.reply()) == (0, 0)
+
+
+def test_a_fault_without_an_operation_leaves_handshakes_alone(endpoint: Any) -> None:
+    with endpoint.fault(error("NO_NODE")), Wire(endpoint).welcomed() as wire:
+        assert wire.exists("/") == NO_NODE
+
+
+def test_a_session_of_another_proxy_is_unknown(server: Server) -> None:
+    with Proxy(server.hosts) as proxy, Wire(server).welcomed() as wire:
+        with pytest.raises(LookupError, match=f"0x{wire.id:x} has no connection through this proxy"):
+            proxy.drop(wire.id)
+
+
+# --- servers that are not as they should be ---
+
+
+class Script:
+    """A server that accepts one connection, and does with it what a function says."""
+
+    def __init__(self, serve: Callable[[socket.socket], object]) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._serve = serve
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        self.hosts = f"127.0.0.1:{self._listening.getsockname()[1]}"
+
+    def _run(self) -> None:
+        connection, _ = self._listening.accept()
+        with closing(connection):
+            stream = connection.makefile("rb")
+            stream.read(struct.unpack(">i", stream.read(4))[0])
+            connection.sendall(frame(ConnectResponse(30_000, -5, bytes(16), False).encode()))
+            self._serve(connection)
+            stream.close()
+
+    def close(self) -> None:
+        """Wait for the end."""
+        self._thread.join(DEADLINE_S)
+        self._listening.close()
+
+
+def reply(xid: int, error: int) -> bytes:
+    """Return a reply without a body."""
+    return frame(r.ReplyHeader(xid, 7, error).encode())
+
+
+def test_replies_belong_to_their_xids_and_sessions_have_no_sign() -> None:
+    create = frame(r.RequestHeader(1, OpCode.CREATE).encode() + creating("/a").encode())
+    exists = frame(r.RequestHeader(2, OpCode.EXISTS).encode() + r.ExistsRequest("/b", False).encode())
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(len(create + exists), socket.MSG_WAITALL)
+        connection.sendall(reply(2, 0) + reply(1, -110))
+        connection.recv(1)
+
+    with closing(Script(serve)) as script, Proxy(script.hosts) as proxy:
+        with Wire(proxy).welcomed() as wire:  # type: ignore[arg-type]
+            wire.link.sendall(create + exists)
+            assert [r.ReplyHeader.decode(payload).xid for payload in wire.payloads(2)] == [2, 1]
+            assert {op.path: op.error for op in proxy.ops(2)} == {"/a": -110, "/b": 0}
+            assert str(proxy.ops(1)[0]).startswith("0xfffffffffffffffb ")
+            proxy.drop(0xFFFFFFFFFFFFFFFB)
+
+
+def test_what_a_server_that_goes_away_has_not_answered_is_recorded() -> None:
+    with closing(Script(lambda connection: connection.recv(1000))) as script, Proxy(script.hosts) as proxy:
+        with Wire(proxy).welcomed() as wire:  # type: ignore[arg-type]
+            wire.send(OpCode.CREATE, creating("/a"))
+            assert wire.ended()
+        [op] = [op for op in proxy.ops() if op.op == "create"]
+        assert (op.path, op.error) == ("/a", None)
+
+
+def test_a_request_that_the_server_has_not_answered_is_not_idle() -> None:
+    release = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(1000)
+        release.wait(DEADLINE_S)
+        connection.sendall(reply(1, 0))
+        connection.recv(1)
+
+    with closing(Script(serve)) as script, Proxy(script.hosts) as proxy, Wire(proxy).welcomed() as wire:  # type: ignore[arg-type]
+        wire.send(OpCode.CREATE, creating("/a"))
+        with pytest.raises(TimeoutError, match="create /a waits because of its server"):
+            proxy.wait_for_idle(timeout=0.2)
+        release.set()
+        assert wire.reply() == 0
+
+
+@pytest.mark.parametrize("data", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", frame(b"\0"), reply(99, 0)])
+def test_garbage_of_a_server_closes_the_connection(data: bytes) -> None:
+    def serve(connection: socket.socket) -> None:
+        connection.sendall(data)
+        connection.recv(1)
+
+    with closing(Script(serve)) as script, Proxy(script.hosts) as proxy, Wire(proxy) as wire:  # type: ignore[arg-type]
+        while wire.link.recv(1000):
+            pass
+
+
+def test_a_name_that_cannot_be_one_closes_the_connection() -> None:
+    with Proxy("a" * 70 + ".example:2181") as proxy, Wire(proxy) as wire:  # type: ignore[arg-type]
+        assert wire.ended()
+
+
+async def test_nothing_is_left_at_the_end_of_a_block() -> None:
+    before = asyncio.all_tasks()
+    async with Proxy("192.0.2.1:2181") as proxy:  # an address that answers nobody
+        _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        await asyncio.sleep(0.01)
+        writer.close()
+    await asyncio.sleep(0.01)
+    assert asyncio.all_tasks() == before
