@@ -24,7 +24,6 @@ CALLS_ITS_USER: Final = {
     "client/recipes/worker.py": 1,
     "server/testing/control_http.py": 1,
     "server/testing/faults.py": 1,
-    "server/testing/schedules.py": 1,
 }
 """What calls functions of its user's (a serializer, a listener, a hook, a task, a command) or keeps a client connected
 whatever its parts raise, and how often: an error is a result there, or costs one connection.
