@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from zoolet.server.cli import proxy, run, serve
+from zoolet.server.cli import datadir, proxy, run, serve
 from zoolet.server.config import ConfigError
 
 __all__ = ["main", "parser"]
@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     serve.add_command(commands)
     run.add_command(commands)
     proxy.add_command(commands)
+    datadir.add_command(commands)
     return program
 
 

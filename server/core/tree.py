@@ -209,6 +209,37 @@ class Tree:
         node.changed()
         return node
 
+    def place(self, path: str, node: Node) -> None:
+        """Add a node that was read from a file, with all its fields: the counters of its parent stay. Its parent exists
+        and has no child of that name; the nodes that every tree has are replaced.
+        """
+        if path in RESERVED:
+            existing = self.find(path)
+            self.data_size += len(node.data or b"") - len(existing.data or b"")
+            for name in ("data", "acl", "owner", "czxid", "mzxid", "pzxid", "ctime", "mtime", "version", "aversion"):
+                setattr(existing, name, getattr(node, name))
+            existing.creates = node.creates
+            existing.changed()
+            return
+        slash = path.rindex("/")
+        parent = self.find(path[:slash])
+        children = parent.children
+        if children is None:
+            children = parent.children = Children()
+        children[path[slash + 1 :]] = node
+        children.changed()
+        parent.changed()
+        self.size += 1
+        self.data_size += len(path) + len(node.data or b"")
+        if node.owner:
+            self._index_owner(path, node)
+
+    def raise_counters(self, node: Node, creates: int, pzxid: int) -> None:
+        """Set a node's number of creates and its pzxid, if they grow by that: for the replay of a log."""
+        node.creates = max(node.creates, creates)
+        node.pzxid = max(node.pzxid, pzxid)
+        node.changed()
+
     def set_data_silently(self, node: Node, data: bytes) -> None:
         """Replace a node's data without changing its version, zxids and times: for the stats of a quota."""
         if self._undo is not None:

@@ -75,9 +75,11 @@ def check_numbers(seed: object, initial_zxid: object) -> None:
 
 
 def check_data_dir(data_dir: object) -> None:
-    """Raise a ValueError unless *data_dir* is None: the server keeps everything in memory."""
-    if data_dir is not None:
-        raise ValueError(f"data_dir is {data_dir!r}; this server keeps everything in memory, so leave it out")
+    """Raise a ValueError unless *data_dir* is None or a directory."""
+    if data_dir is None:
+        return
+    if not isinstance(data_dir, str | os.PathLike) or not os.path.isdir(data_dir):
+        raise invalid("data_dir", data_dir, "a directory with ZooKeeper's files")
 
 
 MAX_SECONDS: Final = 1e9

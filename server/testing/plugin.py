@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -23,7 +24,7 @@ _CHOICES: Final = {
     "zoolet_compat": ("3.8", "3.9"),
     "zoolet_scope": ("function", "class", "module", "package", "session"),
 }
-_OPTIONS: Final = ("config", "clock", "compat", "seed")
+_OPTIONS: Final = ("config", "clock", "compat", "seed", "data_dir")
 _HOSTS: Final = ("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS")
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether a test has failed: then what it has left is not reported, too."""
@@ -45,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("zoolet_config", "settings of the fixture zoolet: lines key=value, as in zoo.cfg", type="linelist")
     parser.addini("zoolet_clock", "the clock of the fixture zoolet: real, manual", default="real")
     parser.addini("zoolet_compat", "the release that the fixture zoolet reproduces: 3.8, 3.9", default="3.9")
+    parser.addini("zoolet_data_dir", "a data directory with whose tree the fixture zoolet begins", default="")
     parser.addini("zoolet_scope", "the scope of the fixture zoolet, as of any fixture", default="function")
 
 
@@ -71,6 +73,7 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
         "clock": config.getini("zoolet_clock"),
         "compat": config.getini("zoolet_compat"),
         "seed": config.getoption("zoolet_seed"),
+        "data_dir": config.rootpath / folder if (folder := config.getini("zoolet_data_dir")) else None,
     }
     for marker in reversed(list(request.node.iter_markers("zoolet"))):
         if wrong := [*map(repr, marker.args), *(name for name in marker.kwargs if name not in _OPTIONS)]:
@@ -110,7 +113,8 @@ class _WithoutAsyncio:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and the fixtures that need a plugin for asyncio."""
     config.addinivalue_line(
-        "markers", "zoolet(config=None, clock='real', compat='3.9', seed=None): how the fixture zoolet is started"
+        "markers",
+        "zoolet(config=None, clock='real', compat='3.9', seed=None, data_dir=None): how the fixture zoolet is started",
     )
     _check_choices(config)
     plugins = config.pluginmanager
@@ -149,9 +153,11 @@ def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
 
     try:
         server = Server(**_options(request))
+        server.start()
     except ValueError as error:
         raise pytest.UsageError(f"the options of the fixture zoolet are invalid: {error}") from None
-    with server:
+    with ExitStack() as stack:
+        stack.push(server)
         _begin()
         before = {name: os.environ.get(name) for name in _HOSTS}
         os.environ.update(dict.fromkeys(_HOSTS, server.hosts))

@@ -41,7 +41,8 @@ class Server(Endpoint):
         clock: ``"real"``, or ``"manual"`` for a clock that only :meth:`advance` moves.
         seed: The seed of all randomness; by default a random one. The same seed leads to the same faults, and with a
             manual clock to the same session ids and times.
-        data_dir: Must be None: this server keeps everything in memory.
+        data_dir: A data directory of ZooKeeper's, with whose tree, sessions and zxid the server begins. It is read at
+            each start, and nothing is written to it.
         config: A zoo.cfg's path, or a dict of its keys and values.
         compat: The release whose behaviour to reproduce, ``"3.8"`` or ``"3.9"``; None for the newest.
         initial_zxid: The last zxid of a server that this one replaces. By default zxids begin at 0 with a seed or a
@@ -51,7 +52,7 @@ class Server(Endpoint):
         seed: The seed, given or random.
 
     Raises:
-        ValueError: An argument is invalid.
+        ValueError: An argument is invalid; at the start also that the files of *data_dir* are.
     """
 
     turn: ClassVar[float] = TURN
@@ -74,6 +75,7 @@ class Server(Endpoint):
         arguments.check_numbers(seed, initial_zxid)
         arguments.check_data_dir(data_dir)
         super().__init__(host, port, SystemRandom().getrandbits(32) if seed is None else seed)
+        self._data_dir = data_dir
         self._clock = SkewedClock(arguments.make_clock(clock, seed))
         self._config = arguments.read_config(config, compat)
         self._config.settings.exact_deadlines = clock == "manual"
@@ -94,7 +96,11 @@ class Server(Endpoint):
         call_later = clock.call_later if isinstance(clock, ManualClock) else loop.call_later
         self._intercept(Interceptor(call_later, lambda: engine.now / 1000, lambda: engine.zxid))
         self._interceptor.on_event_faults = partial(self._filter_events, engine)
-        self._history = History(engine)
+        if self._data_dir is not None:
+            from zoolet.server.storage.recovery import recover
+
+            recover(engine, os.fspath(self._data_dir))
+        self._history = History(engine)  # reset() returns to this state
         return daemon
 
     def _filter_events(self, engine: Engine, active: bool) -> None:

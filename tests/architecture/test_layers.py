@@ -82,6 +82,7 @@ RECIPES_USE: Final = ("call", "one_shot_event", "reliable", "supervision", "surf
 LAYERS: Final = (
     Layer(("protocol",), ("protocol",), pure=True),
     Layer(("server/core",), ("protocol", "server/core"), pure=True),
+    Layer(("server/storage",), ("protocol", "server/core", "server/storage")),
     Layer(("server/admin",), ("protocol", "server/core", "server/admin")),
     Layer(("server/net",), ("protocol", "server/core", "server/admin", "server/net")),
     Layer(("server",), ("protocol", "server")),

@@ -108,7 +108,8 @@ class ApacheZooKeeper:
 
     def _start(self) -> ApacheZooKeeper:
         self._home = tempfile.mkdtemp(prefix="zoolet-oracle-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
-        lines = {**self._config, "dataDir": self._home, "clientPort": str(self.port), "clientPortAddress": "127.0.0.1"}
+        address = {"clientPort": str(self.port), "clientPortAddress": "127.0.0.1"}
+        lines = {"dataDir": self._home, **self._config, **address}
         lines["admin.enableServer"] = "false"
         cfg = Path(self._home, "zoo.cfg")
         cfg.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))

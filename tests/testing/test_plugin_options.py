@@ -7,6 +7,8 @@ import re
 import kazoo.client  # noqa: F401 - what a pytest in this process imports first, it forgets at its end
 import pytest
 
+from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode
+
 
 def ini(project: pytest.Pytester, *lines: str) -> pytest.Pytester:
     """Add lines to the ini file."""
@@ -80,7 +82,7 @@ def test_the_nearest_marker_wins_and_settings_add_up(project: pytest.Pytester) -
 @pytest.mark.parametrize(
     ("marker", "message"),
     [
-        ("seeds=5", "@pytest.mark.zoolet has seeds; it has config, clock, compat, seed, each by its name"),
+        ("seeds=5", "@pytest.mark.zoolet has seeds; it has config, clock, compat, seed, data_dir, each by its name"),
         ("'manual'", "@pytest.mark.zoolet has 'manual'; it has"),
         ("clock='fast'", "the options of the fixture zoolet are invalid: clock is 'fast'"),
         ("config={'tickTim': 5}", "did you mean tickTime"),
@@ -162,3 +164,33 @@ def test_the_environment_names_the_server_while_it_runs(
     )
 
     project.runpytest_inprocess().assert_outcomes(passed=2)
+
+
+def test_a_data_directory_is_what_the_server_begins_with(project: pytest.Pytester) -> None:
+    (project.path / "data").mkdir()
+    nodes = [StoredNode(path, b"1", -1, 1, 1, 0, 0, 0, 0, 0, 0, 1) for path in ("", "/app", "/app/config")]
+    (project.path / "data" / "snapshot.7").write_bytes(b"".join(encode(Snapshot(7, nodes))))
+    (project.path / "wrong").mkdir()
+    (project.path / "wrong" / "snapshot.7").write_bytes(b"x")
+    ini(project, "zoolet_data_dir = data").makepyfile(
+        """
+        import pytest
+
+        def test_it(zoolet, zoolet_kazoo):
+            assert zoolet_kazoo.get("/app/config")[0] == b"1"
+            assert zoolet.zxid() > 7
+
+        @pytest.mark.zoolet(data_dir=None)
+        def test_without(zoolet):
+            assert not zoolet.tree()
+
+        @pytest.mark.zoolet(data_dir="wrong")
+        def test_wrong(zoolet):
+            pass
+        """
+    )
+
+    result = project.runpytest_inprocess()
+
+    result.assert_outcomes(passed=2, errors=1)
+    assert "the options of the fixture zoolet are invalid: wrong: no snapshot is valid" in result.stdout.str()

@@ -1,0 +1,138 @@
+"""``zoolet datadir``: what is in a data directory of ZooKeeper's. Nothing is changed."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from zoolet.protocol.enums import Perm
+from zoolet.server.config import build
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.node import Node
+from zoolet.server.core.tree import ZOOKEEPER
+from zoolet.server.storage import snapshot as snapshots
+from zoolet.server.storage import txnlog
+from zoolet.server.storage.errors import StorageError
+from zoolet.server.storage.recovery import DataDir, read, recover
+
+_PERMISSIONS = {"c": Perm.CREATE, "d": Perm.DELETE, "r": Perm.READ, "w": Perm.WRITE, "a": Perm.ADMIN}
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "datadir",
+        help="look into a data directory",
+        description="Look into a data directory of ZooKeeper's, of any release from 3.5 to 3.9. Nothing is changed.",
+    )
+    parser.add_argument(
+        "what",
+        choices=("show", "verify", "export"),
+        help="show: what a server would begin with; verify: check every byte of every file; export: the tree as JSON, "
+        "for zoolet run --load",
+    )
+    parser.add_argument("directory", metavar="DIR", help="the directory, with or without version-2")
+    parser.set_defaults(command=_datadir)
+
+
+def _datadir(options: argparse.Namespace, definitions: list[str]) -> int:
+    jobs: dict[str, Callable[[str], int]] = {"show": _show, "verify": _verify, "export": _export}
+    try:
+        return jobs[options.what](options.directory)
+    except StorageError as error:
+        print(f"zoolet: {error}", file=sys.stderr)
+        return 1
+
+
+def _engine() -> Engine:
+    return Engine(build().settings, rng=Random(0))
+
+
+def _show(path: str) -> int:
+    engine = _engine()
+    recovered = recover(engine, path)
+    tree = engine.tree
+    ephemerals = sum(map(len, tree.ephemerals.values()))
+    print(f"zxid            0x{recovered.zxid:x}")
+    at = "none" if recovered.snapshot_zxid is None else f"0x{recovered.snapshot_zxid:x}"
+    print(f"snapshot        {at}")
+    print(f"transactions    {recovered.transactions} after the snapshot")
+    print(f"nodes           {tree.size}, of which {ephemerals} ephemeral, {len(tree.expiring)} container or TTL")
+    print(f"bytes           {tree.data_size}, of paths and data")
+    print(f"sessions        {len(engine.sessions.alive)}")
+    for skipped in recovered.skipped:
+        print(f"not used        {skipped}")
+    return 0
+
+
+def _verify(path: str) -> int:
+    directory = DataDir.find(path)
+    wrong = 0
+    for zxid, file in directory.snapshots.items():
+        wrong += _check(file, lambda file=file, zxid=zxid: _snapshot(file, zxid))  # type: ignore[misc]
+    for file in directory.logs.values():
+        wrong += _check(file, lambda file=file: _log(file))  # type: ignore[misc]
+    if not directory.snapshots and not directory.logs:
+        print(f"{path}: there are no files")
+    return 1 if wrong else 0
+
+
+def _check(file: Path, look: Callable[[], str]) -> bool:
+    try:
+        print(f"{file}: {look()}")
+    except StorageError as error:
+        print(f"{file}: WRONG: {error.reason}")
+        return True
+    return False
+
+
+def _snapshot(file: Path, zxid: int) -> str:
+    found = snapshots.parse(read(file), zxid, str(file))
+    if found.digest is not None and found.digest != found.computed_digest():
+        raise StorageError(str(file), "the digest of the tree is another one, though the checksums are right")
+    return f"{len(found.nodes)} nodes, {len(found.sessions)} sessions, {len(found.acls)} ACL lists"
+
+
+def _log(file: Path) -> str:
+    zxids = [entry.header.zxid for entry in txnlog.parse(file.read_bytes(), str(file))]
+    return f"{len(zxids)} transactions" + (f", 0x{zxids[0]:x} to 0x{zxids[-1]:x}" if zxids else "")
+
+
+def _export(path: str) -> int:
+    engine = _engine()
+    recover(engine, path)
+    left_out = sum(map(len, engine.tree.ephemerals.values()))
+    nodes = {}
+    for at, node in engine.tree.walk():
+        if at != "/" and node.owner <= 0 and not f"{at}/".startswith(f"{ZOOKEEPER}/"):
+            nodes[at] = _json(engine, node)
+    json.dump(nodes, sys.stdout, indent=1)
+    print()
+    if left_out:
+        print(f"zoolet: {left_out} ephemeral nodes are left out", file=sys.stderr)
+    return 0
+
+
+def _json(engine: Engine, node: Node) -> Any:
+    entry: dict[str, Any] = {}
+    try:
+        entry["$data"] = None if node.data is None else node.data.decode()
+    except UnicodeDecodeError:
+        entry["$base64"] = base64.b64encode(node.data or b"").decode()
+    if (ttl := node.ttl()) is not None:
+        entry["$ttl"] = ttl / 1000
+    if node.is_container():
+        entry["$container"] = True
+    if node.acl:
+        entry["$acl"] = [f"{acl.id.scheme}:{acl.id.id}:{_letters(acl.perms)}" for acl in engine.acls.list(node.acl)]
+    return entry["$data"] if list(entry) == ["$data"] else entry
+
+
+def _letters(permissions: int) -> str:
+    return "".join(letter for letter, permission in _PERMISSIONS.items() if permissions & permission)

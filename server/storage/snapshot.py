@@ -1,0 +1,300 @@
+"""Snapshots: the whole tree, the sessions and the ACL lists at one zxid, as ZooKeeper writes them.
+
+::
+
+    header    "ZKSN", int version 2, long dbid
+    sessions  int count, then id and timeout of each
+    ACLs      int count, then key and list of each; key -1 is world:anyone with all permissions
+    nodes     path, data, ACL key and StatPersisted of each, parents first; the root's path is empty
+    end       "/"
+    seal      long Adler-32 of all bytes before, "/"
+    digest    long zxid, int version 2, long digest of the tree, and a seal      (since 3.6)
+    zxid      long zxid, and a seal                                              (since 3.9)
+
+Source: FileSnap, SerializeUtils, DataTree.serialize, DigestCalculator.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList
+from zoolet.protocol.errors import MarshallingError
+from zoolet.server.storage.errors import StorageError
+
+MAGIC: Final = b"ZKSN"
+VERSION: Final = 2
+OPEN_KEY: Final = -1
+"""The key of the list that grants everything to everyone; it is not in the table."""
+_HEADER = struct.Struct(">4siq")
+_SESSION = struct.Struct(">qi")
+_STAT = struct.Struct(">qqqqiiiqq")
+_DIGESTED = struct.Struct(">qqqqqiiiq")
+_INT = struct.Struct(">i")
+_LONG = struct.Struct(">q")
+_DIGEST = struct.Struct(">qi")
+_END: Final = b"\0\0\0\1/"
+
+
+class StoredNode(NamedTuple):
+    """A node as it is stored.
+
+    Args:
+        path: Its path; empty for the root.
+        data: Its data; None for null.
+        acl: The key of its ACL list.
+        czxid: The zxid of its creation.
+        mzxid: The zxid of the last change of its data.
+        ctime: When it was created, in milliseconds since the epoch.
+        mtime: When its data was last changed.
+        version: How often its data was changed.
+        creates: How many children were created below it, ever: the number of the next sequential one.
+        aversion: How often its ACL list was changed.
+        owner: 0, a session id, or the code of a container or a TTL.
+        pzxid: The zxid of the last create or delete of a child.
+    """
+
+    path: str
+    data: bytes | None
+    acl: int
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    creates: int
+    aversion: int
+    owner: int
+    pzxid: int
+
+    def digest(self) -> int:
+        """Return what it adds to the digest of the tree; nodes below ``/zookeeper`` add nothing."""
+        if self.path.startswith("/zookeeper/"):
+            return 0
+        code = zlib.crc32(self.path.encode())
+        if self.data is not None:
+            code = zlib.crc32(self.data, code)
+        fields = (self.czxid, self.mzxid, self.pzxid, self.ctime, self.mtime)
+        return zlib.crc32(_DIGESTED.pack(*fields, self.version, self.creates, self.aversion, self.owner), code)
+
+
+@dataclass
+class Snapshot:
+    """The content of a snapshot.
+
+    Args:
+        zxid: Its zxid, as the name of its file says.
+        nodes: The nodes, parents first.
+        sessions: The timeouts of the sessions in milliseconds, by id.
+        acls: The ACL lists by key, without :data:`OPEN_KEY`.
+        digest: The digest of the tree that it has, if that is of its zxid; None for none.
+    """
+
+    zxid: int
+    nodes: list[StoredNode]
+    sessions: dict[int, int] = field(default_factory=dict)
+    acls: dict[int, AclList] = field(default_factory=dict)
+    digest: int | None = None
+
+    def computed_digest(self) -> int:
+        """Return the digest of its nodes."""
+        return sum(node.digest() for node in self.nodes) & 0xFFFFFFFFFFFFFFFF
+
+
+# --- reading ---
+
+
+class _Reader:
+    """Reads values from bytes.
+
+    Args:
+        data: The bytes.
+        where: The file, for errors.
+    """
+
+    def __init__(self, data: bytes, where: str) -> None:
+        self.data = data
+        self.at = 0
+        self._where = where
+
+    def fail(self, reason: str) -> StorageError:
+        return StorageError(self._where, f"{reason} at byte {self.at}")
+
+    def values(self, layout: struct.Struct) -> tuple[int, ...]:
+        try:
+            values = layout.unpack_from(self.data, self.at)
+        except struct.error:
+            raise self.fail("the file ends early") from None
+        self.at += layout.size
+        return values
+
+    def count(self, what: str, smallest: int) -> int:
+        """Return the number of entries that follow, of which each has some bytes at least."""
+        (count,) = self.values(_INT)
+        if not 0 <= count <= (len(self.data) - self.at) // smallest:
+            raise self.fail(f"{count} {what} cannot be")
+        return count
+
+    def buffer(self) -> bytes | None:
+        (length,) = self.values(_INT)
+        if length == -1:
+            return None
+        end = self.at + length
+        if length < 0 or end > len(self.data):
+            raise self.fail(f"a length of {length} cannot be")
+        value = self.data[self.at : end]
+        self.at = end
+        return value
+
+    def text(self) -> str:
+        value = self.buffer()
+        try:
+            return (value or b"").decode()
+        except UnicodeDecodeError:
+            raise self.fail("text that is not UTF-8") from None
+
+    def acl(self) -> AclList:
+        entries = []
+        for _ in range(self.count("ACLs", 12)):
+            try:
+                entry, self.at = ACL.read_from(self.data, self.at, len(self.data))
+            except MarshallingError as error:
+                raise self.fail(f"an ACL that cannot be read ({error})") from None
+            entries.append(entry)
+        return tuple(entries)
+
+    def seal(self) -> None:
+        """Check that what was read is what was written."""
+        expected = zlib.adler32(memoryview(self.data)[: self.at])
+        (found,) = self.values(_LONG)
+        if found != expected:
+            raise self.fail(f"the checksum is {found:#x} and not {expected:#x}, so that some bytes are wrong, before")
+        if self.data[self.at : self.at + 5] != _END:
+            raise self.fail("the end of the seal is missing")
+        self.at += 5
+
+
+def parse(data: bytes, zxid: int, where: str = "") -> Snapshot:
+    """Read a snapshot.
+
+    Args:
+        data: The bytes of its file, decompressed.
+        zxid: The zxid in the name of the file.
+        where: The file, for errors.
+
+    Raises:
+        StorageError: It is damaged, or no snapshot.
+    """
+    reader = _Reader(data, where)
+    if data[:4] != MAGIC:
+        raise StorageError(where, "this is not a snapshot: it does not begin with ZKSN")
+    reader.values(_HEADER)
+    sessions: dict[int, int] = {}
+    for _ in range(reader.count("sessions", 12)):
+        session_id, timeout = reader.values(_SESSION)
+        sessions[session_id] = timeout
+    acls: dict[int, AclList] = {}
+    for _ in range(reader.count("ACL lists", 12)):
+        (key,) = reader.values(_LONG)
+        acls[key] = reader.acl()
+    nodes = list(_nodes(reader))
+    reader.seal()
+    _check_nodes(nodes, acls, where)
+    snapshot = Snapshot(zxid, nodes, sessions, acls)
+    if reader.at < len(data):
+        digest_zxid, version = reader.values(_DIGEST)
+        if version < 2:
+            reader.text()  # the hexadecimal digest of 3.6.0
+        else:
+            (digest,) = reader.values(_LONG)
+            if digest_zxid == zxid:
+                snapshot.digest = digest & 0xFFFFFFFFFFFFFFFF
+        reader.seal()
+    if reader.at < len(data):
+        reader.values(_LONG)
+        reader.seal()
+    return snapshot
+
+
+def _nodes(reader: _Reader) -> Iterator[StoredNode]:
+    data = reader.data
+    while data[reader.at : reader.at + 5] != _END:
+        path = reader.text()
+        content = reader.buffer()
+        (key,) = reader.values(_LONG)
+        czxid, mzxid, ctime, mtime, version, creates, aversion, owner, pzxid = reader.values(_STAT)
+        yield StoredNode(path, content, key, czxid, mzxid, ctime, mtime, version, creates, aversion, owner, pzxid)
+    reader.at += 5
+
+
+def _check_nodes(nodes: list[StoredNode], acls: Mapping[int, AclList], where: str) -> None:
+    known: set[str] = set()
+    for node in nodes:
+        parent = node.path.rpartition("/")[0]
+        if node.path and (not node.path.startswith("/") or parent not in known):
+            raise StorageError(where, f"{node.path}: its parent is not before it")
+        if node.path in known:
+            raise StorageError(where, f"{node.path or '/'} is there twice")
+        if node.acl != OPEN_KEY and node.acl not in acls:
+            raise StorageError(where, f"{node.path or '/'}: its ACL list, number {node.acl}, is missing")
+        known.add(node.path)
+    if "" not in known:
+        raise StorageError(where, "the root is missing")
+
+
+# --- writing ---
+
+
+def encode(snapshot: Snapshot, *, digest: bool = True, last_zxid: bool = True) -> Iterator[bytes]:
+    """Yield the bytes of a snapshot, piece by piece.
+
+    Args:
+        snapshot: Its content.
+        digest: Whether it has the section of 3.6.
+        last_zxid: Whether it has the section of 3.9; older releases ignore it.
+    """
+    checksum = 1
+
+    def counted(pieces: Iterable[bytes]) -> Iterator[bytes]:
+        nonlocal checksum
+        for piece in pieces:
+            checksum = zlib.adler32(piece, checksum)
+            yield piece
+
+    def seal() -> Iterator[bytes]:
+        yield from counted([_LONG.pack(checksum) + _END])
+
+    yield from counted(_content(snapshot))
+    yield from seal()
+    if digest:
+        value = snapshot.computed_digest()
+        signed = value - (1 << 64) if value >= 1 << 63 else value
+        yield from counted([_DIGEST.pack(snapshot.zxid, 2) + _LONG.pack(signed)])
+        yield from seal()
+    if last_zxid:
+        yield from counted([_LONG.pack(snapshot.zxid)])
+        yield from seal()
+
+
+def _content(snapshot: Snapshot) -> Iterator[bytes]:
+    yield _HEADER.pack(MAGIC, VERSION, -1)
+    yield _INT.pack(len(snapshot.sessions))
+    for entry in snapshot.sessions.items():
+        yield _SESSION.pack(*entry)
+    yield _INT.pack(len(snapshot.acls))
+    for key, acl in snapshot.acls.items():
+        yield _LONG.pack(key) + _INT.pack(len(acl)) + b"".join(entry.encode() for entry in acl)
+    for node in snapshot.nodes:
+        path = node.path.encode()
+        data = _INT.pack(-1) if node.data is None else _INT.pack(len(node.data)) + node.data
+        yield b"".join([_INT.pack(len(path)), path, data, _LONG.pack(node.acl), _STAT.pack(*node[3:])])
+    yield _END
+
+
+def acl_of(snapshot: Snapshot, key: int) -> AclList:
+    """Return the ACL list with a key."""
+    return OPEN_ACL_UNSAFE if key == OPEN_KEY else snapshot.acls[key]

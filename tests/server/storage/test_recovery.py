@@ -1,0 +1,282 @@
+"""Recovery: the newest snapshot and what the logs have after it, also of a real ZooKeeper."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+from kazoo.client import KazooClient
+from support.apache import ApacheZooKeeper, require_apache
+
+from zoolet.protocol import txns as t
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.codec import Record
+from zoolet.server import Server
+from zoolet.server.config import build
+from zoolet.server.core.engine import Engine
+from zoolet.server.storage import snapshot as snapshots
+from zoolet.server.storage import txnlog
+from zoolet.server.storage.errors import StorageError
+from zoolet.server.storage.recovery import Recovered, recover, snapshot_of
+from zoolet.server.storage.snapshot import Snapshot, StoredNode
+from zoolet.server.testing import Znode
+
+SESSION: Final = 0x100000000000001
+ROOT: Final = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+TYPES: Final = {kind: code for code, kind in reversed(txnlog.RECORDS.items())}
+
+
+def engine() -> Engine:
+    """Return a new engine."""
+    return Engine(build().settings, now=5, monotonic_ms=5, rng=Random(0))
+
+
+def header(zxid: int, record: Record, session: int = SESSION) -> t.TxnHeader:
+    """Return the header of a transaction."""
+    return t.TxnHeader(session, 1, zxid, 1000 + zxid, TYPES[type(record)])
+
+
+def create(path: str, count: int = 1, *, ephemeral: bool = False) -> t.CreateTxn:
+    """Return the record of a create."""
+    return t.CreateTxn(path, b"x", OPEN_ACL_UNSAFE, ephemeral, count)
+
+
+def write(folder: Path, *records: Record, snapshot: Snapshot | None = None, first: int = 1) -> Path:
+    """Write a snapshot, and a log with records from a zxid on; return the log."""
+    inner = folder / "version-2"
+    inner.mkdir(exist_ok=True)
+    snapshot = snapshot or Snapshot(0, [ROOT])
+    (inner / f"snapshot.{snapshot.zxid:x}").write_bytes(b"".join(snapshots.encode(snapshot)))
+    log = inner / f"log.{first:x}"
+    entries = [txnlog.encode(header(first + number, record), record, 7) for number, record in enumerate(records)]
+    log.write_bytes(txnlog.encode_header() + b"".join(entries) + bytes(1000))
+    return log
+
+
+def recovered(folder: Path) -> tuple[Engine, Recovered]:
+    """Recover a data directory."""
+    server = engine()
+    return server, recover(server, folder)
+
+
+def test_transactions_are_applied_with_their_zxids_and_times(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        t.CreateSessionTxn(30_000),
+        create("/a"),
+        t.SetDataTxn("/a", b"2", 1),
+        create("/a/e", ephemeral=True),
+        t.CreateTTLTxn("/ttl", b"", OPEN_ACL_UNSAFE, 2, 60_000),
+        t.CreateContainerTxn("/box", b"", OPEN_ACL_UNSAFE, 3),
+        create("/gone", 4),
+        t.DeleteTxn("/gone"),
+        t.SetACLTxn("/a", OPEN_ACL_UNSAFE, 1),
+    )
+
+    server, result = recovered(tmp_path)
+
+    assert (result.zxid, result.snapshot_zxid, result.transactions) == (9, 0, 9)
+    node = server.tree.find("/a")
+    assert (node.data, node.version, node.aversion, node.czxid, node.mzxid, node.mtime) == (b"2", 1, 1, 2, 3, 1003)
+    assert [path for path, _ in server.tree.walk() if not path.startswith("/zookeeper")] == [
+        "/", "/a", "/a/e", "/ttl", "/box",
+    ]  # fmt: skip
+    assert server.tree.root.creates == 4
+    assert list(server.sessions.alive) == [SESSION]
+    assert (server.now, server.monotonic_ms) == (5, 5)
+
+
+def test_only_what_is_after_the_snapshot_is_applied_and_twice_is_once(tmp_path: Path) -> None:
+    nodes = [ROOT._replace(creates=2, pzxid=3), StoredNode("/a", b"new", -1, 1, 3, 0, 0, 2, 0, 0, 0, 1)]
+    fuzzy = Snapshot(1, nodes)  # it has what is in transaction 3 already
+    write(tmp_path, create("/a"), create("/b", 2), t.SetDataTxn("/a", b"new", 2), create("/a", 2), snapshot=fuzzy)
+
+    server, result = recovered(tmp_path)
+
+    assert result.transactions == 3
+    assert server.tree.find("/a").data == b"new"
+    assert server.tree.root.creates == 3
+    assert server.tree.get("/b") is not None
+
+
+def test_a_multi_is_applied_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    def part(record: Record) -> t.Txn:
+        return t.Txn(TYPES[type(record)], record.encode())
+
+    good = t.MultiTxn([part(create("/a")), part(t.CheckVersionTxn("/a", 0)), part(create("/b", 2))])
+    failed = t.MultiTxn([part(create("/c", 3)), part(t.ErrorTxn(-103))])
+    write(tmp_path, good, failed, t.ErrorTxn(-101))
+
+    server, result = recovered(tmp_path)
+
+    assert (result.zxid, server.tree.size) == (3, 6)
+    assert server.tree.get("/c") is None
+
+
+def test_ephemerals_of_sessions_that_are_closed_or_unknown_are_deleted(tmp_path: Path) -> None:
+    nodes = [ROOT, StoredNode("/unknown", b"", -1, 1, 1, 0, 0, 0, 0, 0, 99, 1)]
+    write(
+        tmp_path,
+        t.CreateSessionTxn(30_000),
+        create("/mine", ephemeral=True),
+        t.CloseSessionTxn(["/mine"]),
+        snapshot=Snapshot(0, nodes),
+    )
+
+    server, _ = recovered(tmp_path)
+
+    assert (server.tree.size, dict(server.sessions.alive)) == (4, {})
+
+
+def test_a_last_transaction_that_was_not_written_completely_is_left_out(tmp_path: Path) -> None:
+    log = write(tmp_path, create("/a"), create("/b", 2))
+    data = log.read_bytes().rstrip(b"\0")
+    first = txnlog.encode_header() + txnlog.encode(header(1, create("/a")), create("/a"), 7)
+    for end in range(len(data)):
+        log.write_bytes(data[:end])
+        server = engine()
+        try:
+            transactions = recover(server, tmp_path).transactions
+        except StorageError:
+            assert 0 < end < 4  # not even the magic number
+            continue
+        assert transactions == (1 if end >= len(first) else 0)
+
+
+def test_a_byte_that_is_wrong_is_found_or_ends_the_log(tmp_path: Path) -> None:
+    log = write(tmp_path, create("/a"), create("/b", 2))
+    data = log.read_bytes().rstrip(b"\0")
+    for place in range(16, len(data)):
+        damaged = bytearray(data)
+        damaged[place] ^= 1
+        log.write_bytes(damaged)
+        server = engine()
+        with suppress(StorageError):
+            recover(server, tmp_path)
+        assert server.tree.size in (4, 5)  # never the second node: it is damaged, or behind the damage
+        assert server.tree.get("/b") is None
+
+
+def test_a_log_without_a_snapshot_is_refused_and_no_files_are_an_empty_server(tmp_path: Path) -> None:
+    assert recovered(tmp_path)[1] == Recovered(0, None, 0, [])
+    log = write(tmp_path, create("/a"))
+    (log.parent / "snapshot.0").unlink()
+    with pytest.raises(StorageError, match="there is a log but no snapshot"):
+        recovered(tmp_path)
+
+
+@pytest.mark.parametrize("data", [b"ZKSN" + bytes(20), b"hello", txnlog.encode_header() + b"\0" * 8 + b"\xff" * 9])
+def test_another_log_is_refused(tmp_path: Path, data: bytes) -> None:
+    write(tmp_path).write_bytes(data)
+
+    with pytest.raises(StorageError, match=r"log\.1: "):
+        recovered(tmp_path)
+
+
+# --- with a real ZooKeeper ---
+
+
+def fill(hosts: str) -> dict[str, Any]:
+    """Make nodes of all kinds; return what a client sees of them."""
+    zk = KazooClient(hosts)
+    zk.start()
+    rng = Random(5)
+    zk.create("/app")
+    for number in range(200):
+        zk.create(f"/app/n{number}", rng.randbytes(rng.randrange(50)))
+    for number in range(0, 200, 3):
+        zk.set(f"/app/n{number}", b"changed")
+    for number in range(0, 200, 7):
+        zk.delete(f"/app/n{number}")
+    for _ in range(5):
+        zk.create("/app/seq-", sequence=True)
+    transaction = zk.transaction()
+    transaction.create("/multi", b"1")
+    transaction.create("/multi/child")
+    transaction.commit()
+    seen = look(zk)
+    zk.stop()
+    zk.close()
+    return seen
+
+
+def look(zk: KazooClient) -> dict[str, Any]:
+    """Return data and Stat of all nodes."""
+    seen, pending = {}, ["/"]
+    while pending:
+        path = pending.pop()
+        if path != "/zookeeper":
+            seen[path] = zk.get(path)
+            pending += [f"{path.rstrip('/')}/{name}" for name in zk.get_children(path)]
+    return seen
+
+
+@pytest.mark.slow
+def test_what_apache_has_written_is_recovered(tmp_path: Path) -> None:
+    require_apache()
+    with ApacheZooKeeper(config={"dataDir": str(tmp_path)}) as apache:
+        seen = fill(apache.hosts)
+
+    with Server(data_dir=tmp_path, config={"maxSessionTimeout": 60000}) as server:
+        zk = KazooClient(server.hosts)
+        zk.start()
+        found = look(zk)
+        assert zk.create("/app/seq-", sequence=True) == "/app/seq-0000000205"
+        zk.stop()
+        zk.close()
+    assert found == seen
+
+
+@pytest.mark.slow
+def test_apache_begins_with_what_is_written_here(tmp_path: Path) -> None:
+    require_apache()
+    with Server(seed=1) as server:
+        seen = fill(server.hosts)
+        server.populate({"/box": Znode(container=True), "/null": Znode(None)})
+        seen_here = set(server.tree())
+        snapshot = server._runner.call(lambda: snapshot_of(server._engine))
+    (tmp_path / "version-2").mkdir()
+    (tmp_path / "version-2" / f"snapshot.{snapshot.zxid:x}").write_bytes(b"".join(snapshots.encode(snapshot)))
+
+    with ApacheZooKeeper(config={"dataDir": str(tmp_path)}) as apache:
+        zk = KazooClient(apache.hosts)
+        zk.start()
+        found = look(zk)
+        assert zk.create("/app/seq-", sequence=True) == "/app/seq-0000000205"
+        zk.stop()
+        zk.close()
+    assert {path: found[path] for path in seen if path != "/"} == {path: seen[path] for path in seen if path != "/"}
+    assert seen_here <= set(found)
+
+
+# --- the command ---
+
+
+def datadir(*words: object) -> subprocess.CompletedProcess[str]:
+    """Run ``zoolet datadir``."""
+    command = [sys.executable, "-m", "zoolet.server", "datadir", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+
+@pytest.mark.slow
+def test_the_command_shows_verifies_and_exports(tmp_path: Path) -> None:
+    log = write(tmp_path, t.CreateSessionTxn(5000), create("/a"), create("/a/e", ephemeral=True))
+
+    shown = datadir("show", tmp_path)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "zxid            0x3\n" in shown.stdout
+    assert "nodes           6, of which 1 ephemeral, 0 container or TTL\n" in shown.stdout
+    assert datadir("export", tmp_path).stdout == '{\n "/a": "x"\n}\n'
+    assert "log.1: 3 transactions, 0x1 to 0x3" in datadir("verify", tmp_path).stdout
+
+    log.write_bytes(log.read_bytes().replace(b"/a/e", b"/a/f"))
+    verified = datadir("verify", tmp_path)
+    assert verified.returncode == 1
+    assert "WRONG: the checksum of the transaction at byte" in verified.stdout
+    assert datadir("show", tmp_path).returncode == 1
+    assert datadir("show", "/nowhere").stderr == "zoolet: /nowhere: this is not a directory\n"

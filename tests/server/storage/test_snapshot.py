@@ -1,0 +1,197 @@
+"""Snapshots: what is written is read, every damage is found, and a real ZooKeeper agrees."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zoolet.protocol.acl import ACL, Id
+from zoolet.server import Server
+from zoolet.server.storage import snapshot as snapshots
+from zoolet.server.storage.errors import StorageError
+from zoolet.server.storage.recovery import DataDir, read, snapshot_of
+from zoolet.server.storage.snapshot import Snapshot, StoredNode
+from zoolet.server.testing import Znode
+
+ROOT: Final = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 1, 0, 0, 0)
+SOME: Final = Snapshot(
+    0x500000003,
+    [
+        ROOT,
+        StoredNode("/a", b"data", 1, 1, 2, 3, 4, 5, 6, 7, 0, 9),
+        StoredNode("/a/ü", None, -1, 1, 2, 3, 4, -5, 2**31 - 1, -1, -(1 << 63), 9),
+    ],
+    {0x10000193F280004: 30_000, -6: 4000},
+    {1: (ACL(31, Id("digest", "a:b")), ACL(1, Id("world", "anyone")))},
+)
+
+
+def encoded(snapshot: Snapshot = SOME, **options: bool) -> bytes:
+    """Return the bytes of a snapshot."""
+    return b"".join(snapshots.encode(snapshot, **options))
+
+
+longs = st.integers(-(2**63), 2**63 - 1)
+ints = st.integers(-(2**31), 2**31 - 1)
+
+
+@given(
+    nodes=st.lists(
+        st.tuples(st.none() | st.binary(), longs, longs, longs, longs, ints, ints, ints, longs, longs), max_size=10
+    ),
+    sessions=st.dictionaries(longs, ints),
+    zxid=st.integers(0, 2**63 - 1),
+)
+def test_what_is_written_is_read(nodes: list[Any], sessions: dict[int, int], zxid: int) -> None:
+    stored = [StoredNode(f"/{number}", fields[0], -1, *fields[1:]) for number, fields in enumerate(nodes)]
+    snapshot = Snapshot(zxid, [ROOT, *stored], sessions)
+
+    again = snapshots.parse(encoded(snapshot), zxid)
+
+    assert (again.nodes, again.sessions, again.acls) == (snapshot.nodes, sessions, {})
+    assert again.digest == snapshot.computed_digest()
+
+
+@pytest.mark.parametrize("options", [{}, {"last_zxid": False}, {"digest": False, "last_zxid": False}], ids=str)
+def test_sections_of_later_releases_may_be_missing(options: dict[str, bool]) -> None:
+    again = snapshots.parse(encoded(**options), SOME.zxid)
+
+    assert (again.nodes, again.sessions, again.acls) == (SOME.nodes, SOME.sessions, SOME.acls)
+
+
+def test_the_first_bytes_are_as_they_are_specified() -> None:
+    data = encoded(Snapshot(0, [ROOT]), digest=False, last_zxid=False)
+
+    body = b"ZKSN" + b"\0\0\0\2" + b"\xff" * 8 + bytes(4) + bytes(4)
+    body += bytes(4) + bytes(4) + b"\xff" * 8 + bytes(32) + b"\0\0\0\0\0\0\0\1\0\0\0\0" + bytes(16) + b"\0\0\0\1/"
+    assert data == body + zlib.adler32(body).to_bytes(8, "big") + b"\0\0\0\1/"
+
+
+def test_every_byte_that_is_wrong_is_found() -> None:
+    data = encoded()
+
+    for place in range(len(data)):
+        for bit in (1, 128):
+            damaged = bytearray(data)
+            damaged[place] ^= bit
+            with pytest.raises(StorageError):
+                snapshots.parse(bytes(damaged), SOME.zxid, "file")
+
+
+def test_every_missing_end_is_found_but_that_of_a_section() -> None:
+    data = encoded()
+    complete = {len(encoded(digest=False, last_zxid=False)), len(encoded(last_zxid=False)), len(data)}
+
+    for end in range(len(data)):
+        if end not in complete:
+            with pytest.raises(StorageError):
+                snapshots.parse(data[:end], SOME.zxid, "file")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reason"),
+    [
+        ([ROOT, ROOT], "/ is there twice"),
+        ([SOME.nodes[1]], "/a: its parent is not before it"),
+        ([ROOT, SOME.nodes[2]], "/a/ü: its parent is not before it"),
+        ([ROOT, SOME.nodes[1]._replace(acl=7)], "/a: its ACL list, number 7, is missing"),
+        ([], "the root is missing"),
+    ],
+)
+def test_a_tree_that_cannot_be_is_refused(nodes: list[StoredNode], reason: str) -> None:
+    with pytest.raises(StorageError, match=f"^file: {re.escape(reason)}"):
+        snapshots.parse(encoded(Snapshot(1, nodes, {}, SOME.acls)), 1, "file")
+
+
+@pytest.mark.parametrize("data", [b"", b"ZK", b"ZKLG" + bytes(12), b"\x1f\x8b", b"ZKSN" + b"\x7f" * 100])
+def test_another_file_is_refused(data: bytes) -> None:
+    with pytest.raises(StorageError, match=r"^file: "):
+        snapshots.parse(data, 1, "file")
+
+
+# --- files ---
+
+
+def write(folder: Path, snapshot: Snapshot) -> Path:
+    """Write a snapshot into a data directory."""
+    (folder / "version-2").mkdir(exist_ok=True)
+    path = folder / "version-2" / f"snapshot.{snapshot.zxid:x}"
+    path.write_bytes(encoded(snapshot))
+    return path
+
+
+def test_the_newest_valid_one_is_used(tmp_path: Path) -> None:
+    write(tmp_path, Snapshot(5, SOME.nodes, SOME.sessions, SOME.acls))
+    newest = write(tmp_path, Snapshot(0x10, SOME.nodes, SOME.sessions, SOME.acls))
+    newest.write_bytes(newest.read_bytes()[:-100])
+    (tmp_path / "version-2" / "snapshot.notes").write_text("other")
+
+    directory = DataDir.find(tmp_path)
+    found = directory.snapshot()
+
+    assert found is not None
+    assert found.zxid == 5
+    assert str(newest) in directory.skipped[0]
+
+
+def test_none_that_is_valid_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path, Snapshot(5, [])).write_bytes(b"ZKSN")
+    with pytest.raises(StorageError, match="no snapshot is valid"):
+        DataDir.find(tmp_path).snapshot()
+    with pytest.raises(StorageError, match="this is not a directory"):
+        DataDir.find(tmp_path / "nowhere")
+
+
+def test_one_that_is_compressed_is_read(tmp_path: Path) -> None:
+    packed = tmp_path / "snapshot.5.gz"
+    packed.write_bytes(gzip.compress(encoded()))
+    assert read(packed) == encoded()
+
+    packed.write_bytes(gzip.compress(encoded())[:-9])
+    with pytest.raises(StorageError, match="the gzip stream is damaged"):
+        read(packed)
+    (tmp_path / "snapshot.6.snappy").write_bytes(b"")
+    with pytest.raises(StorageError, match="snappy are not supported"):
+        read(tmp_path / "snapshot.6.snappy")
+
+
+# --- in a server ---
+
+
+def test_a_test_server_begins_with_it(tmp_path: Path) -> None:
+    rng = Random(1)
+    with Server(seed=1) as server:
+        server.populate({"/app": {f"n{number}": rng.randbytes(20) for number in range(100)}})
+        server.populate({"/ttl": Znode(b"x", ttl=60), "/box": Znode(container=True), "/null": Znode(None)})
+        server.populate({"/seq": Znode(children_created=7)})
+        server.populate({"/secret": Znode(b"s", acl=SOME.acls[1])})
+        server.set_quota("/app", count=1000)
+        before = dict(server.tree())
+        zxid = server.zxid()
+        write(tmp_path, server._runner.call(lambda: snapshot_of(server._engine)))
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    with Server(data_dir=tmp_path) as again:
+        assert dict(again.tree()) == before
+        assert again.zxid() == zxid
+        again.set("/app/n1", b"changed")
+        assert again.zxid() == zxid + 1
+        again.reset()
+        assert {path: node.data for path, node in again.tree().items()} == {path: n.data for path, n in before.items()}
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+
+
+def test_a_directory_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="data_dir is '/nowhere'"):
+        Server(data_dir="/nowhere")
+    write(tmp_path, Snapshot(5, [])).write_bytes(b"x")
+    with pytest.raises(ValueError, match="no snapshot is valid"):
+        Server(data_dir=tmp_path).start()
