@@ -113,6 +113,30 @@ def test_a_soft_quota_warns(server: Server, client: KazooClient, caplog: pytest.
     assert "quota exceeded: 2 nodes below /q; the limit is 1" in caplog.text
 
 
+def test_each_delete_has_a_zxid_of_its_own(server: Server) -> None:
+    server.populate({"/a": {"b": ""}})
+    before = server.zxid()
+
+    server.delete("/a", recursive=True)
+
+    assert server.zxid() == before + 2
+
+
+def test_a_skew_and_a_downtime_end_with_a_reset(manual: Server) -> None:
+    manual.skew_clock(5000)
+    manual.restart(downtime=50)
+    manual.reset()
+    manual.refuse_connections()
+    manual.populate({"/a": b""})
+    start = manual.tree()["/a"].ctime
+    manual.advance(60)
+    manual.set("/a", b"1")
+    assert manual.tree()["/a"].mtime - start == 60
+    with pytest.raises(ConnectionRefusedError):
+        Wire(manual)
+    manual.accept_connections()
+
+
 def test_a_quota_ends_with_a_reset() -> None:
     with Server(port=0, seed=1) as server:
         server.set_quota("/q", count=1)

@@ -190,3 +190,20 @@ def test_a_sequential_name_comes_close(server: Server, client: KazooClient) -> N
     assert missed(server, "delete", "/n-", request=lambda: client.delete(path)) == (
         f"what came close:\n  delete {path}: its name has a sequence number; /n-* matches it"
     )
+
+
+# --- several faults together ---
+
+
+def test_delays_add_up_and_the_lowest_bandwidth_applies(manual: Server) -> None:
+    with Wire(manual).welcomed() as wire:
+        with manual.fault(delay(2), "create"), manual.fault(delay(3), "create"):
+            wire.send(OpCode.CREATE, creating("/a"))
+            manual.wait_for(lambda: "held or delayed" in manual.report())
+            manual.advance(4)
+            assert "/a" not in manual.tree()
+            manual.advance(1)
+            assert wire.reply() == 0
+        with manual.fault(slow_reply(20), "exists"), manual.fault(slow_reply(2000), "exists"):
+            wire.send(OpCode.EXISTS, r.ExistsRequest("/b", False))
+            assert len(wire.link.recv(100)) == 1

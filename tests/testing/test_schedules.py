@@ -12,6 +12,7 @@ import pytest
 from zoolet.protocol.errors import ConnectionLossError
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, zoolet_schedules
+from zoolet.server.testing.sim import TooLongError
 from zoolet.server.testing.sim.schedule import Schedule, reduce
 
 
@@ -180,6 +181,34 @@ def test_numbers_that_make_no_sense_are_refused(options: dict[str, Any]) -> None
 def test_a_test_must_be_asynchronous() -> None:
     with pytest.raises(TypeError, match="is for async tests"):
         zoolet_schedules(1)(lambda: None)  # type: ignore[arg-type, return-value]
+
+
+def test_a_run_that_takes_too_long_fails() -> None:
+    @zoolet_schedules(1, limit=10.0)
+    async def check() -> None:
+        await asyncio.sleep(11)
+
+    with pytest.raises(TooLongError):
+        check()
+
+
+def test_another_error_is_not_the_same_failure() -> None:
+    runs = 0
+
+    @zoolet_schedules(1, seed=3, lose_replies=1.0)
+    async def check(connect: Any) -> None:
+        nonlocal runs
+        runs += 1
+        zk = await connect()
+        try:
+            await zk.exists("/a")
+        except ConnectionLossError:
+            raise AssertionError("what was found first") from None
+        raise KeyError("what happens without deviations")
+
+    with pytest.raises(AssertionError, match="found first"):
+        check()
+    assert runs > 2
 
 
 # --- reducing ---

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Final
 
 import pytest
-from support.wire import DEADLINE_S, Wire
+from support.wire import DEADLINE_S, EPHEMERAL, Wire
 
 from zoolet.client import Client
 from zoolet.protocol import records as r
@@ -218,3 +219,31 @@ def test_what_is_no_path_is_refused(server: Server, path: Any) -> None:
         server.wait_for_node(path)
     with pytest.raises(ValueError, match="is not a path"):
         server.wait_for_contenders(path, 1)
+
+
+def test_contenders_of_curator_s_kind_count_and_what_is_below_them_does_not(server: Server, wire: Wire) -> None:
+    server.populate({"/lock": b"", "/lock/_c_a-lock-0000000000": {}})
+    for path in (
+        "/lock/_c_b-lock-0000000001",
+        "/lock/_c_c-lock-0000000002",
+        "/lock/other",
+        "/lock/_c_a-lock-0000000000/x",
+    ):
+        wire.create(path, EPHEMERAL)
+
+    server.wait_for_contenders("/lock", 2)
+
+
+def test_idle_is_for_a_while(server: Server, wire: Wire) -> None:
+    began = time.monotonic()
+    wire.exists("/a")
+    server.wait_for_idle()
+
+    assert time.monotonic() - began >= 0.05
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), "1", None, True])
+def test_a_timeout_that_makes_no_sense_is_refused(server: Server, timeout: Any) -> None:
+    for wait in (server.wait_for_sessions, server.wait_for_idle):
+        with pytest.raises(ValueError, match="timeout="):
+            wait(*(() if wait == server.wait_for_idle else (1,)), timeout=timeout)

@@ -1,0 +1,95 @@
+"""Recordings played back: pings, events in their places, sessions that are resumed, and servers that are silent."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack, closing
+
+import pytest
+from support.wire import Wire, creating
+
+from zoolet.protocol import records as r
+from zoolet.protocol.operations import OpCode
+from zoolet.server import Server
+from zoolet.server.testing import Recording, drop_request, lose_reply
+
+
+def test_pings_are_answered_though_they_are_not_recorded(server: Server) -> None:
+    with server.recording() as ops, Wire(server).welcomed() as wire:
+        wire.create("/a")
+
+    with ops.serve() as canned, Wire(canned).welcomed() as wire:  # type: ignore[arg-type]
+        for _ in range(3):
+            wire.send(OpCode.PING)
+            assert r.ReplyHeader.decode(wire.payload()).xid == -2
+        assert wire.create("/a") == 0
+        wire.send(OpCode.PING)
+        assert r.ReplyHeader.decode(wire.payload()).zxid == ops[1].zxid
+
+
+def test_an_event_comes_before_the_reply_of_its_own_request_and_behind_one_of_another(server: Server) -> None:
+    with server.recording() as ops, Wire(server).welcomed() as wire:
+        wire.watch("/own")
+        wire.watch("/others")
+        wire.create("/own")
+        server.populate({"/others": b""})
+        assert wire.event() == (1, "/others")
+    recorded = [wire.events, (1, "/others")]
+
+    with ops.serve() as canned, Wire(canned).welcomed() as again:  # type: ignore[arg-type]
+        again.watch("/own")
+        again.watch("/others")
+        assert not again.events
+        assert again.create("/own") == 0
+        assert [again.events, again.event()] == recorded == [[(1, "/own")], (1, "/others")]
+
+
+def test_a_session_that_was_resumed_is_resumed(server: Server, wires: ExitStack) -> None:
+    with server.recording() as ops:
+        first = wires.enter_context(Wire(server)).welcomed()
+        first.create("/e", 1)
+        server.drop(first.id)
+        second = wires.enter_context(Wire(server, session=(first.id, first.password))).welcomed()
+        second.exists("/e")
+
+    with Server() as other:
+        again = ops.replay(other.hosts)
+        assert len(other.sessions()) == 1
+        assert [op.outcome for op in again] == ["ok"] * 4
+
+
+def test_what_a_fault_has_dropped_is_not_replayed_and_what_lost_its_reply_is(server: Server) -> None:
+    with server.recording() as ops:
+        for action, path in ((drop_request(), "/dropped"), (lose_reply(), "/lost")):
+            with Wire(server).welcomed() as wire, server.fault(action, "create"):
+                wire.send(OpCode.CREATE, creating(path))
+                assert wire.ended()
+
+    with Server() as other:
+        ops.replay(other.hosts)
+        assert list(other.tree()) == ["/lost"]
+
+
+def test_the_answers_can_be_given_twice(server: Server) -> None:
+    with server.recording() as ops, Wire(server).welcomed() as wire:
+        wire.create("/a")
+    canned = ops.serve()
+
+    for _ in range(2):
+        with canned, Wire(canned).welcomed() as wire:  # type: ignore[arg-type]
+            assert wire.create("/a") == 0
+
+
+def test_a_silent_server_is_a_timeout(server: Server) -> None:
+    with server.recording() as ops, Wire(server).welcomed() as wire:
+        wire.create("/a")
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent, pytest.raises(TimeoutError):
+        ops.replay(f"127.0.0.1:{silent.getsockname()[1]}", timeout=0.05)
+
+
+def test_an_empty_recording_expects_nothing() -> None:
+    with Recording().serve(strict=False) as canned, Wire(canned).welcomed() as wire:  # type: ignore[arg-type]
+        wire.send(OpCode.EXISTS, r.ExistsRequest("/", False))
+        assert wire.ended()
+        assert canned.unexpected == ["exists /"]
