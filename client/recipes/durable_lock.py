@@ -138,20 +138,23 @@ async def _renew(
     sent_at, version = 0.0, holder.version
 
     async def renew() -> None:
+        """Write the holder's node again, if it is still this holder's."""
         nonlocal sent_at, version
-        sent_at = clock.now()
-        transaction = client.transaction()
-        transaction.check(holder.proof_node(path))
-        transaction.set(path, holder.encode(), version)
-        try:
-            await transaction.commit()
-            version += 1
-        except BadVersionError:  # the reply to an earlier one was lost, or this is not its holder's node any more
-            now = Holder.read(path, *await client.get(path))
-            if now.hold_id != holder.hold_id:
-                raise NoNodeError(path) from None
-            version = now.version
-            await renew()
+        while True:
+            sent_at = clock.now()
+            transaction = client.transaction()
+            transaction.check(holder.proof_node(path))
+            transaction.set(path, holder.encode(), version)
+            try:
+                await transaction.commit()
+            except BadVersionError:  # the reply to an earlier one was lost, or this is another holder's node by now
+                now = Holder.read(path, *await client.get(path))
+                if now.hold_id != holder.hold_id:
+                    raise NoNodeError(path) from None
+                version = now.version
+            else:
+                version += 1
+                return
 
     while True:
         await asyncio.sleep(holder.ttl / RENEWALS)

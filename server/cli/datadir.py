@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
 
-from zoolet.protocol.enums import Perm
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.node import Node
 from zoolet.server.core.tree import ZOOKEEPER
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage import txnlog
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.recovery import DataDir, read, recover
-
-_PERMISSIONS = {"c": Perm.CREATE, "d": Perm.DELETE, "r": Perm.READ, "w": Perm.WRITE, "a": Perm.ADMIN}
+from zoolet.server.testing.control_json import node_json
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -111,28 +106,17 @@ def _export(path: str) -> int:
     nodes = {}
     for at, node in engine.tree.walk():
         if at != "/" and node.owner <= 0 and not f"{at}/".startswith(f"{ZOOKEEPER}/"):
-            nodes[at] = _json(engine, node)
+            kept = [child for child in (node.children or {}).values() if child.owner <= 0]
+            ttl = node.ttl()
+            nodes[at] = node_json(
+                node.data,
+                ttl=None if ttl is None else ttl / 1000,
+                container=node.is_container(),
+                acl=engine.acls.list(node.acl),
+                children_created=node.creates - len(kept),
+            )
     json.dump(nodes, sys.stdout, indent=1)
     print()
     if left_out:
         print(f"zoolet: {left_out} ephemeral nodes are left out", file=sys.stderr)
     return 0
-
-
-def _json(engine: Engine, node: Node) -> Any:
-    entry: dict[str, Any] = {}
-    try:
-        entry["$data"] = None if node.data is None else node.data.decode()
-    except UnicodeDecodeError:
-        entry["$base64"] = base64.b64encode(node.data or b"").decode()
-    if (ttl := node.ttl()) is not None:
-        entry["$ttl"] = ttl / 1000
-    if node.is_container():
-        entry["$container"] = True
-    if node.acl:
-        entry["$acl"] = [f"{acl.id.scheme}:{acl.id.id}:{_letters(acl.perms)}" for acl in engine.acls.list(node.acl)]
-    return entry["$data"] if list(entry) == ["$data"] else entry
-
-
-def _letters(permissions: int) -> str:
-    return "".join(letter for letter, permission in _PERMISSIONS.items() if permissions & permission)

@@ -234,10 +234,10 @@ class Tree:
         if node.owner:
             self._index_owner(path, node)
 
-    def raise_counters(self, node: Node, creates: int, pzxid: int) -> None:
-        """Set a node's number of creates and its pzxid, if they grow by that: for the replay of a log."""
-        node.creates = max(node.creates, creates)
-        node.pzxid = max(node.pzxid, pzxid)
+    def set_counters(self, node: Node, creates: int, pzxid: int) -> None:
+        """Set how many children were created below a node, and its pzxid: for the replay of a log."""
+        node.creates = creates
+        node.pzxid = pzxid
         node.changed()
 
     def set_data_silently(self, node: Node, data: bytes) -> None:

@@ -192,17 +192,21 @@ def _apply_record(engine: Engine, record: Record, session_id: int) -> None:
         parent = tree.get(record.path.rpartition("/")[0])
         if parent is None:
             return
+        creates, pzxid = parent.creates, parent.pzxid
         if tree.get(record.path) is None:
             engine.apply(record, session_id)
         else:
             tree.set_acl(record.path, engine.acls.intern(record.acl or ()), tree.find(record.path).aversion)
-        tree.raise_counters(parent, record.parentCVersion, engine.zxid)
+        # A fuzzy snapshot may have counted this create already.
+        count = creates + 1 if record.parentCVersion == -1 else record.parentCVersion
+        tree.set_counters(parent, *((count, engine.zxid) if count > creates else (creates, pzxid)))
     elif isinstance(record, t.DeleteTxn):
-        node = tree.get(record.path)
+        node, parent = tree.get(record.path), tree.get(record.path.rpartition("/")[0])
+        pzxid = max(parent.pzxid, engine.zxid) if parent is not None else 0
         if node is not None and not node.children and record.path not in RESERVED:
             engine.apply(record, session_id)
-        elif (parent := tree.get(record.path.rpartition("/")[0])) is not None:
-            tree.raise_counters(parent, parent.creates, engine.zxid)
+        if parent is not None:
+            tree.set_counters(parent, parent.creates, pzxid)
     elif isinstance(record, t.SetDataTxn | t.SetACLTxn):
         if tree.get(record.path) is not None:
             engine.apply(record, session_id)

@@ -13,9 +13,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
-from random import Random
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from zoolet.protocol.codec import Int, struct_of
 from zoolet.protocol.enums import Xid
@@ -24,32 +23,14 @@ from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.records import ReplyHeader, RequestHeader
-from zoolet.server.config import build
 from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.engine import Engine
 from zoolet.server.core.server_connection import State
-from zoolet.server.net.clock import RealClock
-from zoolet.server.net.connections import ConnectionFactory, Connections
-from zoolet.server.net.daemon import Daemon
 from zoolet.server.testing import arguments
 from zoolet.server.testing.interceptor import Reply, is_event
-from zoolet.server.testing.requests import CONNECT, RecordedEvent, RecordedRequest, Request
-from zoolet.server.testing.runner import Runner
+from zoolet.server.testing.requests import CONNECT, MAX_FRAME, Entry, RecordedEvent, RecordedRequest, Request
+from zoolet.server.testing.runner import Runner, daemon_of
 
-Entry = RecordedRequest | RecordedEvent
 _INT = struct_of(Int).pack
-MAX_FRAME: Final = 1 << 26
-"""The most bytes of a frame that is accepted."""
-
-
-def daemon_of(connect: ConnectionFactory) -> Daemon:
-    """Return a daemon for the running loop whose connections are made by *connect*; its engine has nothing to do."""
-    clock = RealClock()
-    now, monotonic_ms = clock.read()
-    settings = build().settings
-    settings.max_unread_bytes = settings.max_unread_bytes_total = 1 << 40  # a proxy waits for its clients
-    engine = Engine(settings, now=now, monotonic_ms=monotonic_ms, rng=Random())
-    return Daemon(Connections(engine, clock, connect, max_per_host=0))
 
 
 class CannedServer:

@@ -12,14 +12,15 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final, cast
 
-from zoolet.protocol.acl import ACL, AclList, Id
+from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
 from zoolet.protocol.enums import Perm
 from zoolet.protocol.errors import ErrorCode
 from zoolet.server.testing.populate import Znode
 from zoolet.server.testing.recording import Recording
 from zoolet.server.testing.requests import session_name
 
-_PERMISSIONS: Final = {"r": Perm.READ, "w": Perm.WRITE, "c": Perm.CREATE, "d": Perm.DELETE, "a": Perm.ADMIN}
+_PERMISSIONS: Final = {"c": Perm.CREATE, "d": Perm.DELETE, "r": Perm.READ, "w": Perm.WRITE, "a": Perm.ADMIN}
+_SETTINGS: Final = ("$data", "$base64", "$ttl", "$container", "$acl", "$children_created")
 
 
 class UsageError(ValueError):
@@ -65,7 +66,8 @@ def tree_of(value: object, above: str = "") -> dict[str, Any]:
     """Return the nodes that a JSON object stands for, as ``populate`` expects them.
 
     A node is its data, or an object: of its children by name, and with ``$data`` (or ``$base64``), ``$ttl`` (seconds),
-    ``$container`` and ``$acl`` (a list of ``scheme:id:permissions``).
+    ``$container``, ``$acl`` (a list of ``scheme:id:permissions``) and ``$children_created`` (as of a ``Znode``).
+    :func:`node_json` writes one.
 
     Raises:
         UsageError: It is not such an object.
@@ -81,10 +83,8 @@ def _node(value: object, path: str) -> Any:
     if not isinstance(value, dict) or set(value) == {"base64"}:
         return data_of(value)
     settings = {name: value[name] for name in value if name.startswith("$")}
-    if unknown := sorted(set(settings) - {"$data", "$base64", "$ttl", "$container", "$acl"}):
-        raise UsageError(
-            f"{path} has {', '.join(unknown)}; a node has $data, $base64, $ttl, $container, $acl, children"
-        )
+    if unknown := sorted(set(settings) - set(_SETTINGS)):
+        raise UsageError(f"{path} has {', '.join(unknown)}; a node has {', '.join(_SETTINGS)}, and children")
     if not isinstance(settings.get("$container", False), bool):
         raise UsageError(f"{path}: $container is {settings['$container']!r}; it must be true or false")
     ttl = settings.get("$ttl")
@@ -98,6 +98,7 @@ def _node(value: object, path: str) -> Any:
         acl=_acl(settings["$acl"], path) if "$acl" in settings else Znode.acl,
         container=settings.get("$container", False),
         ttl=ttl,
+        children_created=settings.get("$children_created", 0),
     )
 
 
@@ -125,8 +126,7 @@ def json_of(value: object) -> Any:
         except UnicodeDecodeError:
             return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, ACL):
-        letters = "".join(letter for letter, perm in _PERMISSIONS.items() if value.perms & perm)
-        return f"{value.id.scheme}:{value.id.id}:{letters}"
+        return _acl_text(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _field(field.name, getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -134,6 +134,26 @@ def json_of(value: object) -> Any:
     if isinstance(value, list | tuple | Recording):
         return [json_of(entry) for entry in value]
     return value
+
+
+def node_json(data: bytes | None, *, ttl: float | None, container: bool, acl: AclList, children_created: int) -> Any:
+    """Return a node, without its children, as :func:`tree_of` reads it; the arguments are those of a ``Znode``."""
+    encoded = json_of(data)
+    settings = {"$base64": encoded["base64"]} if isinstance(encoded, dict) else {"$data": encoded}
+    if ttl is not None:
+        settings["$ttl"] = ttl
+    if container:
+        settings["$container"] = True
+    if acl != OPEN_ACL_UNSAFE:
+        settings["$acl"] = [_acl_text(entry) for entry in acl]
+    if children_created:
+        settings["$children_created"] = children_created
+    return encoded if list(settings) == ["$data"] else settings
+
+
+def _acl_text(acl: ACL) -> str:
+    letters = "".join(letter for letter, permission in _PERMISSIONS.items() if acl.perms & permission)
+    return f"{acl.id.scheme}:{acl.id.id}:{letters}"
 
 
 def _field(name: str, value: object) -> Any:

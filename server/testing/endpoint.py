@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection
 from random import Random
 from types import TracebackType
@@ -24,7 +25,7 @@ from zoolet.server.testing.runner import Runner
 from zoolet.server.testing.signatures import OpName, Who
 
 
-class Endpoint:
+class Endpoint(ABC):
     """A server or a proxy that clients connect to, under the control of a test.
 
     Args:
@@ -50,16 +51,20 @@ class Endpoint:
         name = type(self).__name__.strip("_")
         return f"<zoolet {name} {self.hosts}>" if self.running else f"<zoolet {name}, {self._runner.state.value}>"
 
+    @abstractmethod
     def _assemble(self) -> Daemon:
         """Return a new daemon, and call :meth:`_intercept`; called inside the loop at each start."""
-        raise NotImplementedError
 
-    def _intercept(self, interceptor: Interceptor) -> None:
-        """Use an interceptor, with the faults and recordings that there were before a restart."""
-        if hasattr(self, "_interceptor"):
-            interceptor.faults += self._interceptor.faults
-            interceptor.recorders += self._interceptor.recorders
+    def _intercept(self, interceptor: Interceptor, on_event_faults: Callable[[bool], None] | None = None) -> None:
+        """Use an interceptor, with the faults and recordings that there were before :meth:`stop`."""
+        before: Interceptor | None = getattr(self, "_interceptor", None)
         self._interceptor = interceptor
+        if on_event_faults is not None:
+            interceptor.on_event_faults = on_event_faults
+        if before is not None:
+            interceptor.recorders += before.recorders
+            for fault in before.faults:
+                interceptor.add(fault)
         self._refused = self._down = False
 
     # --- starting and stopping ---
@@ -125,13 +130,13 @@ class Endpoint:
         """Return whether it runs, in this process and not in the one from which this was forked."""
         return self._runner.is_ours()
 
+    @abstractmethod
     def report(self) -> str:
         """Return the state as text, for people: what a failing test shows of it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def leaks(self) -> list[str]:
         """Return a line for each thing that clients have left: a session, an ephemeral node, a watch."""
-        raise NotImplementedError
 
     # --- connections ---
 
@@ -192,9 +197,9 @@ class Endpoint:
     def _accept_connections(self) -> None:
         self._runner.daemon.accept_connections()
 
+    @abstractmethod
     def _sessions_of(self, who: object) -> set[int]:
         """Return the ids of the sessions that *who* names; called in the loop."""
-        raise NotImplementedError
 
     # --- faults ---
 
@@ -268,6 +273,8 @@ class Endpoint:
     def _end_fault(self, fault: Fault) -> None:
         if self._runner.is_ours():
             self._runner.call(lambda: self._interceptor.remove(fault))
+        elif not self.running and fault in self._interceptor.faults:  # it is not to come back with start()
+            self._interceptor.faults.remove(fault)
 
     # --- requests ---
 
@@ -309,11 +316,15 @@ class Endpoint:
     def _end_recording(self, receive: Callable[[Any], None]) -> None:
         if self._runner.is_ours():
             self._runner.call(lambda: self._interceptor.stop_recorder(receive))
+        elif not self.running:
+            self._interceptor.stop_recorder(receive)
 
     # --- waiting ---
 
     def wait_for(self, predicate: Callable[..., Any], timeout: float = 5.0) -> Any:
         """Wait until a predicate is true, and return what it returned. It blocks; in asyncio code use :meth:`until`.
+
+        In the server's own loop, which must not be blocked, the result is a coroutine to await.
 
         Args:
             predicate: Called without arguments, or with this server if it has a parameter.

@@ -31,7 +31,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.protocol.records import ErrorResponse, ReplyHeader
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.testing.faults import Fault
-from zoolet.server.testing.requests import CONNECT, RecordedEvent, RecordedRequest, Request
+from zoolet.server.testing.requests import CONNECT, Entry, RecordedEvent, RecordedRequest, Request
 
 KEPT: Final = 1000
 """The number of requests that are kept."""
@@ -116,7 +116,7 @@ class Intercepted(Protocol):
         ...
 
 
-Recorder = Callable[[RecordedRequest | RecordedEvent], None]
+Recorder = Callable[[Entry], None]
 """Receives what passes while a recording runs."""
 
 
@@ -126,7 +126,6 @@ class Interceptor:
     Args:
         call_later: Calls a function after some seconds of the server's clock.
         now: Returns the server's time, in seconds since the epoch.
-        zxid: Returns the server's last zxid.
 
     Attributes:
         faults: The active faults, in the order in which they were added.
@@ -135,6 +134,7 @@ class Interceptor:
         seen: The last requests.
         last: The last request of each session, by its id.
         began: When each session made its first request, in seconds since the epoch.
+        last_zxid: The highest zxid of any request.
         count: The number of requests since the start or the last reset.
         requests: The number of requests other than pings, ever.
         connections: The open connections.
@@ -146,18 +146,16 @@ class Interceptor:
         self,
         call_later: Callable[[float, Callable[[], object]], object],
         now: Callable[[], float],
-        zxid: Callable[[], int],
     ) -> None:
         self.call_later = call_later
         self.now = now
-        self.zxid = zxid
         self.faults: list[Fault] = []
         self.paused: set[int] = set()
         self.all_paused = False
         self.seen: deque[RecordedRequest] = deque(maxlen=KEPT)
         self.last: dict[int, RecordedRequest] = {}
         self.began: dict[int, float] = {}
-        self.count = self.requests = 0
+        self.count = self.requests = self.last_zxid = 0
         self.connections: dict[ClientConnection, Intercepted] = {}
         self.connections_made = 0
         self.recorders: list[Recorder] = []
@@ -233,6 +231,7 @@ class Interceptor:
         """Record a request that has passed."""
         self.count += 1
         self.requests += request.opcode != OpCode.PING
+        self.last_zxid = max(self.last_zxid, request.zxid)
         for recorder in self.recorders:
             recorder(request)
         kept = request._replace(reply=b"") if request.reply else request

@@ -257,9 +257,15 @@ def _check_markers(item: pytest.Item) -> None:
     scope = item.config.getini("zoolet_scope")
     if scope == "function" or "zoolet" not in getattr(item, "fixturenames", ()):
         return
-    kinds = {"class": pytest.Class, "module": pytest.Module, "package": pytest.Package, "session": pytest.Session}
-    shared = next((node for node in item.iter_parents() if isinstance(node, kinds[scope])), item.session)
-    above = {node for node in shared.iter_parents()}
+    kinds: dict[str, Any] = {
+        "class": pytest.Class,
+        "module": pytest.Module,
+        "package": pytest.Package,
+        "session": pytest.Session,
+    }
+    # A function outside of a class has a server of its own with scope "class".
+    shared = item.getparent(kinds[scope]) or (item if scope == "class" else item.session)
+    above = set(shared.iter_parents())
     for node, _ in item.iter_markers_with_node("zoolet"):
         if node not in above:
             raise pytest.UsageError(
@@ -271,13 +277,15 @@ def _check_markers(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
     """Report what the test has left at any server."""
+    test = None
     try:
-        return (yield)
+        yield
     finally:
         known = _registry()
-        if known is not None and known.test is not None:
+        if known is not None:
             test, known.test = known.test, None
-            _report_leaks(item, test)
+    if test is not None:  # and the teardown itself has not failed
+        _report_leaks(item, test)
 
 
 def _report_leaks(item: pytest.Item, test: Test) -> None:

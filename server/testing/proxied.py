@@ -27,11 +27,9 @@ from zoolet.server.testing.actions import Action, Effect
 from zoolet.server.testing.faults import Fault
 from zoolet.server.testing.frame_queue import FrameQueue, effect_of, rate_of
 from zoolet.server.testing.interceptor import Interceptor, Reply, errors_in, is_event
-from zoolet.server.testing.requests import CONNECT, Request
+from zoolet.server.testing.requests import CONNECT, MAX_FRAME, Request
 
 _log = logging.getLogger("zoolet.proxy")
-MAX_FRAME: Final = 1 << 26
-"""The most bytes of a frame in either direction: servers may be configured to accept much."""
 MUCH: Final = 1 << 20
 """Bytes that wait for a client, from which on its server is not read."""
 LOOK_AGAIN: Final = 0.01
@@ -132,7 +130,7 @@ class ProxiedConnection(FrameQueue):
             expected.drop = self._dropping = True  # what was requested before is answered first
             self._queue = b""
         elif effect is Effect.FAIL and expected.effect is not None:
-            expected.made = ReplyHeader(xid, self._interceptor.zxid(), expected.effect.code).encode()
+            expected.made = ReplyHeader(xid, self._interceptor.last_zxid, expected.effect.code).encode()
         else:
             self._send(head)
         self._expected.append(expected)
@@ -155,7 +153,7 @@ class ProxiedConnection(FrameQueue):
             self._server.close()
         expected, self._expected = self._expected, deque()
         for entry in expected:  # they may have been executed
-            self._record(entry.request, None, entry.matched, self._interceptor.zxid())
+            self._record(entry.request, None, entry.matched, self._interceptor.last_zxid)
 
     # --- from the server ---
 
@@ -245,14 +243,14 @@ class ProxiedConnection(FrameQueue):
         while self._expected and (self._expected[0].made or self._expected[0].drop):
             expected = self._expected.popleft()
             if expected.drop:
-                self._record(expected.request, None, expected.matched, self._interceptor.zxid())
+                self._record(expected.request, None, expected.matched, self._interceptor.last_zxid)
                 self._close()
             else:
                 self._answer(expected, expected.made)
 
     def _answer(self, expected: _Expected, payload: bytes) -> None:
         request = expected.request
-        zxid = self._interceptor.zxid()
+        zxid = self._interceptor.last_zxid
         if request.opcode == CONNECT:
             reply = Reply.parse(frame(payload), CONNECT)
             with suppress(MarshallingError):

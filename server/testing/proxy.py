@@ -12,11 +12,10 @@ from typing import Final
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.testing import arguments, clients, report
-from zoolet.server.testing.canned import daemon_of
 from zoolet.server.testing.endpoint import Endpoint
 from zoolet.server.testing.interceptor import Interceptor
 from zoolet.server.testing.proxied import ProxiedConnection
-from zoolet.server.testing.requests import RecordedRequest
+from zoolet.server.testing.runner import daemon_of
 
 _log = logging.getLogger("zoolet.proxy")
 CONNECT_TIMEOUT: Final = 5.0
@@ -44,18 +43,11 @@ class Proxy(Endpoint):
         super().__init__(host, port, SystemRandom().getrandbits(32) if seed is None else seed)
         self._addresses = arguments.read_servers(servers)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._zxid = 0
 
     def _assemble(self) -> Daemon:
         loop = asyncio.get_running_loop()
-        self._intercept(Interceptor(loop.call_later, time.time, lambda: self._zxid))
-        self._interceptor.stop_recorder(self._note_zxid)
-        self._interceptor.recorders.append(self._note_zxid)
+        self._intercept(Interceptor(loop.call_later, time.time))
         return daemon_of(self._connect)
-
-    def _note_zxid(self, entry: object) -> None:
-        if isinstance(entry, RecordedRequest):
-            self._zxid = max(self._zxid, entry.zxid)
 
     def _connect(self, client: ClientConnection, resume: Callable[[], None]) -> ProxiedConnection:
         def begin(protocol: asyncio.Protocol) -> asyncio.Task[None]:

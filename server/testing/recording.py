@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, overload
 
 from zoolet.protocol.operations import OpCode
-from zoolet.server.testing.requests import CONNECT, OpView, RecordedEvent, RecordedRequest, view_of
+from zoolet.server.testing.requests import CONNECT, Entry, OpView, RecordedEvent, RecordedRequest, view_of
 
 if TYPE_CHECKING:
     from zoolet.server.testing.canned import CannedServer
@@ -29,7 +29,6 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "with_reply": (bool,),
 }
 """What the fields of entries are, for files."""
-Entry = RecordedRequest | RecordedEvent
 
 
 class Recording(Sequence[OpView]):

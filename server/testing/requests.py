@@ -133,6 +133,12 @@ class RecordedEvent(NamedTuple):
     with_reply: bool
 
 
+Entry = RecordedRequest | RecordedEvent
+"""What a recording has."""
+MAX_FRAME: Final = 1 << 26
+"""The most bytes of a frame of another server, which may be configured to accept much."""
+
+
 class Request:
     """A request that is about to be executed, or an event that is about to be sent; decoded on demand.
 

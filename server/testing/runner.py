@@ -17,8 +17,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from enum import Enum
+from random import Random
 from typing import Final, TypeVar
 
+from zoolet.server.config import build
+from zoolet.server.core.engine import Engine
+from zoolet.server.net.clock import RealClock
+from zoolet.server.net.connections import ConnectionFactory, Connections
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.testing import fork
 
@@ -30,6 +35,18 @@ BLOCKED: Final = "the server's event loop was blocked for %.3g s; is a blocking 
 """What is logged when the loop that a server shares with a test was blocked."""
 _USED: set[int] = set()
 """The ports of all servers of this process: a client of one that was stopped or reset never gets into a later one."""
+
+
+def daemon_of(connect: ConnectionFactory) -> Daemon:
+    """Return a daemon for the running loop whose connections are made by *connect*, for what answers without an engine:
+    there is one, and it has nothing to do.
+    """
+    clock = RealClock()
+    now, monotonic_ms = clock.read()
+    settings = build().settings
+    settings.max_unread_bytes = settings.max_unread_bytes_total = 1 << 40  # a proxy waits for its clients
+    engine = Engine(settings, now=now, monotonic_ms=monotonic_ms, rng=Random())
+    return Daemon(Connections(engine, clock, connect, max_per_host=0))
 
 
 class State(Enum):
@@ -173,6 +190,12 @@ class Runner:
             raise RuntimeError(f"this Server runs already, on {self.hosts}")
 
     # --- state and address ---
+
+    @property
+    def last_engine(self) -> Engine | None:
+        """The engine of the present daemon, or of the last one; None before the first start."""
+        daemon: Daemon | None = getattr(self, "daemon", None)
+        return None if daemon is None else daemon.engine
 
     @property
     def running(self) -> bool:

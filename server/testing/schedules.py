@@ -6,6 +6,8 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Coroutine, Hashable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from zoolet.server.testing.actions import drop_request, lose_reply
@@ -63,35 +65,57 @@ def zoolet_schedules(
         TypeError: The test is not a coroutine function.
     """
     probabilities = {"lose_replies": lose_replies, "drop_requests": drop_requests}
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise ValueError(f"zoolet_schedules({count!r}) is invalid; the number of schedules must be 1 or more")
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise ValueError(f"seed is {seed!r}; it must be an int")
-    for name, probability in probabilities.items():
-        if not isinstance(probability, int | float) or not 0 <= probability <= 1:
-            raise ValueError(f"{name} is {probability!r}; it must be a probability, from 0 to 1")
+    return partial(_decorate, _Plan(count, seed, probabilities, limit, {"config": config, "compat": compat}))
 
-    options = {"config": config, "compat": compat}
 
-    def decorate(test: Test) -> Callable[..., None]:
-        if not inspect.iscoroutinefunction(test):
-            raise TypeError(f"@zoolet_schedules is for async tests; {test.__qualname__} is not one")
-        signature = inspect.signature(test)
-        passed = [name for name in OURS if name in signature.parameters]
+@dataclass(frozen=True)
+class _Plan:
+    """The arguments of the decorator.
 
-        def run(*arguments: Any, **fixtures: Any) -> None:
-            __tracebackhide__ = True
-            for number in range(seed, seed + count):
-                _Run(test, arguments, fixtures, passed, number, seed, probabilities, limit, options).check(count)
+    Raises:
+        ValueError: One is invalid.
+    """
 
-        run.__name__, run.__qualname__ = test.__name__, test.__qualname__
-        run.__doc__, run.__module__ = test.__doc__, test.__module__
-        run.__dict__.update(vars(test))  # pytest's marks
-        others = [entry for name, entry in signature.parameters.items() if name not in passed]
-        run.__signature__ = signature.replace(parameters=others, return_annotation=None)  # type: ignore[attr-defined]
-        return run
+    count: int
+    first: int
+    probabilities: dict[str, float]
+    limit: float
+    server_options: dict[str, Any]
 
-    return decorate
+    def __post_init__(self) -> None:
+        if not isinstance(self.count, int) or isinstance(self.count, bool) or self.count < 1:
+            raise ValueError(f"zoolet_schedules({self.count!r}) is invalid; the number of schedules must be 1 or more")
+        if not isinstance(self.first, int) or isinstance(self.first, bool):
+            raise ValueError(f"seed is {self.first!r}; it must be an int")
+        for name, probability in self.probabilities.items():
+            if not isinstance(probability, int | float) or not 0 <= probability <= 1:
+                raise ValueError(f"{name} is {probability!r}; it must be a probability, from 0 to 1")
+
+    def decorator(self, seed: int) -> str:
+        """Return what repeats the schedule of a seed."""
+        options = {name: value for name, value in self.probabilities.items() if value}
+        options |= {name: value for name, value in self.server_options.items() if value is not None}
+        return f"@zoolet_schedules(1, seed={seed}{''.join(f', {name}={options[name]!r}' for name in options)})"
+
+
+def _decorate(plan: _Plan, test: Test) -> Callable[..., None]:
+    """Return a test that runs an asyncio test under each schedule of a plan, with the parameters that are not ours."""
+    if not inspect.iscoroutinefunction(test):
+        raise TypeError(f"@zoolet_schedules is for async tests; {test.__qualname__} is not one")
+    signature = inspect.signature(test)
+    passed = [name for name in OURS if name in signature.parameters]
+
+    def run(*arguments: Any, **fixtures: Any) -> None:
+        __tracebackhide__ = True
+        for seed in range(plan.first, plan.first + plan.count):
+            _Run(plan, seed, partial(test, *arguments, **fixtures), passed).check()
+
+    run.__name__, run.__qualname__ = test.__name__, test.__qualname__
+    run.__doc__, run.__module__ = test.__doc__, test.__module__
+    run.__dict__.update(vars(test))  # pytest's marks
+    others = [entry for name, entry in signature.parameters.items() if name not in passed]
+    run.__signature__ = signature.replace(parameters=others, return_annotation=None)  # type: ignore[attr-defined]
+    return run
 
 
 @contextmanager
@@ -109,33 +133,24 @@ def _silence() -> Iterator[None]:
 
 
 class _Run:
-    """One seed of one test."""
+    """One seed of one test.
 
-    def __init__(
-        self,
-        test: Test,
-        arguments: tuple[Any, ...],
-        fixtures: dict[str, Any],
-        passed: list[str],
-        seed: int,
-        first: int,
-        probabilities: dict[str, float],
-        limit: float,
-        server_options: dict[str, Any],
-    ) -> None:
-        self._test = test
-        self._first = first
-        self._arguments = arguments
-        self._fixtures = fixtures
-        self._passed = passed
+    Args:
+        plan: The arguments of the decorator.
+        seed: The seed.
+        test: The test, with its fixtures.
+        passed: The parameters of ours that it has.
+    """
+
+    def __init__(self, plan: _Plan, seed: int, test: Test, passed: list[str]) -> None:
+        self._plan = plan
         self._seed = seed
-        self._probabilities = probabilities
-        self._limit = limit
-        self._server_options = server_options
+        self._test = test
+        self._passed = passed
         self._schedule: Schedule
         self._requests: list[RecordedRequest] = []
 
-    def check(self, count: int) -> None:
+    def check(self) -> None:
         """Run; if that fails, reduce the schedule, and raise the error of the reduced one with its story.
 
         Raises:
@@ -156,13 +171,13 @@ class _Run:
         reduced = self._error(kept)
         if reduced is not None and type(reduced) is type(error):
             error = reduced
-        error.add_note(self._story(len(all_keys), count))
+        error.add_note(self._story(len(all_keys)))
         raise error
 
     def _error(self, kept: Collection[Hashable] | None) -> BaseException | None:
         """Run with some of the deviations; return the error of the test."""
-        sim = Simulation(self._seed, limit=self._limit)
-        self._schedule = sim.network.schedule = Schedule(self._seed, self._probabilities, kept, sim.time)
+        sim = Simulation(self._seed, limit=self._plan.limit)
+        self._schedule = sim.network.schedule = Schedule(self._seed, self._plan.probabilities, kept, sim.time)
         self._requests = []
         try:
             sim.run(self._main(sim))
@@ -176,7 +191,7 @@ class _Run:
 
     async def _main(self, sim: Simulation) -> None:
         async with AsyncExitStack() as stack:
-            server = await stack.enter_async_context(sim.server(**self._server_options))
+            server = await stack.enter_async_context(sim.server(**self._plan.server_options))
             recording: Recording = stack.enter_context(server.recording())
             stack.callback(lambda: self._keep(recording))
             self._make_trouble(server)
@@ -187,7 +202,7 @@ class _Run:
                 return await stack.enter_async_context(Client(hosts or server.hosts, **options))
 
             ours = {"sim": sim, "server": server, "connect": connect}
-            await self._test(*self._arguments, **self._fixtures, **{name: ours[name] for name in self._passed})
+            await self._test(**{name: ours[name] for name in self._passed})
 
     def _keep(self, recording: Recording) -> None:
         self._requests = [entry for entry in recording.entries if isinstance(entry, RecordedRequest)]
@@ -198,7 +213,7 @@ class _Run:
             ("lose_replies", lose_reply, "is lost, with the connection"),
             ("drop_requests", drop_request, "is not received, and the connection is lost"),
         ):
-            if self._probabilities[kind]:
+            if self._plan.probabilities[kind]:
                 what = "the reply to" if kind == "lose_replies" else "the request"
 
                 def happens(op: OpView, kind: str = kind, what: str = what, text: str = text) -> bool:
@@ -206,7 +221,7 @@ class _Run:
 
                 server.fault(make(), when=happens)
 
-    def _story(self, deviations: int, count: int) -> str:
+    def _story(self, deviations: int) -> str:
         """Return what happened in the last run, line by line."""
         names: dict[int, str] = {}
         sessions: dict[int, int] = {}
@@ -223,18 +238,12 @@ class _Run:
         lines.sort(key=lambda line: line[:2])
         left = len(self._schedule.deviations)
         title = (
-            f"schedule {self._seed} fails, of the {count} from {self._first}; "
-            f"of {deviations} deviations {left} matter. Repeat it with {self._decorator()}:"
+            f"schedule {self._seed} fails, of the {self._plan.count} from {self._plan.first}; "
+            f"of {deviations} deviations {left} matter. Repeat it with {self._plan.decorator(self._seed)}:"
         )
         story = [f"{time * 1000:10.0f} ms  {name:10} {text}" for time, _, name, text in lines]
         skipped = [f"  ... {len(story) - LINES} lines"] if len(story) > LINES else []
         return "\n".join([title, *skipped, *story[-LINES:]])
-
-    def _decorator(self) -> str:
-        """Return what repeats this schedule."""
-        options = {name: value for name, value in self._probabilities.items() if value}
-        options |= {name: value for name, value in self._server_options.items() if value is not None}
-        return f"@zoolet_schedules(1, seed={self._seed}{''.join(f', {name}={options[name]!r}' for name in options)})"
 
 
 def _line(op: OpView) -> str:

@@ -92,10 +92,11 @@ class Server(Endpoint):
             connection_factory=lambda connection, resume: InterceptedConnection(self._interceptor, connection, resume),
             turn=self.turn,
         )
+        if self._initial_zxid is None and (before := self._runner.last_engine) is not None:
+            daemon.engine.zxid = max(daemon.engine.zxid, before.zxid + 1)  # it was started in this very millisecond
         engine, loop, clock = daemon.engine, asyncio.get_running_loop(), self._clock.inner
         call_later = clock.call_later if isinstance(clock, ManualClock) else loop.call_later
-        self._intercept(Interceptor(call_later, lambda: engine.now / 1000, lambda: engine.zxid))
-        self._interceptor.on_event_faults = partial(self._filter_events, engine)
+        self._intercept(Interceptor(call_later, lambda: engine.now / 1000), partial(self._filter_events, engine))
         if self._data_dir is not None:
             from zoolet.server.storage.recovery import recover
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from zoolet.client import Client
+from zoolet.client import Client, State
 from zoolet.protocol.errors import NoNodeError
 from zoolet.server import Server
 from zoolet.server.testing import Proxy, Recording, actions
@@ -47,7 +47,7 @@ async def test_state_is_changed_and_read() -> None:
             "/app/a": "y",
             "/app/b": {"base64": "/w=="},
         }
-        assert tree["/app"]["acl"] == ["world:anyone:rwcda"]
+        assert tree["/app"]["acl"] == ["world:anyone:cdrwa"]
         number = await call("snapshot")
         await call("delete", path="/app", recursive=True)
         await call("restore", snapshot=number)
@@ -125,13 +125,25 @@ async def test_a_server_is_restarted_and_limited() -> None:
         await call("restart")
         assert "/a" in server.tree()
         await call("set_quota", path="/a", count=1)
-        await call("set_read_only", on=True)
-        await call("skew_clock", seconds=5)
+        assert server.tree("/zookeeper/quota/a/zookeeper_limits")
+        before = server.tree()["/a"].mtime
+        await call("skew_clock", seconds=500)
+        await call("set", path="/a", data="2")
+        assert server.tree()["/a"].mtime - before == pytest.approx(500, abs=5)
         await call("refuse_connections")
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", server.port)
         await call("accept_connections")
         await call("pause", who="all")
+        assert "paused clients:\n  all clients" in await call("report")
         await call("resume", who="all")
-        await call("drop", who="all")
+        assert "paused clients" not in await call("report")
+        await call("set_read_only", on=True)
+        async with Client(server.hosts, read_only=True) as zk:
+            assert zk.state is State.READ_ONLY
+            [view] = server.sessions().values()
+            await call("drop", who="all")
+            await server.until(lambda: server.sessions()[zk.session_id].client not in (None, view.client))
         await call("heal")
         await call("restart", keep=False)
         assert await call("watches") == []

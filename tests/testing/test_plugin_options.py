@@ -145,6 +145,29 @@ def test_a_marker_inside_of_what_shares_a_server_is_refused(project: pytest.Pyte
     assert re.search(r"::test_it has @pytest\.mark\.zoolet, and with zoolet_scope = module", result.stdout.str())
 
 
+def test_a_function_outside_of_a_class_may_have_a_marker_with_the_scope_of_a_class(project: pytest.Pytester) -> None:
+    ini(project, "zoolet_scope = class").makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.zoolet(seed=4)
+        def test_it(zoolet):
+            assert zoolet.seed == 4
+
+        @pytest.mark.zoolet(seed=5)
+        class TestIt:
+            def test_method(self, zoolet):
+                assert zoolet.seed == 5
+
+            @pytest.mark.zoolet(seed=6)
+            def test_marked(self, zoolet):
+                pass
+        """
+    )
+
+    project.runpytest_inprocess().assert_outcomes(passed=2, errors=1)
+
+
 def test_the_environment_names_the_server_while_it_runs(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

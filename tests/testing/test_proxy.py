@@ -241,7 +241,7 @@ async def test_nothing_is_left_at_the_end_of_a_block() -> None:
     before = asyncio.all_tasks()
     async with Proxy("192.0.2.1:2181") as proxy:  # an address that answers nobody
         _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
-        await asyncio.sleep(0.01)
-        writer.close()
-    await asyncio.sleep(0.01)
+        await proxy.until(lambda: proxy._tasks)
+    writer.close()
+    await writer.wait_closed()
     assert asyncio.all_tasks() == before

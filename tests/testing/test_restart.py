@@ -12,7 +12,7 @@ from support.wire import DEADLINE_S, Wire
 
 from zoolet.client import Client
 from zoolet.server import Server
-from zoolet.server.testing import Simulation, delay
+from zoolet.server.testing import Simulation, delay, withhold_event
 
 Dial = Callable[..., KazooClient]
 
@@ -168,3 +168,24 @@ def test_faults_and_recordings_go_on_when_it_is_started_again(server: Server) ->
             wire.exists("/a")
     assert fault.hits == 1
     ops.assert_ops("connect", "exists /a -> NO_NODE")
+
+
+def test_a_fault_that_ends_while_it_is_stopped_does_not_come_back(server: Server) -> None:
+    with server.recording() as ops, server.fault(delay(0), "exists") as fault:
+        server.stop()
+    server.start()
+    with Wire(server).welcomed() as wire:
+        wire.exists("/a")
+    assert (fault.hits, len(ops)) == (0, 0)
+
+
+def test_events_are_withheld_when_it_is_started_again(server: Server) -> None:
+    with server.fault(withhold_event()) as fault:
+        server.stop()
+        server.start()
+        with Wire(server).welcomed() as wire:
+            wire.watch("/a")
+            server.populate({"/a": b""})
+            assert fault.hits == 1
+            fault.release()
+            assert wire.event() == (1, "/a")

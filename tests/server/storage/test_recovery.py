@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from contextlib import suppress
@@ -25,6 +26,7 @@ from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.recovery import Recovered, recover, snapshot_of
 from zoolet.server.storage.snapshot import Snapshot, StoredNode
 from zoolet.server.testing import Znode
+from zoolet.server.testing.control_json import tree_of
 
 SESSION: Final = 0x100000000000001
 ROOT: Final = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -100,8 +102,17 @@ def test_only_what_is_after_the_snapshot_is_applied_and_twice_is_once(tmp_path: 
 
     assert result.transactions == 3
     assert server.tree.find("/a").data == b"new"
-    assert server.tree.root.creates == 3
+    assert (server.tree.root.creates, server.tree.root.pzxid) == (2, 3)  # as the snapshot has counted
     assert server.tree.get("/b") is not None
+
+
+def test_counters_grow_as_the_log_says(tmp_path: Path) -> None:
+    snapshot = Snapshot(5, [ROOT._replace(creates=2, pzxid=5)])
+    write(tmp_path, create("/a", 7), create("/b", -1), t.DeleteTxn("/gone"), snapshot=snapshot, first=6)
+
+    server, _ = recovered(tmp_path)
+
+    assert (server.tree.root.creates, server.tree.root.pzxid) == (8, 8)
 
 
 def test_a_multi_is_applied_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -271,7 +282,8 @@ def test_the_command_shows_verifies_and_exports(tmp_path: Path) -> None:
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "zxid            0x3\n" in shown.stdout
     assert "nodes           6, of which 1 ephemeral, 0 container or TTL\n" in shown.stdout
-    assert datadir("export", tmp_path).stdout == '{\n "/a": "x"\n}\n'
+    assert datadir("export", tmp_path).stderr == "zoolet: 1 ephemeral nodes are left out\n"
+    assert dict(tree_of(json.loads(datadir("export", tmp_path).stdout))) == {"/a": Znode(b"x", children_created=1)}
     assert "log.1: 3 transactions, 0x1 to 0x3" in datadir("verify", tmp_path).stdout
 
     log.write_bytes(log.read_bytes().replace(b"/a/e", b"/a/f"))
