@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from zoolet.server.admin.four_letter import four_letter_commands
 from zoolet.server.config import Config
@@ -18,6 +18,10 @@ from zoolet.server.net.connections import Connections, SansIOConnection
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.net.gc import GcTuner
 from zoolet.server.net.turns import TURN
+
+if TYPE_CHECKING:  # most servers have no files
+    from zoolet.server.storage.directory import Progress
+    from zoolet.server.storage.opening import OpenDirectory
 
 _log = logging.getLogger("zoolet.server")
 DEFAULT_BACKLOG: Final = 128
@@ -41,6 +45,8 @@ def assemble(
     connection_factory: WrapConnection = _unwrapped,
     gc_tuner: GcTuner | None = None,
     turn: float = TURN,
+    data: OpenDirectory | None = None,
+    progress: Progress | None = None,
 ) -> Daemon:
     """Return a new server for the running event loop.
 
@@ -55,13 +61,25 @@ def assemble(
         connection_factory: Wraps each connection; by default connections are not wrapped.
         gc_tuner: Tunes the garbage collector, if the server owns the process.
         turn: Seconds for which one connection is served before the others get their turn.
+        data: Where its data is, and is logged; by default everything is in memory.
+        progress: Receives how far the recovery of the data is.
 
     Returns:
         The server, which listens after :meth:`Daemon.start`.
+
+    Raises:
+        StorageError: The files are not what they should be.
+        OSError: One of them cannot be read or written.
     """
     now, monotonic_ms = clock.read()
     zxid = first_zxid(now) if initial_zxid is None else initial_zxid
     engine = Engine(config.settings, now=now, monotonic_ms=monotonic_ms, zxid=zxid, rng=rng, log=_log.warning)
+
+    recovered = None
+    if data is not None:
+        recovered = data.recover(engine, progress)
+        engine.set_time(*clock.read())
+        engine.sessions.touch_all(engine.monotonic_ms)
 
     def configuration() -> dict[str, object]:
         return {
@@ -85,6 +103,8 @@ def assemble(
         max_connections=config.max_cnxns,
         turn=turn,
     )
+    if data is not None and recovered is not None:
+        connections.log = data.store(engine, recovered)
     backlog = config.backlog if config.backlog > 0 else DEFAULT_BACKLOG
     daemon = Daemon(connections, backlog=backlog, gc_tuner=gc_tuner)
     return daemon

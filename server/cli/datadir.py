@@ -13,9 +13,10 @@ from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.tree import ZOOKEEPER
 from zoolet.server.storage import snapshot as snapshots
-from zoolet.server.storage import txnlog
+from zoolet.server.storage.directory import DataDir, read
 from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.recovery import DataDir, read, recover
+from zoolet.server.storage.recovery import recover
+from zoolet.server.storage.txnlog import Log
 from zoolet.server.testing.control_json import node_json
 
 
@@ -61,8 +62,8 @@ def _show(path: str) -> int:
     print(f"nodes           {tree.size}, of which {ephemerals} ephemeral, {len(tree.expiring)} container or TTL")
     print(f"bytes           {tree.data_size}, of paths and data")
     print(f"sessions        {len(engine.sessions.alive)}")
-    for skipped in recovered.skipped:
-        print(f"not used        {skipped}")
+    for problem in recovered.problems:
+        print(f"not used        {problem}")
     return 0
 
 
@@ -95,7 +96,12 @@ def _snapshot(file: Path, zxid: int) -> str:
 
 
 def _log(file: Path) -> str:
-    zxids = [entry.header.zxid for entry in txnlog.parse(file.read_bytes(), str(file))]
+    log = Log(file.read_bytes(), str(file))
+    zxids = [entry.header.zxid for entry in log]
+    if tail := log.tail():
+        raise StorageError(
+            str(file), f"{len(zxids)} transactions, then {len(tail)} bytes that are none, from byte {log.end}"
+        )
     return f"{len(zxids)} transactions" + (f", 0x{zxids[0]:x} to 0x{zxids[-1]:x}" if zxids else "")
 
 

@@ -11,8 +11,9 @@ import ssl
 import sys
 from collections.abc import Iterator
 from random import SystemRandom
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from zoolet.progress import Progress
 from zoolet.server.app import assemble
 from zoolet.server.cli.loop import run_loop
 from zoolet.server.config import (
@@ -30,6 +31,10 @@ from zoolet.server.core.compat import BY_NAME
 from zoolet.server.net.clock import RealClock
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.net.gc import GcTuner
+
+if TYPE_CHECKING:  # most servers have no files
+    from zoolet.server.storage.opening import OpenDirectory
+    from zoolet.server.storage.settings import StorageSettings
 
 _log = logging.getLogger("zoolet.server")
 OPTIONS: Final = tuple((key.option, key) for key in KEYS if key.option is not None)
@@ -100,8 +105,55 @@ async def _daemon(config: Config) -> int:
         except tls.TlsError as error:
             print(f"zoolet: {error}", file=sys.stderr)
             return 2
+    data = None
+    if config.storage.data_dir is not None:
+        data = _open(config.storage)
+        if data is None:
+            return 1
+    try:
+        return await _serve_until_signal(config, context, data)
+    finally:
+        if data is not None:
+            data.release()
+
+
+def _open(settings: StorageSettings) -> OpenDirectory | None:
+    """Open a data directory; if that cannot be, report it and return None."""
+    from zoolet.server.storage.errors import StorageError
+    from zoolet.server.storage.opening import OpenDirectory
+
+    try:
+        return OpenDirectory(settings)
+    except StorageError as error:
+        print(f"zoolet: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"zoolet: {error.filename or settings.data_dir}: {error.strerror or error}", file=sys.stderr)
+    return None
+
+
+def _assemble(config: Config, gc_tuner: GcTuner, data: OpenDirectory | None) -> Daemon | None:
+    """Return the server with its data; if they cannot be used, report it and return None."""
+    clock, rng = RealClock(), SystemRandom()
+    if data is None:
+        return assemble(config, clock=clock, rng=rng, gc_tuner=gc_tuner)
+    from zoolet.server.storage.errors import StorageError
+
+    try:
+        with Progress("recovering") as progress:
+            return assemble(config, clock=clock, rng=rng, gc_tuner=gc_tuner, data=data, progress=progress.show)
+    except StorageError as error:
+        print(f"zoolet: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"zoolet: {error.filename or config.storage.data_dir}: {error.strerror or error}", file=sys.stderr)
+    data.undo()
+    return None
+
+
+async def _serve_until_signal(config: Config, context: ssl.SSLContext | None, data: OpenDirectory | None) -> int:
     with GcTuner() as gc_tuner:
-        daemon = assemble(config, clock=RealClock(), rng=SystemRandom(), gc_tuner=gc_tuner)
+        daemon = _assemble(config, gc_tuner, data)
+        if daemon is None:
+            return 1
         stop = asyncio.Event()
         _handle_signals(daemon, config, stop)
         ready = await _listen(daemon, config, context)

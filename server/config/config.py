@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from zoolet.server.core.settings import Settings
 from zoolet.server.net.tls_settings import TlsSettings
+from zoolet.server.storage.settings import StorageSettings
 
 
 class UnknownKey(NamedTuple):
@@ -36,6 +37,7 @@ class Config:
         whitelist: The four-letter commands that are answered.
         isro: Answer the command ``isro``, too.
         settings: The settings of the core.
+        storage: Where the data is kept, and how.
         secure_host: The address to listen on for TLS; None for all addresses of the machine.
         secure_port: The port for connections over TLS; None for none, 0 for a free one.
         tls: The certificates, and the requirements for clients.
@@ -51,6 +53,7 @@ class Config:
     whitelist: tuple[str, ...] = ("srvr",)
     isro: bool = False
     settings: Settings = field(default_factory=Settings)
+    storage: StorageSettings = field(default_factory=StorageSettings)
     secure_host: str | None = "127.0.0.1"
     secure_port: int | None = None
     tls: TlsSettings = field(default_factory=TlsSettings)

@@ -45,6 +45,17 @@ def number(low: int, high: int = MAX_INT, unit: str = "") -> Converter:
     )
 
 
+def at_least(low: int, unit: str = "") -> Converter:
+    """Return the converter of a whole number for which ZooKeeper takes *low* if it is smaller."""
+    return Converter(
+        convert=lambda text: max(low, _whole_number(text, MIN_INT, MAX_INT)),
+        type="whole number",
+        expected=f"a whole number from {MIN_INT} to {MAX_INT} ({unit})",
+        unit=unit,
+        limits=f"{MIN_INT} to {MAX_INT}",
+    )
+
+
 def milliseconds(low: int) -> Converter:
     """Return the converter of a time."""
     return number(low, unit="milliseconds")
@@ -124,6 +135,12 @@ def _path(text: str) -> str:
     return text
 
 
+def _directory(text: str) -> str:
+    if not text:
+        raise ValueError(text)
+    return _path(text)
+
+
 def _password_file(text: str) -> str:
     """Check that the file can be read now; its content is read whenever the certificates are."""
     Path(_path(text)).read_text(encoding="utf-8")
@@ -155,6 +172,16 @@ FILE: Final = Converter(
     show=lambda value: value if isinstance(value, str) else "",
 )
 """A file; a field that holds the content of the file is not shown."""
+DIRECTORY: Final = Converter(
+    convert=_directory,
+    type="directory",
+    expected="the path of a directory",
+    show=lambda value: value if isinstance(value, str) else "",
+)
+FORCE_SYNC: Final = Converter(
+    convert=lambda text: "never" if text.lower() == "no" else "always", type="yes or no", show=lambda value: "yes"
+)
+"""ZooKeeper's switch: everything but ``no`` means to sync."""
 NAMES: Final = Converter(convert=_names, type="names, separated by commas", show=_joined)
 PORT: Final = number(0, 65535)
 ADDRESS: Final = Converter(convert=lambda text: text.strip("[]") or None, type="address or host name")

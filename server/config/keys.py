@@ -22,7 +22,9 @@ from zoolet.server.config.converters import (
     BOOLEAN,
     BUFFER,
     CONNECTIONS,
+    DIRECTORY,
     FILE,
+    FORCE_SYNC,
     KEY_STORE,
     NAMES,
     PASSWORD_FILE,
@@ -34,6 +36,7 @@ from zoolet.server.config.converters import (
     TEXT,
     YES,
     Converter,
+    at_least,
     milliseconds,
     number,
     one_of,
@@ -152,6 +155,30 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             "The time between two refills of the tokens.", "10"),
         Key("connection_throttle_fill_count", "settings.throttle_fill_count", number(1, unit="sessions"),
             "Tokens in one refill.", "5"),
+    ),
+    "Files": (
+        Key("dataDir", "storage.data_dir", DIRECTORY, "Keep the data in this directory: snapshots and transaction logs "
+            "of ZooKeeper's formats. Without it everything is in memory, and nothing touches the disk.",
+            "/var/lib/zookeeper", option="--data-dir"),
+        Key("dataLogDir", "storage.log_dir", DIRECTORY, "Keep the logs in another directory.", "/var/log/zookeeper",
+            default_note="`dataDir`"),
+        Key("zoolet.fsync", "storage.fsync", one_of("always", "interval", "never"), "When a write is certain to "
+            "outlive a loss of power: before its reply, within a second, or when the operating system writes it. With "
+            "all three it outlives the end of the process.", "interval"),
+        Key("forceSync", "storage.fsync", FORCE_SYNC, "ZooKeeper's key for the same: `no` means `never`.", "no",
+            overruled_by="zoolet.fsync"),
+        Key("snapCount", "storage.snap_count", at_least(2, unit="transactions"),
+            "Transactions behind which the next snapshot is written; 2 at least.", "10000"),
+        Key("preAllocSize", "storage.preallocated", number(0, unit="kilobytes"), "Space that is reserved for a log at "
+            "a time; 0 for none. When there is no more, writes are refused while the rest is used.", "1024"),
+        Key("autopurge.snapRetainCount", "storage.retained", at_least(3, unit="snapshots"), "Snapshots that are kept, 3 at least, "
+            "with the logs that they need.", "5"),
+        Key("autopurge.purgeInterval", "storage.purge", number(0, unit="hours"), "0 keeps all snapshots and logs; with "
+            "any other number, those that are not needed are deleted whenever a snapshot is written. ZooKeeper's "
+            "default is 0.", "0"),
+        Key("zoolet.keyedPasswords", "storage.keyed_passwords", PROPERTY, "Compute session passwords with a key that "
+            "is kept in the directory, so that nobody can work them out; ZooKeeper's own servers, which take over the "
+            "directory, do not know them, and sessions expire then.", "true"),
     ),
     "Data": (
         Key("jute.maxbuffer", "settings.max_frame", BUFFER,
@@ -288,10 +315,10 @@ IGNORED: Final[tuple[Key, ...]] = (
         "localSessionsEnabled", "localSessionsUpgradingEnabled",
     ),
     *_ignored(
-        "Everything is kept in memory: there are no snapshots and no transaction logs.",
-        "dataDir", "dataLogDir", "datadir.autocreate", "db.autocreate", "autopurge.snapRetainCount",
-        "autopurge.purgeInterval", "snapCount", "snapSizeLimitInKb", "snapshot.*", "snapshotSizeFactor",
-        "preAllocSize", "txnLogSizeLimitInKb", "commitLogCount", "forceSync", "fsync.*", "flushDelay", "maxBatchSize",
+        "The files are written in one way: a directory that is missing is created, snapshots are not compressed, and "
+        "neither they nor the logs have digests of the tree.",
+        "datadir.autocreate", "db.autocreate", "snapSizeLimitInKb", "snapshot.*", "snapshotSizeFactor",
+        "txnLogSizeLimitInKb", "commitLogCount", "fsync.*", "flushDelay", "maxBatchSize",
         "maxWriteQueuePollTime", "serializeLastProcessedZxid.*", "digest.enabled", "emulate353TTLNodes",
     ),
     *_ignored(

@@ -34,6 +34,7 @@ from zoolet.server.config.properties import Setting, Source, parse_properties
 from zoolet.server.core.compat import BY_NAME
 from zoolet.server.core.settings import Settings
 from zoolet.server.net.tls_settings import TlsSettings
+from zoolet.server.storage.settings import StorageSettings
 
 
 class Entry(NamedTuple):
@@ -111,6 +112,7 @@ def build(*sources: Mapping[str, Setting], compat: str = "3.9", strict: bool = F
         **{name: value for name, value in fields.items() if "." not in name},
         settings=_settings(entries, fields, compat),
         tls=TlsSettings(**_part(fields, "tls")),
+        storage=StorageSettings(**_part(fields, "storage")),
         ignored=_ignored(entries),
         unknown=_unknown(entries),
     )

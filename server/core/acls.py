@@ -166,6 +166,10 @@ class Acls:
         """Return the list of a key."""
         return self._lists[key]
 
+    def lists(self) -> dict[int, AclList]:
+        """Return the lists that nodes use, by key, without :data:`OPEN`."""
+        return {key: acl for key, acl in self._lists.items() if key != OPEN}
+
     # --- permissions ---
 
     def allows(self, key: int, client: ClientConnection, perms: int) -> bool:

@@ -12,6 +12,7 @@ from zoolet.protocol.codec import Record
 from zoolet.protocol.txns import CloseSessionTxn, CreateSessionTxn, DeleteTxn
 from zoolet.server.core import containers, ops
 from zoolet.server.core.client_connection import Session
+from zoolet.server.core.journal import TYPES
 from zoolet.server.core.ops.dispatch import APPLIES, Dispatch, build_dispatch, zxid_on_decode_error
 from zoolet.server.core.ops.reconfig import encode_config
 from zoolet.server.core.settings import Settings
@@ -37,6 +38,7 @@ class Engine(ServerState):
 
     Attributes:
         dispatch: The dispatch table; it is replaced when read-only mode begins or ends.
+        writable: Whether the writes of clients can be logged, or need not be.
         zxid_on_decode_error: The op codes that take a zxid even if their body does not decode.
     """
 
@@ -53,6 +55,7 @@ class Engine(ServerState):
     ) -> None:
         super().__init__(settings, now=now, monotonic_ms=monotonic_ms, zxid=zxid, server_id=server_id, rng=rng, log=log)
         self.dispatch: Dispatch = build_dispatch()
+        self.writable = True
         self.zxid_on_decode_error = zxid_on_decode_error(self.settings.compat)
         self._next_reap = monotonic_ms + self.settings.container_check_interval
         if self.settings.reconfig_enabled:
@@ -68,14 +71,24 @@ class Engine(ServerState):
         if on == self.read_only:
             return
         self.read_only = on
-        self.dispatch = build_dispatch(read_only=on)
+        self.dispatch = build_dispatch(read_only=on, writable=self.writable)
         self.zxid_on_decode_error = frozenset() if on else zxid_on_decode_error(self.settings.compat)
         for client in list(self.connections):
             self.close_connection(client)
 
+    def set_writable(self, on: bool) -> None:
+        """Serve writes, or refuse them as in read-only mode, while they cannot be logged. Connections stay open, and
+        sessions begin and end.
+        """
+        self.writable = on
+        self.dispatch = build_dispatch(read_only=self.read_only, writable=on)
+
     def apply(self, txn: Record, session_id: int) -> object:
         """Apply a transaction record for a session, at the engine's zxid and time; this cannot fail."""
-        return APPLIES[type(txn)](self, txn, session_id)
+        outcome = APPLIES[type(txn)](self, txn, session_id)
+        if self.journal is not None:
+            self.journal.add(session_id, 0, self.zxid, self.now, TYPES[type(txn)], txn)
+        return outcome
 
     # --- sessions ---
 

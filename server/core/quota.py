@@ -249,6 +249,17 @@ class Quota:
         text = f"count={count},bytes={size}" + ("=" if others else "")
         self._tree.set_data_silently(stats, (text + "".join(f";{key}={number}" for key, number in others)).encode())
 
+    def recount_all(self) -> None:
+        """Search the tree for quotas, and count what is below them, after the tree was read from files.
+
+        Source: DataTree.setupQuota.
+        """
+        self.reload()
+        for path in [path for path, _ in self._tree.walk(QUOTA)]:
+            above, kind = _quota_of(path)
+            if kind == LIMITS and above and self._tree.get(QUOTA + above + STATS) is not None:
+                self._recount(above)
+
     def reload(self) -> None:
         """Search the tree for quotas again, after its nodes were changed by undo records."""
         paths = [path for path, _ in self._tree.walk(QUOTA)]

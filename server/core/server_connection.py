@@ -201,7 +201,7 @@ class ServerConnection:
         engine = self.engine
         row = OPERATIONS.get(opcode)
         engine.zxid += row is not None and row.takes_zxid
-        self._count(1, 1, self.client.session)
+        self._count(1, 1, self.client.session, opcode)
         self.client.outbox.append(_REPLY(16, xid, engine.zxid, code))
 
     # --- incomplete frames ---
@@ -387,6 +387,7 @@ class ServerConnection:
                 continue
             decode, handle, costly = entry
             answered += 1
+            client.last_xid = xid
             try:
                 body = handle(engine, client, decode(buf, body_at, end))
             except ZooKeeperError as error:
@@ -399,8 +400,7 @@ class ServerConnection:
             if costly and (time() > until or client.closing):
                 break
         if done:
-            self._count(done, answered, session)
-            client.last_xid, client.last_op = xid, opcode
+            self._count(done, answered, session, opcode)
         return offset
 
     def _fail(
@@ -410,15 +410,21 @@ class ServerConnection:
         engine = self.engine
         if opcode in engine.zxid_on_decode_error and not _decodes(decode, buf, offset, end):
             engine.zxid += 1
+        self._log_failure(xid, error.code)
         body = error.body if isinstance(error, PartialResults) else b""
         self.client.outbox.append(_REPLY(16 + len(body), xid, engine.zxid, error.code) + body)
 
-    def _count(self, done: int, answered: int, session: Session | None) -> None:
+    def _log_failure(self, xid: int, code: int) -> None:
+        if (journal := self.engine.journal) is not None:
+            session = self.client.session
+            journal.add_failure(session.id if session else 0, xid, self.engine.zxid, self.engine.now, code)
+
+    def _count(self, done: int, answered: int, session: Session | None, opcode: int) -> None:
         """Update the counters and the session's deadline, once a batch, even if the batch has closed the connection."""
         engine, client = self.engine, self.client
         client.received += done
         client.sent += done
-        client.last_zxid = engine.zxid
+        client.last_zxid, client.last_op = engine.zxid, opcode
         engine.metrics.packets_received += done
         engine.metrics.packets_sent += done
         if answered and session is not None and engine.monotonic_ms + session.timeout_ms >= session.deadline:
@@ -442,6 +448,7 @@ class ServerConnection:
             emit(_REPLY(16, xid, 0, ErrorCode.SESSION_CLOSED_REQUIRE_AUTH))
         elif opcode == OpCode.DELETE_CONTAINER and refused_with != ErrorCode.UNIMPLEMENTED:
             engine.zxid += 1
+            self._log_failure(xid, refused_with)
             emit(_REPLY(16, xid, engine.zxid, refused_with))
             return True
         elif opcode == OpCode.CLOSE_SESSION and client.session is not None:

@@ -73,6 +73,16 @@ class Sessions:
         self.expiry: Expiry[Session] = Expiry(rounding)
         self._next_id = first_id
 
+    def set_key(self, secret: bytes | None) -> None:
+        """Compute the passwords with another key; None for ZooKeeper's formula."""
+        self._secret_key = secret
+
+    def touch_all(self, monotonic_ms: int) -> None:
+        """Extend all deadlines, and take new ids from behind those of the sessions: they were read from files."""
+        for session in self.alive.values():
+            self.touch(session, monotonic_ms)
+        self._next_id = max(self._next_id, *(session_id + 1 for session_id in self.alive), 0)
+
     def new_id(self) -> int:
         """Return an id that no session has had."""
         self._next_id += 1

@@ -13,6 +13,7 @@ from zoolet.protocol.acl import READ_ACL_UNSAFE
 from zoolet.server.core.acls import Acls
 from zoolet.server.core.client_connection import ClientConnection, Session
 from zoolet.server.core.expiry import Expiry
+from zoolet.server.core.journal import Journal
 from zoolet.server.core.metrics import Metrics
 from zoolet.server.core.quota import Quota
 from zoolet.server.core.sessions import Sessions, first_session_id
@@ -73,6 +74,7 @@ class ServerState:
         connections: All connections, in the order in which they were opened.
         pending_output: Connections with output that is not a reply to their own request, such as events, in order; the
             owner of the sockets sends it and clears this.
+        journal: The transactions that are to be written to a log; None if there is none.
         partial_requests: Bytes of incomplete requests that all connections have buffered.
     """
 
@@ -101,6 +103,7 @@ class ServerState:
         self.sessions = Sessions(rounding, first_session_id(server_id, now), secret)
         self.connections: dict[ClientConnection, None] = {}
         self.read_only = False
+        self.journal: Journal | None = None
         self.zxid = zxid
         self.now = now
         self.monotonic_ms = self.started = monotonic_ms

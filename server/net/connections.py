@@ -91,6 +91,49 @@ class OpenSocket(Protocol):
         """The connection without I/O; None after the socket is closed."""
         ...
 
+    # For the log, which holds output until its transactions are logged.
+
+    @property
+    def session_id(self) -> int:
+        """The session of the connection; 0 if it has none."""
+        ...
+
+    def pop_output(self) -> tuple[bytes, bool]:
+        """Return the bytes to send, and whether the connection is to be closed behind them."""
+        ...
+
+    def send_output(self, data: bytes, closing: bool, last: bool) -> None:
+        """Send bytes that have waited; *last* says that no others wait."""
+        ...
+
+    def pause(self) -> None:
+        """Read nothing more until :meth:`resume`."""
+        ...
+
+    def resume(self) -> None:
+        """Read again."""
+        ...
+
+
+class Log(Protocol):
+    """Where transactions are logged before the output that shows them is sent: a ``Store``."""
+
+    def hold(self, output: OpenSocket) -> bool:
+        """Return whether the output of a connection has to wait; it is sent later then."""
+        ...
+
+    def forget(self, output: OpenSocket) -> None:
+        """Forget a connection that is gone."""
+        ...
+
+    def commit_soon(self) -> None:
+        """Log what was applied."""
+        ...
+
+    async def close(self) -> None:
+        """Log what remains, and close the files."""
+        ...
+
 
 class Connections:
     """The open connections and what they share.
@@ -106,6 +149,7 @@ class Connections:
     Attributes:
         open: The accepted sockets by their connections.
         on_accept: Called when a connection is counted, and when it is open.
+        log: Where transactions are logged; None if they are not.
     """
 
     def __init__(
@@ -126,6 +170,7 @@ class Connections:
         self.unread = UnreadBytes(engine)
         self.open: dict[ClientConnection, OpenSocket] = {}
         self.on_accept: Callable[[], None] = lambda: None
+        self.log: Log | None = None
         self.stopping = False
         self.last_descriptor = _descriptor_limit() - SPARE_DESCRIPTORS
         self._sweeping = False
@@ -226,6 +271,8 @@ class Connections:
                 socket = self.open.get(client)
                 if socket is not None:
                     socket.flush()
+        if self.log is not None:
+            self.log.commit_soon()
 
     def sweep(self) -> None:
         """Remove the watches of connections that are gone, some in each iteration of the event loop."""

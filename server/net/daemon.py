@@ -128,6 +128,10 @@ class Daemon:
         connections = self.connections
         connections.stopping = True
         await self._acceptor.close()
+        if connections.log is not None:
+            connections.set_time()
+            await connections.log.close()
+            connections.log = None
         if self._secure is not None:
             await self._secure.close()
         for socket in list(connections.open.values()):

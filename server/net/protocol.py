@@ -74,6 +74,8 @@ class ServerProtocol(asyncio.Protocol):
         """The connection without I/O; None before it is created and after it is lost."""
         self._unread_events = 0  # bytes of events since the peer stopped reading
         self._write_paused = False  # the peer does not read, so its socket is not read
+        self._held = False  # output waits for transactions to be logged
+        self._log_paused = False  # so much of it waits that nothing more is read
         self._has_backlog = False  # requests remain for a later turn
         self._deferred: list[bytes] = []  # what was read while it was not this connection's turn
         self._deferred_size = 0
@@ -107,7 +109,7 @@ class ServerProtocol(asyncio.Protocol):
         transport.set_write_buffer_limits(_HIGH, _LOW)
         connections.set_time()
         client = ClientConnection(host, port)
-        self.connection = connections.connection_factory(client, self.resume)
+        self.connection = connections.connection_factory(client, self.answer)
         connections.add(client, self)
         if connections.is_last_descriptor(self.descriptor()):
             client.four_letter_only = True
@@ -132,7 +134,7 @@ class ServerProtocol(asyncio.Protocol):
             return
         self._serve(data, started, SHORT_TURN if turns.queued else turns.seconds)
 
-    def resume(self) -> None:
+    def answer(self) -> None:
         """Answer the requests that remain, and send the pending output."""
         self.data_received(b"")
 
@@ -195,7 +197,7 @@ class ServerProtocol(asyncio.Protocol):
         if self._deferred and transport is not None and not transport.can_write_eof():
             # TLS closes the transport whatever this returns, so the deferred requests are answered now.
             self._serve(self._pop_deferred(), perf_counter(), LAST_TURN)
-        return bool(self._deferred)
+        return bool(self._deferred or self._held)
 
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not read."""
@@ -216,6 +218,8 @@ class ServerProtocol(asyncio.Protocol):
             self._linger.cancel()
         connection, self.connection, self._transport = self.connection, None, None
         if connection is not None:
+            if self._connections.log is not None:
+                self._connections.log.forget(self)
             self._connections.remove(connection.client, self)
             self._connections.set_time()
             connection.connection_lost()
@@ -225,11 +229,21 @@ class ServerProtocol(asyncio.Protocol):
     # --- called by the server ---
 
     def flush(self) -> None:
-        """Send the connection's output with one write, and close if it is to be closed."""
+        """Send the connection's output with one write, and close if it is to be closed; if it may show transactions
+        that are not logged yet, this happens later.
+        """
+        connection, log = self.connection, self._connections.log
+        if connection is None:
+            return
+        if log is not None and log.hold(self):
+            self._held = True
+            return
+        self._send(connection.data_to_send(), connection.closing)
+
+    def _send(self, data: bytes, closing: bool) -> None:
         transport, connection = self._transport, self.connection
         if transport is None or connection is None:
             return
-        data = connection.data_to_send()
         if data:
             if self._write_paused:  # nothing is read, so this is not a reply: it is events
                 self._unread_events += len(data)
@@ -238,8 +252,39 @@ class ServerProtocol(asyncio.Protocol):
                 self._turns.charge(len(data))
             if self._write_paused and not self._check_write_buffer(transport, connection.client):
                 return
-        if connection.closing:
+        if closing:
             self.close()
+
+    # --- called by the log ---
+
+    @property
+    def session_id(self) -> int:
+        """The session of the connection; 0 if it has none."""
+        session = self.connection.client.session if self.connection is not None else None
+        return session.id if session is not None else 0
+
+    def pop_output(self) -> tuple[bytes, bool]:
+        """Return the bytes to send, and whether the connection is to be closed behind them."""
+        connection = self.connection
+        return (b"", False) if connection is None else (connection.data_to_send(), connection.closing)
+
+    def send_output(self, data: bytes, closing: bool, last: bool) -> None:
+        """Send bytes that have waited; *last* says that no others wait."""
+        self._held = not last
+        self._send(data, closing)
+        if last and self._finished and not self._deferred and self._transport is not None:
+            self._transport.close()
+
+    def pause(self) -> None:
+        """Read nothing more until :meth:`resume`."""
+        self._log_paused = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        self._log_paused = False
+        self._wait_for_turn()
 
     def _check_write_buffer(self, transport: asyncio.Transport, client: ClientConnection) -> bool:
         """Count the bytes that wait for a peer that does not read; disconnect it, or another, if they are too many."""
@@ -319,14 +364,14 @@ class ServerProtocol(asyncio.Protocol):
     def take_turn(self) -> None:
         """Answer the requests that remain, and resume reading unless there are more or the peer does not read."""
         transport = self._transport
-        if transport is None or self._write_paused or transport.is_closing():
-            return  # resume_writing queues it again
+        if transport is None or self._write_paused or self._log_paused or transport.is_closing():
+            return  # resume_writing or resume queues it again
         self._spent = 0.0
         if self._has_backlog or self._deferred:
             data = self._pop_deferred()
             self._has_backlog = False
             self._serve(data, perf_counter(), self._turns.seconds)
-            if self._has_backlog or self._write_paused or self._spent > self._turns.seconds:
+            if self._has_backlog or self._write_paused or self._log_paused or self._spent > self._turns.seconds:
                 return  # it is in the queue again, or will be when the peer reads
         if self._finished:
             transport.close()

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -28,6 +28,8 @@ from zoolet.server.storage.errors import StorageError
 
 MAGIC: Final = b"ZKSN"
 VERSION: Final = 2
+REPORTED: Final = 1 << 14
+"""Nodes between two reports of progress."""
 OPEN_KEY: Final = -1
 """The key of the list that grants everything to everyone; it is not in the table."""
 _HEADER = struct.Struct(">4siq")
@@ -178,13 +180,14 @@ class _Reader:
         self.at += 5
 
 
-def parse(data: bytes, zxid: int, where: str = "") -> Snapshot:
+def parse(data: bytes, zxid: int, where: str = "", progress: Callable[[str, int, int], None] | None = None) -> Snapshot:
     """Read a snapshot.
 
     Args:
         data: The bytes of its file, decompressed.
         zxid: The zxid in the name of the file.
         where: The file, for errors.
+        progress: Receives how many bytes of how many were read, now and then.
 
     Raises:
         StorageError: It is damaged, or no snapshot.
@@ -192,7 +195,9 @@ def parse(data: bytes, zxid: int, where: str = "") -> Snapshot:
     reader = _Reader(data, where)
     if data[:4] != MAGIC:
         raise StorageError(where, "this is not a snapshot: it does not begin with ZKSN")
-    reader.values(_HEADER)
+    _, version, _ = reader.values(_HEADER)
+    if version != VERSION:
+        raise StorageError(where, f"this is a snapshot of version {version}; known is {VERSION}")
     sessions: dict[int, int] = {}
     for _ in range(reader.count("sessions", 12)):
         session_id, timeout = reader.values(_SESSION)
@@ -201,7 +206,11 @@ def parse(data: bytes, zxid: int, where: str = "") -> Snapshot:
     for _ in range(reader.count("ACL lists", 12)):
         (key,) = reader.values(_LONG)
         acls[key] = reader.acl()
-    nodes = list(_nodes(reader))
+    nodes = []
+    for node in _nodes(reader):
+        nodes.append(node)
+        if progress is not None and not len(nodes) % REPORTED:
+            progress("bytes of the snapshot", reader.at, len(data))
     reader.seal()
     _check_nodes(nodes, acls, where)
     snapshot = Snapshot(zxid, nodes, sessions, acls)
@@ -249,6 +258,22 @@ def _check_nodes(nodes: list[StoredNode], acls: Mapping[int, AclList], where: st
 # --- writing ---
 
 
+class _Seals:
+    """Yields bytes, and the checksum of all that it has yielded."""
+
+    def __init__(self) -> None:
+        self._checksum = 1
+
+    def counted(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self._checksum = zlib.adler32(piece, self._checksum)
+            yield piece
+
+    def sealed(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        yield from self.counted(pieces)
+        yield from self.counted([_LONG.pack(self._checksum) + _END])
+
+
 def encode(snapshot: Snapshot, *, digest: bool = True, last_zxid: bool = True) -> Iterator[bytes]:
     """Yield the bytes of a snapshot, piece by piece.
 
@@ -257,30 +282,32 @@ def encode(snapshot: Snapshot, *, digest: bool = True, last_zxid: bool = True) -
         digest: Whether it has the section of 3.6.
         last_zxid: Whether it has the section of 3.9; older releases ignore it.
     """
-    checksum = 1
-
-    def counted(pieces: Iterable[bytes]) -> Iterator[bytes]:
-        nonlocal checksum
-        for piece in pieces:
-            checksum = zlib.adler32(piece, checksum)
-            yield piece
-
-    def seal() -> Iterator[bytes]:
-        yield from counted([_LONG.pack(checksum) + _END])
-
-    yield from counted(_content(snapshot))
-    yield from seal()
+    seals = _Seals()
+    yield from seals.sealed([*_tables(snapshot), *map(_encode_node, snapshot.nodes), _END])
     if digest:
-        value = snapshot.computed_digest()
-        signed = value - (1 << 64) if value >= 1 << 63 else value
-        yield from counted([_DIGEST.pack(snapshot.zxid, 2) + _LONG.pack(signed)])
-        yield from seal()
+        yield from seals.sealed([_DIGEST.pack(snapshot.zxid, 2) + struct.pack(">Q", snapshot.computed_digest())])
     if last_zxid:
-        yield from counted([_LONG.pack(snapshot.zxid)])
-        yield from seal()
+        yield from seals.sealed([_LONG.pack(snapshot.zxid)])
 
 
-def _content(snapshot: Snapshot) -> Iterator[bytes]:
+def encode_growing(tables: Snapshot, nodes: Iterable[StoredNode]) -> Iterator[bytes]:
+    """Yield the bytes of a snapshot of a tree that changes meanwhile, one piece for each node.
+
+    It has no digest of the tree, as that of a new server, for there is no zxid whose tree it is.
+
+    Args:
+        tables: The zxid, the sessions and the ACL lists; its nodes are not used.
+        nodes: The nodes.
+    """
+    seals = _Seals()
+    yield from seals.counted(_tables(tables))
+    yield from seals.counted(map(_encode_node, nodes))
+    yield from seals.sealed([_END])
+    yield from seals.sealed([_DIGEST.pack(0, 2) + _LONG.pack(0)])
+    yield from seals.sealed([_LONG.pack(tables.zxid)])
+
+
+def _tables(snapshot: Snapshot) -> Iterator[bytes]:
     yield _HEADER.pack(MAGIC, VERSION, -1)
     yield _INT.pack(len(snapshot.sessions))
     for entry in snapshot.sessions.items():
@@ -288,11 +315,12 @@ def _content(snapshot: Snapshot) -> Iterator[bytes]:
     yield _INT.pack(len(snapshot.acls))
     for key, acl in snapshot.acls.items():
         yield _LONG.pack(key) + _INT.pack(len(acl)) + b"".join(entry.encode() for entry in acl)
-    for node in snapshot.nodes:
-        path = node.path.encode()
-        data = _INT.pack(-1) if node.data is None else _INT.pack(len(node.data)) + node.data
-        yield b"".join([_INT.pack(len(path)), path, data, _LONG.pack(node.acl), _STAT.pack(*node[3:])])
-    yield _END
+
+
+def _encode_node(node: StoredNode) -> bytes:
+    path = node.path.encode()
+    data = _INT.pack(-1) if node.data is None else _INT.pack(len(node.data)) + node.data
+    return b"".join([_INT.pack(len(path)), path, data, _LONG.pack(node.acl), _STAT.pack(*node[3:])])
 
 
 def acl_of(snapshot: Snapshot, key: int) -> AclList:

@@ -6,7 +6,8 @@
     entries  long Adler-32 of the entry, int length, TxnHeader, record, [int version 2, long digest], "B"
     padding  zeros: the length 0 is the end
 
-An entry that was being written when the machine stopped ends the log; what precedes it counts.
+An entry that was being written when the machine stopped ends the log; what precedes it counts. After a loss of power,
+sectors of what was not synced may be missing: they are zero then, whatever is behind them.
 
 Source: FileTxnLog, SerializeUtils.deserializeTxn.
 """
@@ -15,37 +16,23 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from zoolet.protocol import txns as t
-from zoolet.protocol.codec import Record
+from zoolet.protocol.codec import Record, struct_of
 from zoolet.protocol.errors import MarshallingError
 from zoolet.protocol.operations import OpCode
+from zoolet.server.core.journal import ERROR, RECORDS, Applied
 from zoolet.server.storage.errors import StorageError
 
 MAGIC: Final = b"ZKLG"
-ERROR: Final = -1
-"""The type of a write that failed: it has a zxid and changes nothing."""
+VERSION: Final = 2
+SECTOR: Final = 512
+"""The bytes that a disk writes as a whole, or not at all."""
 _HEADER = struct.Struct(">4siq")
 _ENTRY = struct.Struct(">qi")
-RECORDS: Final[dict[int, type[Record]]] = {
-    int(OpCode.CREATE_SESSION): t.CreateSessionTxn,
-    int(OpCode.CLOSE_SESSION): t.CloseSessionTxn,
-    int(OpCode.CREATE): t.CreateTxn,
-    int(OpCode.CREATE2): t.CreateTxn,
-    int(OpCode.CREATE_CONTAINER): t.CreateContainerTxn,
-    int(OpCode.CREATE_TTL): t.CreateTTLTxn,
-    int(OpCode.DELETE): t.DeleteTxn,
-    int(OpCode.DELETE_CONTAINER): t.DeleteTxn,
-    int(OpCode.SET_DATA): t.SetDataTxn,
-    int(OpCode.RECONFIG): t.SetDataTxn,
-    int(OpCode.SET_ACL): t.SetACLTxn,
-    int(OpCode.CHECK): t.CheckVersionTxn,
-    ERROR: t.ErrorTxn,
-    int(OpCode.MULTI): t.MultiTxn,
-}
-"""The records of the types of transactions."""
+_TXN_HEADER = struct_of(t.TxnHeader)
 
 
 class LogEntry(NamedTuple):
@@ -61,42 +48,87 @@ class LogEntry(NamedTuple):
     records: tuple[Record, ...]
 
 
-def parse(data: bytes, where: str = "") -> Iterator[LogEntry]:
-    """Yield the transactions of a log, up to its end or to one that was not written completely.
+class Log:
+    """The transactions of a log.
 
     Args:
         data: The bytes of the file.
         where: The file, for errors.
 
-    Raises:
-        StorageError: It is no log, or an entry is damaged.
+    Attributes:
+        size: The bytes of the file.
+        end: Where the last valid transaction ends, once all are read.
+        incomplete: Whether another one follows that was not written completely, which is no damage.
     """
-    if not data:
-        return  # it was created, and nothing was written
-    if data[:4] != MAGIC:
-        raise StorageError(where, "this is not a transaction log: it does not begin with ZKLG")
-    at = _HEADER.size
-    while at + _ENTRY.size <= len(data):
-        checksum, length = _ENTRY.unpack_from(data, at)
-        start, end = at + _ENTRY.size, at + _ENTRY.size + length
-        if length == 0:
+
+    def __init__(self, data: bytes, where: str = "") -> None:
+        self._data = data
+        self._where = where
+        self.size = len(data)
+        self.end = 0
+        self.incomplete = False
+
+    def __iter__(self) -> Iterator[LogEntry]:
+        """Yield the transactions, up to the end of the log or to one that was not written completely.
+
+        Raises:
+            StorageError: The file is no log, or is damaged; the transactions before the damage were yielded.
+        """
+        data, where = self._data, self._where
+        if encode_header().startswith(data):
+            self.incomplete = bool(data) and len(data) < _HEADER.size  # its header was not written completely
+            self.end = len(data) if len(data) == _HEADER.size else 0
             return
-        if length < 0:
-            raise StorageError(where, f"a length of {length} cannot be, at byte {at + 8}")
-        if end >= len(data) or data[end] != 0x42:
-            return  # the last one was not written completely
-        if zlib.adler32(memoryview(data)[start:end]) != checksum:
-            raise StorageError(where, f"the checksum of the transaction at byte {at} is wrong")
-        try:
-            yield _entry(data, start, end)
-        except MarshallingError as error:
-            raise StorageError(where, f"the transaction at byte {at} cannot be read: {error}") from None
-        at = end + 1
+        if data[:4] != MAGIC or len(data) < _HEADER.size:
+            raise StorageError(where, "this is not a transaction log: it does not begin with ZKLG")
+        _, version, dbid = _HEADER.unpack_from(data)
+        if (version, dbid) != (VERSION, 0):
+            raise StorageError(where, f"this is a log of version {version} and database {dbid}; known is {VERSION}, 0")
+        self.end = _HEADER.size
+        while self.end + _ENTRY.size <= len(data):
+            at = self.end
+            checksum, length = _ENTRY.unpack_from(data, at)
+            if not checksum and not length:
+                return
+            start, end = at + _ENTRY.size, at + _ENTRY.size + length
+            if length <= 0:
+                if self._may_be_torn(at, start):
+                    return
+                raise StorageError(where, f"a length of {length} cannot be, at byte {at + 8}")
+            if end >= len(data):
+                self.incomplete = True
+                return
+            if data[end] != 0x42 or zlib.adler32(memoryview(data)[start:end]) != checksum:
+                if self._may_be_torn(at, end):
+                    return
+                raise StorageError(where, f"the transaction at byte {at} is damaged: its checksum or its end is wrong")
+            try:
+                entry = _entry(data, start, end)
+            except MarshallingError as error:
+                raise StorageError(where, f"the transaction at byte {at} cannot be read: {error}") from None
+            self.end = end + 1
+            yield entry
+
+    def _may_be_torn(self, at: int, end: int) -> bool:
+        """Return whether a part of a transaction may not have been written, so that the log ends before it: a sector,
+        or what is in it, is zero.
+        """
+        data = self._data
+        for sector in range(at - at % SECTOR, end + 1, SECTOR):
+            first, last = max(at, sector), min(end + 1, sector + SECTOR)
+            if not any(data[first:last]) and not any(data[last : sector + SECTOR]):
+                self.incomplete = True
+                return True
+        return False
+
+    def tail(self) -> bytes:
+        """Return what is behind the last valid transaction, without the zeros at its end."""
+        return self._data[self.end :].rstrip(b"\0")
 
 
 def encode_header() -> bytes:
     """Return the beginning of a log."""
-    return _HEADER.pack(MAGIC, 2, 0)
+    return _HEADER.pack(MAGIC, VERSION, 0)
 
 
 def encode(header: t.TxnHeader, record: Record, digest: int | None = None) -> bytes:
@@ -111,6 +143,15 @@ def encode(header: t.TxnHeader, record: Record, digest: int | None = None) -> by
     if digest is not None:
         body += struct.pack(">iQ", 2, digest)
     return _ENTRY.pack(zlib.adler32(body), len(body)) + body + b"B"
+
+
+def encode_all(entries: Iterable[Applied]) -> bytes:
+    """Return the bytes of transactions of a journal."""
+    pieces: list[bytes] = []
+    for session_id, xid, zxid, time, kind, record in entries:
+        body = _TXN_HEADER.pack(session_id, xid, zxid, time, kind) + record.encode()
+        pieces += _ENTRY.pack(zlib.adler32(body), len(body)), body, b"B"
+    return b"".join(pieces)
 
 
 def _entry(data: bytes, start: int, end: int) -> LogEntry:

@@ -38,6 +38,12 @@ class DaemonProcess:
         """The address as clients take it: ``host:port``."""
         return f"{self.host}:{self.port}"
 
+    def start(self) -> subprocess.Popen[str]:
+        """Start the process, and return it once it accepts; the caller ends it."""
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.stderr, text=True)
+        self._read_ready_line()
+        return self.process
+
     def __enter__(self) -> Self:
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.stderr, text=True)
         try:

@@ -77,7 +77,7 @@ def prepares(replies: dict[OpCode, Reply]) -> Callable[[Prepare], Prepare]:
         for op, reply in replies.items():
             WRITES[op] = Write(prepare, reply)
             if op != OpCode.CHECK:  # only inside a transaction
-                TABLE[op] = Entry(None, _write(prepare, reply), True)
+                TABLE[op] = Entry(None, _write(op, prepare, reply), True)
         return prepare
 
     return register
@@ -94,7 +94,7 @@ def applies(*txns: type[Record]) -> Callable[[Apply], Apply]:
     return register
 
 
-def _write(prepare: Prepare, reply: Reply) -> Handle:
+def _write(op: OpCode, prepare: Prepare, reply: Reply) -> Handle:
     applies = APPLIES
 
     def handle(state: ServerState, client: ClientConnection, request: Any) -> bytes:
@@ -102,25 +102,29 @@ def _write(prepare: Prepare, reply: Reply) -> Handle:
         txn = prepare(state, client, request)
         session = client.session
         assert session is not None
-        return reply(txn, applies[type(txn)](state, txn, session.id))
+        outcome = applies[type(txn)](state, txn, session.id)
+        if state.journal is not None:
+            state.journal.add(session.id, client.last_xid, state.zxid, state.now, op, txn)
+        return reply(txn, outcome)
 
     return handle
 
 
-def build_dispatch(*, read_only: bool = False) -> Dispatch:
+def build_dispatch(*, read_only: bool = False, writable: bool = True) -> Dispatch:
     """Return a dispatch table.
 
     A record's decoder is compiled by the first request that needs it, and replaces its placeholder in the table.
 
     Args:
         read_only: Refuse writes, and sync.
+        writable: Do not refuse writes, as it is done while they cannot be logged.
 
     Source: ReadOnlyRequestProcessor.
     """
     table: Dispatch = {}
     for op, entry in TABLE.items():
         operation = OPERATIONS[op]
-        if read_only and (operation.takes_zxid or op == OpCode.SYNC):
+        if (operation.takes_zxid and not (writable and not read_only)) or (read_only and op == OpCode.SYNC):
             table[op] = _skip_body, _refuse, False
         elif entry.decode is None:
             assert operation.request is not None, op

@@ -17,8 +17,10 @@ from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import TTL_MODES, CreateMode
 from zoolet.protocol.errors import ErrorCode, MarshallingError, ThrottledOpError, ZooKeeperError
 from zoolet.protocol.operations import OpCode
+from zoolet.protocol.txns import ErrorTxn, MultiTxn, Txn
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.compat import Compat
+from zoolet.server.core.journal import ERROR
 from zoolet.server.core.ops.dispatch import APPLIES, TABLE, WRITES, Entry, reads
 from zoolet.server.core.quota import STATS
 from zoolet.server.core.state import ServerState
@@ -37,6 +39,39 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
     assert client.session is not None
     session_id = client.session.id
     state.zxid += 1
+    operations = _decode_operations(state, span)
+    results: list[bytes] = []
+    applied: list[Txn] = []  # for the journal
+    state.begin()
+    try:
+        for op, request in operations:
+            if op == OpCode.CREATE and request.flags in TTL_MODES:  # type: ignore[attr-defined] # a create has flags
+                raise MarshallingError(None, "create flags that need a ttl, without one")
+            prepare, reply = WRITES[op]
+            txn = prepare(state, client, request)
+            results.append(_RESULT[op] + reply(txn, APPLIES[type(txn)](state, txn, session_id)))
+            if state.journal is not None:
+                applied.append(Txn(op, txn.encode()))
+    except ZooKeeperError as error:
+        state.roll_back()
+        if type(error) is MarshallingError:
+            raise
+        done, not_tried = len(results), len(operations) - len(results) - 1
+        codes = [ErrorCode.OK] * done + [error.code] + [ErrorCode.RUNTIME_INCONSISTENCY] * not_tried
+        results = [wire.error_result(code) for code in codes]
+        applied += [Txn(ERROR, ErrorTxn(code).encode()) for code in codes[done:]]
+    except BaseException:  # a defect, or an interrupt: the state must not stay inside a transaction
+        state.roll_back()
+        raise
+    else:
+        state.commit()
+    if state.journal is not None:
+        state.journal.add(session_id, client.last_xid, state.zxid, state.now, OpCode.MULTI, MultiTxn(applied))
+    return b"".join(results) + wire.END
+
+
+def _decode_operations(state: ServerState, span: Span) -> Operations:
+    """Decode the operations of a multi, and normalise its creates; errors as for :func:`multi`."""
     compat = state.settings.compat
     try:
         operations = wire.read_operations(*span)
@@ -61,28 +96,7 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
             operations[place] = _normalize_create(compat, op, request)
     if recounts > RECOUNTS:
         raise _too_many(state, RECOUNTS, "creates of quota statistics")
-    results: list[bytes] = []
-    state.begin()
-    try:
-        for op, request in operations:
-            if op == OpCode.CREATE and request.flags in TTL_MODES:  # type: ignore[attr-defined] # a create has flags
-                raise MarshallingError(None, "create flags that need a ttl, without one")
-            prepare, reply = WRITES[op]
-            txn = prepare(state, client, request)
-            results.append(_RESULT[op] + reply(txn, APPLIES[type(txn)](state, txn, session_id)))
-    except ZooKeeperError as error:
-        state.roll_back()
-        if type(error) is MarshallingError:
-            raise
-        done, not_tried = len(results), len(operations) - len(results) - 1
-        codes = [ErrorCode.OK] * done + [error.code] + [ErrorCode.RUNTIME_INCONSISTENCY] * not_tried
-        results = [wire.error_result(code) for code in codes]
-    except BaseException:  # a defect, or an interrupt: the state must not stay inside a transaction
-        state.roll_back()
-        raise
-    else:
-        state.commit()
-    return b"".join(results) + wire.END
+    return operations
 
 
 def _check_as_a_whole(state: ServerState, span: Span) -> None:

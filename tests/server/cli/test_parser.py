@@ -23,6 +23,7 @@ def test_the_options_of_the_contract_stand_for_keys() -> None:
     assert {key.option: key.name for key in WITH_OPTION} == {
         "--host": "clientPortAddress",
         "--port": "clientPort",
+        "--data-dir": "dataDir",
         "--secure-port": "secureClientPort",
         "--tls-cert": "ssl.keyStore.location",
         "--tls-key": "ssl.keyStore.key.location",

@@ -262,7 +262,7 @@ def test_logs_are_text_on_stderr() -> None:
 
 
 def test_logs_can_be_json_lines(tmp_path: Path) -> None:
-    path = configuration(tmp_path, "dataDir=/data\n")
+    path = configuration(tmp_path, "initLimit=5\n")
     with daemon(path, "--port", "0", "--log-format", "json") as running:
         _, _, err = running.stop()
 
@@ -271,19 +271,21 @@ def test_logs_can_be_json_lines(tmp_path: Path) -> None:
         ("WARNING", "zoolet.server"),
         ("INFO", "zoolet.server"),
     ]
-    assert "dataDir" in lines[0]["message"]
+    assert "initLimit" in lines[0]["message"]
     assert all(isinstance(line["time"], float) for line in lines)
 
 
 def test_one_line_names_the_ignored_keys_of_the_file(tmp_path: Path) -> None:
-    path = configuration(tmp_path, "initLimit=5\nsnapCount=1\nleaderServes=no\n")
+    path = configuration(tmp_path, "initLimit=5\nflushDelay=1\nleaderServes=no\n")
 
-    with daemon(path, "--port", "0", "-DsyncLimit=2", "-Dzookeeper.forceSync=no") as running:
+    with daemon(path, "--port", "0", "-DsyncLimit=2", "-Dzookeeper.maxBatchSize=1") as running:
         _, _, err = running.stop()
 
     lines = [line for line in err.splitlines() if "WARNING" in line]
     assert len(lines) == 1
-    assert lines[0].endswith(" zoolet.server: ignored (not supported): forceSync, initLimit, leaderServes, snapCount")
+    assert lines[0].endswith(
+        " zoolet.server: ignored (not supported): flushDelay, initLimit, leaderServes, maxBatchSize"
+    )
 
 
 # --- errors ---

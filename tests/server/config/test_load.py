@@ -315,21 +315,24 @@ def test_a_dynamic_file_has_members_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_an_ignored_key_is_noted() -> None:
-    assert configured("dataDir=/data\nsnapCount=5\nno.such.key=1\n").ignored == ("dataDir", "snapCount")
+    assert configured("initLimit=10\nfsync.warningthresholdms=5\nno.such.key=1\n").ignored == (
+        "fsync.warningthresholdms",
+        "initLimit",
+    )
 
 
 def test_all_ignored_keys_of_the_file_are_noted() -> None:
-    text = "initLimit=5\nsyncLimit=2\nmetricsProvider.httpPort=7000\nzookeeper.forceSync=no\ntickTime=500\n"
+    text = "initLimit=5\nsyncLimit=2\nmetricsProvider.httpPort=7000\nzookeeper.flushDelay=1\ntickTime=500\n"
 
-    assert configured(text).ignored == ("forceSync", "initLimit", "metricsProvider.httpPort", "syncLimit")
+    assert configured(text).ignored == ("flushDelay", "initLimit", "metricsProvider.httpPort", "syncLimit")
 
 
 @pytest.mark.parametrize(
     ("definition", "ignored"),
     [
-        ("-Dzookeeper.snapCount=1", ("snapCount",)),
+        ("-Dzookeeper.flushDelay=1", ("flushDelay",)),
         ("-Dzookeeper.root.logger=INFO", ("root.logger",)),
-        ("-DsnapCount=1", ()),
+        ("-DflushDelay=1", ()),
         ("-Dlog.dir=/var/log", ()),
     ],
 )

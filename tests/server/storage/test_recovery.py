@@ -23,7 +23,8 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage import txnlog
 from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.recovery import Recovered, recover, snapshot_of
+from zoolet.server.storage.live import snapshot_of
+from zoolet.server.storage.recovery import Recovered, recover
 from zoolet.server.storage.snapshot import Snapshot, StoredNode
 from zoolet.server.testing import Znode
 from zoolet.server.testing.control_json import tree_of
@@ -289,6 +290,6 @@ def test_the_command_shows_verifies_and_exports(tmp_path: Path) -> None:
     log.write_bytes(log.read_bytes().replace(b"/a/e", b"/a/f"))
     verified = datadir("verify", tmp_path)
     assert verified.returncode == 1
-    assert "WRONG: the checksum of the transaction at byte" in verified.stdout
+    assert "WRONG: the transaction at byte 177 is damaged" in verified.stdout
     assert datadir("show", tmp_path).returncode == 1
     assert datadir("show", "/nowhere").stderr == "zoolet: /nowhere: this is not a directory\n"

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from zoolet.protocol.acl import ACL, Id
 from zoolet.server import Server
 from zoolet.server.storage import snapshot as snapshots
+from zoolet.server.storage.directory import DataDir, read
 from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.recovery import DataDir, read, snapshot_of
+from zoolet.server.storage.live import snapshot_of
 from zoolet.server.storage.snapshot import Snapshot, StoredNode
 from zoolet.server.testing import Znode
 
@@ -139,7 +140,7 @@ def test_the_newest_valid_one_is_used(tmp_path: Path) -> None:
 
     assert found is not None
     assert found.zxid == 5
-    assert str(newest) in directory.skipped[0]
+    assert str(newest) in directory.problems[0]
 
 
 def test_none_that_is_valid_is_an_error(tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""The operations on files that must not be lost: each returns when it is done, or raises OSError.
+
+They are methods, so that a test can record them and work out what a power loss may leave.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+_CANNOT_RESERVE: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV})
+"""What file systems answer that cannot reserve space."""
+
+
+class Disk:
+    """The operations on files. Those that this creates are readable by their owner only."""
+
+    def create(self, path: Path) -> int:
+        """Create a file, or empty it, and return its descriptor."""
+        return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+
+    def write(self, descriptor: int, data: bytes, offset: int) -> None:
+        """Write all of *data* at an offset."""
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(descriptor, view, offset)
+            view, offset = view[written:], offset + written
+
+    def reserve(self, descriptor: int, offset: int, size: int) -> None:
+        """Reserve space, which reads as zeros, as far as the file system can.
+
+        Raises:
+            OSError: There is not so much space.
+        """
+        try:
+            os.posix_fallocate(descriptor, offset, size)
+        except AttributeError:  # this platform cannot
+            return
+        except OSError as error:
+            if error.errno not in _CANNOT_RESERVE:
+                raise
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        """Cut a file off."""
+        os.ftruncate(descriptor, size)
+
+    def sync(self, descriptor: int) -> None:
+        """Wait until what was written to a file outlives a loss of power."""
+        getattr(os, "fdatasync", os.fsync)(descriptor)
+
+    def close(self, descriptor: int) -> None:
+        """Close a file."""
+        os.close(descriptor)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename a file; one that has the name already is replaced."""
+        os.replace(source, target)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+        path.unlink(missing_ok=True)
+
+    def sync_folder(self, path: Path) -> None:
+        """Wait until the names in a folder outlive a loss of power."""
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,66 @@
+"""A snapshot of a server that goes on serving.
+
+It is taken bit by bit while the tree changes, as ZooKeeper takes its own: what changed after its zxid is in the log,
+and applying that again leads to the same state. Nodes that are younger than the snapshot are left out, for the log
+creates them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from zoolet.protocol.acl import ACL, ANYONE, AclList
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.node import Node
+from zoolet.server.core.tree import Tree
+from zoolet.server.storage.snapshot import OPEN_KEY, Snapshot, StoredNode
+
+NOBODY: Final[AclList] = (ACL(0, ANYONE),)
+"""Stands for a list that a node has got since: no permission, until the log has the node's list."""
+
+
+def tables_of(engine: Engine) -> Snapshot:
+    """Return a snapshot of an engine as it is now, without its nodes."""
+    acls = engine.acls.lists()
+    acls[max(acls, default=0) + 1] = NOBODY
+    sessions = {session.id: session.timeout_ms for session in engine.sessions.alive.values()}
+    return Snapshot(engine.zxid, [], sessions, acls)
+
+
+def nodes_of(tree: Tree, tables: Snapshot) -> Iterator[StoredNode]:
+    """Yield the nodes that are not younger than a snapshot, parents first; the tree may change meanwhile.
+
+    Args:
+        tree: The tree.
+        tables: The zxid and the ACL lists, as :func:`tables_of` has returned them.
+    """
+    acls, zxid, nobody = tables.acls, tables.zxid, max(tables.acls)
+    yield _stored("", tree.root, acls, nobody)
+    pending: list[tuple[str, Node, Iterator[str]]] = [("/", tree.root, iter(list(tree.root.children or ())))]
+    while pending:
+        prefix, parent, names = pending[-1]
+        name = next(names, None)
+        if name is None:
+            pending.pop()
+            continue
+        node = parent.children.get(name) if parent.children else None
+        if node is None or node.czxid > zxid:
+            continue
+        path = prefix + name
+        yield _stored(path, node, acls, nobody)
+        if node.children:
+            pending.append((path + "/", node, iter(list(node.children))))
+
+
+def _stored(path: str, node: Node, acls: Collection[int], nobody: int) -> StoredNode:
+    key = (node.acl if node.acl in acls else nobody) if node.acl else OPEN_KEY
+    fields = (node.czxid, node.mzxid, node.ctime, node.mtime, node.version, node.creates, node.aversion)
+    return StoredNode(path, node.data, key, *fields, node.owner, node.pzxid)
+
+
+def snapshot_of(engine: Engine) -> Snapshot:
+    """Return the whole state of an engine as a snapshot."""
+    snapshot = tables_of(engine)
+    snapshot.nodes += nodes_of(engine.tree, snapshot)
+    return snapshot

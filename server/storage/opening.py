@@ -1,0 +1,145 @@
+"""Opening a data directory for a server: the lock, the recovery, and what is written before the server serves."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+from zoolet.protocol.errors import ErrorCode
+from zoolet.protocol.txns import ErrorTxn
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.journal import ERROR
+from zoolet.server.storage import directory as files
+from zoolet.server.storage import live, txnlog
+from zoolet.server.storage import snapshot as snapshots
+from zoolet.server.storage.directory import DataDir, Lock, Progress, no_progress
+from zoolet.server.storage.disk import Disk
+from zoolet.server.storage.errors import StorageError
+from zoolet.server.storage.log_file import LogFile
+from zoolet.server.storage.recovery import Recovered, recover
+from zoolet.server.storage.settings import StorageSettings
+from zoolet.server.storage.store import Store
+
+_log = logging.getLogger("zoolet.server")
+GAP: Final = 1 << 22
+"""Zxids that are left out at a start where the last writes may be lost: none is taken twice."""
+KEY: Final = "zoolet.key"
+
+
+class OpenDirectory:
+    """A data directory that this process has locked.
+
+    Args:
+        settings: Which directory, and how it is used.
+        disk: The operations on files.
+
+    Raises:
+        StorageError: It is no data directory, is of another version, or another server uses it. Nothing was changed.
+        OSError: It cannot be created, read or written.
+    """
+
+    def __init__(self, settings: StorageSettings, disk: Disk | None = None) -> None:
+        assert settings.data_dir is not None
+        self.settings = settings
+        self.disk = disk or Disk()
+        paths = [Path(settings.data_dir)]
+        if settings.log_dir is not None and Path(settings.log_dir).resolve() != paths[0].resolve():
+            paths.append(Path(settings.log_dir))
+        self._log_path = paths[1] if len(paths) > 1 else None
+        self._locks: list[Lock] = []
+        new = [path for path in paths if not (path / files.SUBFOLDER).is_dir()]
+        for path in new:
+            files.check_new(path)
+        try:
+            for path in paths:
+                if path in new:
+                    files.create(path)
+                self._locks.append(Lock(path))
+            self.directory = DataDir.find(paths[0], self._log_path)
+        except BaseException:
+            self.undo()
+            raise
+
+    def undo(self) -> None:
+        """Release the lock of a directory that is not used after all, and leave no trace of it."""
+        for lock in self._locks:
+            lock.undo()
+        self._locks.clear()
+
+    def release(self) -> None:
+        """Release the lock."""
+        for lock in self._locks:
+            lock.release()
+        self._locks.clear()
+
+    def recover(self, engine: Engine, progress: Progress | None = None) -> Recovered:
+        """Load the state of the directory into a new engine, and write what a server needs before it serves.
+
+        Raises:
+            StorageError: The files are not what they should be. Nothing was changed.
+            OSError: A file cannot be read or written.
+        """
+        started = perf_counter()
+        directory, disk = self.directory, self.disk
+        is_new = not directory.snapshots and not directory.logs
+        first = engine.zxid
+        recovered = recover(engine, directory, lenient=True, progress=progress or no_progress)
+        files.remove_leftovers(directory.folder, disk)
+        files.remove_leftovers(directory.log_folder, disk)
+        for problem in recovered.problems:
+            _log.error("not used: %s", problem)
+        directory.truncate(disk)
+        self._use_passwords(engine)
+        if is_new:
+            engine.zxid = first
+            self._write_first_snapshot(engine)
+        elif self.settings.fsync != "always" or recovered.problems:
+            self._leave_gap(engine)
+        _log.info(
+            "%s: %d nodes and %d sessions at zxid 0x%x, of %d transactions behind a snapshot, in %.1f s",
+            directory.path,
+            engine.tree.size,
+            len(engine.sessions.alive),
+            engine.zxid,
+            recovered.transactions,
+            perf_counter() - started,
+        )
+        return recovered
+
+    def store(self, engine: Engine, recovered: Recovered) -> Store:
+        """Return the files of the server, in the running event loop; a snapshot is begun if there is something new."""
+        self.directory = DataDir.find(self.directory.path, self._log_path)
+        store = Store(engine, self.directory, self.settings, self.disk)
+        if recovered.transactions or recovered.problems:
+            store.snapshot_soon()
+        return store
+
+    def _use_passwords(self, engine: Engine) -> None:
+        """Compute session passwords as the servers before this one, so that their clients can resume sessions."""
+        if not self.settings.keyed_passwords:
+            engine.sessions.set_key(None)
+            return
+        path = self.directory.path / KEY
+        if path.exists():
+            key = path.read_bytes()
+            if len(key) != 32:
+                raise StorageError(str(path), f"a key of session passwords has 32 bytes; this has {len(key)}")
+        else:
+            key = engine.rng.randbytes(32)
+            files.write_file(self.disk, path, key)
+        engine.sessions.set_key(key)
+
+    def _write_first_snapshot(self, engine: Engine) -> None:
+        """Write what an empty server has: without a snapshot ZooKeeper does not use a log."""
+        path = self.directory.folder / f"snapshot.{engine.zxid:x}"
+        files.write_file(self.disk, path, b"".join(snapshots.encode(live.snapshot_of(engine))))
+
+    def _leave_gap(self, engine: Engine) -> None:
+        """Leave zxids out, so that none is taken twice if writes were lost; a log that is synced remembers it."""
+        engine.zxid += GAP
+        log = LogFile(self.directory.log_folder, engine.zxid, self.disk, 0)
+        failure = ErrorTxn(ErrorCode.OK)
+        log.append(txnlog.encode_all([(0, 0, engine.zxid, engine.now, ERROR, failure)]))
+        log.close()

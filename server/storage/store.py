@@ -1,0 +1,397 @@
+"""The files of a running server: its transactions go into a log, and now and then all of it into a snapshot.
+
+Group commit: what a turn has changed is in the engine's journal, and output that may show it waits::
+
+    turn --journal--> commit --bytes--> log, sync --output--> sockets
+
+While one commit is being synced, the next turns run; their transactions and output are the next commit. So there is one
+sync for everything that arrived during the one before. No output overtakes the transactions that it may show, whether
+it is a reply, an event, or what another client reads. With ``interval`` and ``never`` nothing waits for a sync: the
+bytes are handed to the operating system before the output is sent.
+
+States of the log::
+
+    fine --no space to reserve--> short --space again--> fine
+      |                             |
+      +--a write or sync failed--> failing --retried each second, done--> fine
+
+While it is short, the writes of clients are refused, and sessions begin and end in what is reserved. While it is
+failing, writes are refused as well, and output that shows what is not logged waits; all other output is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Final, Protocol
+
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.journal import Applied, Journal
+from zoolet.server.storage import live, txnlog
+from zoolet.server.storage import snapshot as snapshots
+from zoolet.server.storage.directory import PRIVATE, DataDir
+from zoolet.server.storage.disk import Disk
+from zoolet.server.storage.log_file import LogFile
+from zoolet.server.storage.settings import StorageSettings
+
+_log = logging.getLogger("zoolet.server")
+RETRY: Final = 1.0
+"""Seconds between two attempts to write to a disk that is full or failing."""
+SYNC_INTERVAL: Final = 1.0
+"""Seconds between two syncs with ``interval``."""
+SLICE: Final = 0.003
+"""Seconds for which a snapshot is encoded before the server serves again."""
+PIECES: Final = 64
+"""Nodes that are encoded between two looks at the clock."""
+STOP_SECONDS: Final = 5.0
+"""Seconds that a server which stops waits for a disk that is full or failing."""
+
+
+class Output(Protocol):
+    """The output of one connection, which may have to wait."""
+
+    @property
+    def session_id(self) -> int:
+        """The session of the connection; 0 if it has none."""
+        ...
+
+    def pop_output(self) -> tuple[bytes, bool]:
+        """Return the bytes to send now, and whether the connection is to be closed behind them."""
+        ...
+
+    def send_output(self, data: bytes, closing: bool, last: bool) -> None:
+        """Send bytes that have waited; *last* says that no others wait. Nothing happens if the connection is gone."""
+        ...
+
+    def pause(self) -> None:
+        """Receive nothing more until :meth:`resume`."""
+        ...
+
+    def resume(self) -> None:
+        """Receive again; called only after :meth:`pause`."""
+        ...
+
+
+@dataclass
+class Commit:
+    """Transactions that are being logged, and the output that waits for it."""
+
+    entries: list[Applied]
+    data: bytes
+    outputs: list[tuple[Output, bytes, bool]]
+
+
+class Store:
+    """The files of a running server.
+
+    Args:
+        engine: The engine, which was recovered from the directory.
+        directory: Its files.
+        settings: When to sync, to snapshot and to purge.
+        disk: The operations on files.
+
+    Attributes:
+        snapshot_task: The snapshot that is being written; None if none is.
+    """
+
+    def __init__(self, engine: Engine, directory: DataDir, settings: StorageSettings, disk: Disk) -> None:
+        self._engine = engine
+        self._directory = directory
+        self._settings = settings
+        self._disk = disk
+        self._loop = asyncio.get_running_loop()
+        self.journal = engine.journal = Journal(engine.zxid)
+        self._waits = settings.fsync == "always"
+        self._log: LogFile | None = None
+        self._log_thread = ThreadPoolExecutor(1, "zoolet-log")
+        self._snapshot_thread = ThreadPoolExecutor(1, "zoolet-snapshot")
+        self._waiting: dict[Output, None] = {}  # those whose output is for the next commit
+        self._paused: dict[Output, None] = {}
+        self._committing: Commit | None = None
+        self._failing = self._short = False
+        self._scheduled = False
+        self._unsynced = False  # with interval: something was written since the last sync
+        self._sync_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self._reserve_timer: asyncio.TimerHandle | None = None
+        self._since_snapshot = 0
+        self.snapshot_task: asyncio.Task[None] | None = None
+        self._drained = asyncio.Event()
+
+    # --- output ---
+
+    def hold(self, output: Output) -> bool:
+        """Return whether the output of a connection has to wait; it is sent later then."""
+        if not self.journal.entries and self._committing is None:
+            return False
+        if output in self._waiting:
+            if self._committing is not None and output not in self._paused:
+                self._paused[output] = None  # it is two commits ahead: what it may send is limited
+                output.pause()
+            return True
+        if self._failing and not self._must_wait(output):
+            return False
+        self._waiting[output] = None
+        self.commit_soon()
+        return True
+
+    def _must_wait(self, output: Output) -> bool:
+        """Return whether a connection, while the log is failing, has changed something that is not logged."""
+        commit = self._committing
+        assert commit is not None
+        unlogged = {entry[0] for entries in (commit.entries, self.journal.entries) for entry in entries}
+        return output.session_id in unlogged or any(held is output for held, _, _ in commit.outputs)
+
+    def forget(self, output: Output) -> None:
+        """Forget a connection that is gone."""
+        self._waiting.pop(output, None)
+        self._paused.pop(output, None)
+
+    def commit_soon(self) -> None:
+        """Log what was applied, at the end of this iteration of the event loop or behind the present commit."""
+        if not self._scheduled and self._committing is None and (self.journal.entries or self._waiting):
+            self._scheduled = True
+            self._loop.call_soon(self._commit)
+
+    # --- the commit ---
+
+    def _commit(self) -> None:
+        self._scheduled = False
+        if self._committing is not None:
+            return
+        entries = self.journal.pop_all()
+        outputs = [(output, *output.pop_output()) for output in self._waiting]
+        self._waiting.clear()
+        self._committing = Commit(entries, txnlog.encode_all(entries), outputs)
+        self._since_snapshot += len(entries)
+        self._write()
+
+    def _write(self) -> None:
+        commit = self._committing
+        assert commit is not None
+        if not commit.entries:
+            self._committed(None)
+        elif self._waits or self._failing:
+            future = self._log_thread.submit(self._append, commit, sync=True)
+            future.add_done_callback(self._in_loop(self._committed))
+        else:
+            try:
+                self._append(commit, sync=False)
+            except OSError as error:
+                self._committed(error)
+            else:
+                self._committed(None)
+                self._sync_soon()
+
+    def _append(self, commit: Commit, *, sync: bool) -> None:
+        """Write a commit to the log; with ``always`` this runs in the thread of the log."""
+        if self._log is None:
+            first_zxid = commit.entries[0][2]
+            self._log = LogFile(self._directory.log_folder, first_zxid, self._disk, self._settings.preallocated << 10)
+        self._log.append(commit.data)
+        if sync:
+            try:
+                self._log.sync()
+            except OSError:
+                # What the file has is not certain any more, and another sync may succeed wrongly.
+                log, self._log = self._log, None
+                log.abandon()
+                raise
+
+    def _in_loop(self, function: Callable[[BaseException | None], None]) -> Callable[[Future[None]], None]:
+        def done(future: Future[None]) -> None:
+            self._loop.call_soon_threadsafe(function, future.exception())
+
+        return done
+
+    def _committed(self, error: BaseException | None) -> None:
+        commit = self._committing
+        assert commit is not None
+        if error is not None:
+            self._fail(error)
+            return
+        self._committing = None
+        if self._failing:
+            self._failing = False
+            _log.warning("the log is written again: %s", self._directory.log_folder)
+        self._check_space()
+        for output, data, closing in commit.outputs:
+            output.send_output(data, closing, output not in self._waiting)
+        paused, self._paused = self._paused, {}
+        for output in paused:
+            output.resume()
+        if self._since_snapshot >= self._settings.snap_count and self.snapshot_task is None:
+            self.snapshot_soon()
+        if self.journal.entries or self._waiting:
+            self.commit_soon()
+        else:
+            self._drained.set()
+
+    # --- trouble ---
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._failing:
+            self._failing = True
+            _log.error("writes are refused: the log cannot be written: %s; trying again each second", error)
+            self._update_writable()
+        for output in [output for output in self._waiting if not self._must_wait(output)]:
+            del self._waiting[output]
+            output.send_output(*output.pop_output(), True)
+            if self._paused.pop(output, False) is None:
+                output.resume()
+        self._write_timer = self._loop.call_later(RETRY, self._write)
+
+    def _check_space(self) -> None:
+        log = self._log
+        short = log is not None and log.is_short
+        if short and not self._short:
+            _log.error("writes are refused: there is no space for more of the log; trying again each second")
+        elif self._short and not short:
+            _log.warning("writes are accepted again")
+        self._short = short
+        self._update_writable()
+        if short and self._reserve_timer is None:
+            self._reserve_timer = self._loop.call_later(RETRY, self._try_reserve)
+
+    def _try_reserve(self) -> None:
+        self._reserve_timer = None
+        if self._committing is not None:  # the log's thread has the file
+            self._reserve_timer = self._loop.call_later(RETRY, self._try_reserve)
+            return
+        if self._log is not None:
+            self._log.try_reserve()
+        self._check_space()
+
+    def _update_writable(self) -> None:
+        writable = not (self._failing or self._short)
+        if writable != self._engine.writable:
+            self._engine.set_writable(writable)
+
+    # --- syncing each second ---
+
+    def _sync_soon(self) -> None:
+        self._unsynced = True
+        if self._sync_timer is None and self._settings.fsync == "interval":
+            self._sync_timer = self._loop.call_later(SYNC_INTERVAL, self._sync_now)
+
+    def _sync_now(self) -> None:
+        self._sync_timer = None
+        log = self._log
+        if log is not None and self._unsynced:
+            self._unsynced = False
+            self._log_thread.submit(log.sync).add_done_callback(self._in_loop(self._synced))
+
+    def _synced(self, error: BaseException | None) -> None:
+        if error is not None:
+            _log.error("the log could not be synced, so that a snapshot is written: %s", error)
+            if self.snapshot_task is None:
+                self.snapshot_soon()
+
+    # --- snapshots ---
+
+    def snapshot_soon(self) -> asyncio.Task[None]:
+        """Begin to write a snapshot, and a new log."""
+        self._since_snapshot = 0
+        self.snapshot_task = self._loop.create_task(self._snapshot())
+        return self.snapshot_task
+
+    async def _snapshot(self) -> None:
+        started, zxid = perf_counter(), self._engine.zxid
+        try:
+            await self._finish_log()
+            tables = live.tables_of(self._engine)
+            zxid = tables.zxid
+            pieces = snapshots.encode_growing(tables, live.nodes_of(self._engine.tree, tables))
+            written = await self._write_snapshot(pieces, zxid)
+            _log.info("wrote snapshot.%x: %d bytes in %.1f s", zxid, written, perf_counter() - started)
+        except OSError as error:
+            _log.error("the snapshot of zxid 0x%x could not be written: %s", zxid, error)
+        finally:
+            self.snapshot_task = None
+
+    async def _write_snapshot(self, pieces: Iterator[bytes], zxid: int) -> int:
+        folder, disk = self._directory.folder, self._disk
+        temporary, final = folder / f"{PRIVATE}snapshot.tmp", folder / f"snapshot.{zxid:x}"
+        descriptor = disk.create(temporary)
+        size, more = 0, True
+        try:
+            while more:
+                data, more = _some(pieces, SLICE)
+                await self._in_thread(disk.write, descriptor, data, size)
+                size += len(data)
+            await self._in_thread(disk.sync, descriptor)
+        finally:
+            disk.close(descriptor)
+        # What the snapshot has seen while it was written must be in the log before it counts.
+        await self.drain()
+        if self._log is not None:
+            await self._in_log_thread(self._log.sync)
+        await self._in_thread(self._publish, temporary, final)
+        return size
+
+    def _publish(self, temporary: Path, final: Path) -> None:
+        self._disk.rename(temporary, final)
+        self._disk.sync_folder(final.parent)
+        if self._settings.purge:
+            directory = DataDir.find(self._directory.path, self._settings.log_dir)
+            directory.purge(self._settings.retained, self._disk)
+
+    async def _finish_log(self) -> None:
+        """Close the log, so that the next commit begins another one."""
+        await self.drain()
+        log, self._log = self._log, None
+        if log is not None:
+            await self._in_log_thread(log.close)
+
+    async def _in_thread(self, function: Callable[..., None], *arguments: object) -> None:
+        await self._loop.run_in_executor(self._snapshot_thread, lambda: function(*arguments))
+
+    async def _in_log_thread(self, function: Callable[[], None]) -> None:
+        await self._loop.run_in_executor(self._log_thread, function)
+
+    # --- the end ---
+
+    async def drain(self) -> None:
+        """Wait until everything that was applied is in the log, and the output that waited for it is sent."""
+        while self._committing is not None or self.journal.entries:
+            self._drained.clear()
+            self.commit_soon()
+            await self._drained.wait()
+
+    async def close(self) -> None:
+        """Log what remains, and close the files; a disk that is full or failing gets five seconds."""
+        try:
+            await asyncio.wait_for(self.drain(), STOP_SECONDS)
+        except TimeoutError:
+            lost = len(self.journal.entries) + (len(self._committing.entries) if self._committing is not None else 0)
+            _log.error("%d transactions could not be logged before the end", lost)
+        for timer in (self._sync_timer, self._write_timer, self._reserve_timer):
+            if timer is not None:
+                timer.cancel()
+        if self.snapshot_task is not None:
+            self.snapshot_task.cancel()
+            await asyncio.wait((self.snapshot_task,))
+        log, self._log = self._log, None
+        if log is not None:
+            try:
+                await self._in_log_thread(log.close)
+            except OSError as error:
+                _log.error("the log could not be closed: %s", error)
+        self._log_thread.shutdown()
+        self._snapshot_thread.shutdown()
+
+
+def _some(pieces: Iterator[bytes], seconds: float) -> tuple[bytes, bool]:
+    """Return what can be encoded in some time, and whether there is more."""
+    some: list[bytes] = []
+    until = perf_counter() + seconds
+    for piece in pieces:
+        some.append(piece)
+        if not len(some) % PIECES and perf_counter() > until:
+            return b"".join(some), True
+    return b"".join(some), False

@@ -1,0 +1,150 @@
+"""A daemon that is killed at random moments: what it has acknowledged is there, and sessions go on.
+
+``ZOOLET_KILLS=1000`` makes it a long run; ``make kills`` does.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import struct
+import threading
+import time
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import pytest
+from support.apache import free_port
+from support.daemon import SERVE, DaemonProcess
+from support.stored import recovered
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.enums import CreateMode
+from zoolet.protocol.framing import frame
+from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
+from zoolet.protocol.operations import OpCode
+
+KILLS: Final = int(os.environ.get("ZOOLET_KILLS", "4"))
+WRITERS: Final = 4
+DEPTH: Final = 8
+"""Writes of one writer in flight."""
+KEPT: Final = 50
+
+
+def request(writer: int, number: int) -> tuple[OpCode, r.CreateRequest | r.DeleteRequest]:
+    """Return the write with a number: every other one is a create, the others delete what was created KEPT before."""
+    if number % 2 and number // 2 >= KEPT:
+        return OpCode.DELETE, r.DeleteRequest(f"/w{writer}-{number // 2 - KEPT}", -1)
+    path = f"/w{writer}-{number // 2}" + "x" * (number % 2)
+    return OpCode.CREATE, r.CreateRequest(path, bytes(100), OPEN_ACL_UNSAFE, CreateMode.PERSISTENT)
+
+
+def model(writer: int, count: int) -> set[str]:
+    """Return the nodes that there are after the first *count* writes."""
+    early = {f"/w{writer}-{number}x" for number in range(min(count // 2, KEPT))}
+    deleted = max(0, count // 2 - KEPT)
+    return early | {f"/w{writer}-{number}" for number in range(deleted, (count + 1) // 2)}
+
+
+class Writer(threading.Thread):
+    """Makes writes one behind the other, several in flight, in one session that outlives the servers.
+
+    Args:
+        number: Its number, which is in the paths.
+        port: The port of all servers.
+    """
+
+    def __init__(self, number: int, port: int) -> None:
+        super().__init__(daemon=True)
+        self.number = number
+        self.port = port
+        self.session = 0
+        self.password = bytes(16)
+        self.sent = self.acknowledged = 0
+        """How many writes were sent, and how many are certain."""
+        self.most = 0
+        """How many may have been executed."""
+        self.expired = 0
+        self.stopping = False
+        self.unexpected: list[str] = []
+
+    def run(self) -> None:
+        """Write until ``stopping``."""
+        while not self.stopping:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=5) as link:
+                    self._serve(link)
+            except (OSError, EOFError, struct.error):
+                time.sleep(0.005)
+
+    def _serve(self, link: socket.socket) -> None:
+        with link.makefile("rb") as stream:
+            self._write(link, stream)
+
+    def _write(self, link: socket.socket, stream: BinaryIO) -> None:
+        link.sendall(frame(ConnectRequest(0, 30_000, self.session, self.password, False).encode()))
+        answer = ConnectResponse.decode(self._frame(stream))
+        if not answer.session_id:
+            self.expired += 1
+            self.session = 0
+            return
+        self.session, self.password = answer.session_id, answer.password or b""
+        if not self.acknowledged:
+            mine = r.CreateRequest(f"/mine{self.number}", b"", OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL)
+            link.sendall(frame(r.RequestHeader(1, OpCode.CREATE).encode() + mine.encode()))
+            self._frame(stream)
+        self.sent = self.acknowledged  # what was in flight is asked for again
+        while not self.stopping:
+            while self.sent < self.acknowledged + DEPTH:
+                op, body = request(self.number, self.sent)
+                self.sent += 1
+                self.most = max(self.most, self.sent)
+                link.sendall(frame(r.RequestHeader(self.sent, op).encode() + body.encode()))
+            header, _ = r.ReplyHeader.read_from(self._frame(stream), 0, 16)
+            if header.err not in (0, -101, -110):  # it was executed before the server was killed
+                self.unexpected.append(f"/w{self.number}-{self.acknowledged}: {header.err}")
+            self.acknowledged += 1
+
+    def _frame(self, stream: BinaryIO) -> bytes:
+        head = stream.read(4)
+        if len(head) < 4:
+            raise EOFError
+        (length,) = struct.unpack(">i", head)
+        body = stream.read(length)
+        if len(body) < length:
+            raise EOFError
+        return body
+
+
+@pytest.mark.slow
+def test_a_daemon_that_is_killed_loses_nothing_that_it_has_acknowledged(tmp_path: Path) -> None:
+    port = free_port()
+    rng = random.Random(1)
+    writers = [Writer(number, port) for number in range(WRITERS)]
+    options = ("--data-dir", str(tmp_path), "-DsnapCount=300", "-DpreAllocSize=256")
+    for kill in range(KILLS):
+        server = DaemonProcess(*options)
+        server.command = [*SERVE, "--port", str(port), *options]
+        server.process = server.start()
+        if not kill:
+            for writer in writers:
+                writer.start()
+        time.sleep(rng.uniform(0, 0.3))
+        acknowledged = [writer.acknowledged for writer in writers]
+        server.process.send_signal(signal.SIGKILL)
+        server.process.communicate()
+        engine = recovered(tmp_path)
+        for writer, count in zip(writers, acknowledged, strict=True):
+            names = {path for path, _ in engine.tree.walk() if path.startswith(f"/w{writer.number}-")}
+            assert any(names == model(writer.number, done) for done in range(count, writer.most + 1))
+            assert not count or engine.tree.get(f"/mine{writer.number}") is not None
+    for writer in writers:
+        writer.stopping = True
+    for writer in writers:
+        writer.join(10)
+    assert [writer.expired for writer in writers] == [0] * WRITERS
+    assert [error for writer in writers for error in writer.unexpected] == []
+    assert all(writer.acknowledged for writer in writers)

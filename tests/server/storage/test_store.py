@@ -1,0 +1,258 @@
+"""The files of a running server: nothing is shown before it is logged, and nothing that was shown is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from random import Random
+
+import pytest
+from support.stored import FullDisk, RememberingDisk, SlowDisk, StoredServer, recovered, state_of
+from support.waiting import until
+
+from zoolet.client import Client
+from zoolet.client import acl as acls
+from zoolet.protocol.errors import NotReadOnlyError, ZooKeeperError
+from zoolet.server.storage import store as store_module
+
+
+async def client_of(server: StoredServer) -> Client:
+    """Return a connected client."""
+    client = Client(server.hosts, timeout=20.0)
+    await client.start()
+    return client
+
+
+async def test_what_was_acknowledged_is_there_after_the_end_of_the_process(tmp_path: Path) -> None:
+    async with StoredServer(tmp_path) as server:
+        client = await client_of(server)
+        await client.create("/a", b"1", acl=acls.READ_ONLY)
+        await client.create("/a-ephemeral", b"", ephemeral=True)
+        await client.create("/ttl", b"", ttl=1000.0)
+        await client.create("/box", b"", container=True)
+        await client.create("/box/n-", b"", sequential=True)
+        await client.delete("/box/n-0000000000")
+        async with client.transaction() as transaction:
+            transaction.create("/m", b"")
+            transaction.set("/m", b"2")
+        with pytest.raises(ZooKeeperError):
+            await client.delete("/nowhere")
+        before = state_of(server.engine)
+        zxid = server.engine.zxid
+
+        after = recovered(tmp_path)
+
+        assert state_of(after) == before
+        assert after.zxid == zxid  # that of the delete that failed
+        await client.aclose()
+    assert recovered(tmp_path).sessions.alive == {}
+
+
+async def test_a_server_that_begins_again_goes_on(tmp_path: Path) -> None:
+    async with StoredServer(tmp_path) as server:
+        client = await client_of(server)
+        await client.create("/q", b"")
+        await client.create("/q/n-", b"", sequential=True)
+        before = state_of(server.engine)
+    async with StoredServer(tmp_path) as server:
+        assert state_of(server.engine) == before
+        assert server.engine.sessions.password(client.session_id)
+        again = await client_of(server)
+        assert await again.create("/q/n-", b"", sequential=True) == "/q/n-0000000001"
+        await again.aclose()
+    await client.aclose()
+
+
+async def test_output_waits_until_what_it_shows_is_synced(tmp_path: Path) -> None:
+    disk = SlowDisk()
+    async with StoredServer(tmp_path, disk) as server:
+        writer, reader = await client_of(server), await client_of(server)
+        await writer.create("/a", b"old")
+        async with reader.watch("/a") as events:
+            disk.may_sync.clear()
+            write = asyncio.create_task(writer.set("/a", b"new"))
+            await until(lambda: server.engine.tree.find("/a").data == b"new")
+            read = asyncio.create_task(reader.get("/a"))
+            await asyncio.sleep(0.05)
+            assert not write.done()
+            assert not read.done()
+
+            disk.may_sync.set()
+
+            await write
+            assert (await read)[0] == b"new"
+            assert (await anext(aiter(events))).path == "/a"
+        await writer.aclose()
+        await reader.aclose()
+
+
+async def test_one_sync_is_for_all_that_arrived_during_the_one_before(tmp_path: Path) -> None:
+    disk = SlowDisk()
+    async with StoredServer(tmp_path, disk) as server:
+        clients = [await client_of(server) for _ in range(10)]
+        await clients[0].create("/a", b"")
+        disk.may_sync.clear()
+        first = asyncio.create_task(clients[0].set("/a", b""))
+        await until(lambda: server.engine.tree.find("/a").version == 1)
+        await asyncio.sleep(0.02)
+        before = disk.synced
+        others = [asyncio.create_task(client.set("/a", b"")) for client in clients[1:]]
+        await until(lambda: server.engine.tree.find("/a").version == 10)
+
+        disk.may_sync.set()
+        await asyncio.gather(first, *others)
+
+        assert disk.synced - before <= 3
+        for client in clients:
+            await client.aclose()
+
+
+# --- trouble ---
+
+
+async def test_writes_are_refused_while_no_space_can_be_reserved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store_module, "RETRY", 0.02)
+    disk = FullDisk()
+    async with StoredServer(tmp_path, disk) as server:
+        client = await client_of(server)
+        await client.create("/a", b"")
+        disk.reserves = False
+        for _ in range(30):
+            with caplog.at_level(logging.WARNING):
+                try:
+                    await client.set("/a", bytes(4000))
+                except NotReadOnlyError:
+                    break
+        else:
+            pytest.fail("no write was refused")
+
+        assert "there is no space for more of the log" in caplog.text
+        assert (await client.get("/a"))[0] == bytes(4000)
+        other = await client_of(server)  # a session needs an entry of the log, for which there is room
+        await other.aclose()
+
+        disk.reserves = True
+        await until(lambda: server.engine.writable)
+        await client.set("/a", b"after")
+        assert "writes are accepted again" in caplog.text
+        expected = state_of(server.engine)
+        assert state_of(recovered(tmp_path)) == expected
+        await client.aclose()
+
+
+@pytest.mark.parametrize("fails", ["writes", "syncs"])
+async def test_a_write_that_cannot_be_logged_is_answered_once_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: str
+) -> None:
+    monkeypatch.setattr(store_module, "RETRY", 0.02)
+    disk = FullDisk()
+    async with StoredServer(tmp_path, disk) as server:
+        writer, reader = await client_of(server), await client_of(server)
+        await writer.create("/a", b"old")
+        setattr(disk, fails, False)
+
+        write = asyncio.create_task(writer.set("/a", b"new"))
+        await until(lambda: not server.engine.writable)
+
+        assert "writes are refused: the log cannot be written" in caplog.text
+        assert await reader.exists("/a")
+        with pytest.raises(NotReadOnlyError):
+            await reader.set("/a", b"other")
+        assert not write.done()
+
+        setattr(disk, fails, True)
+        await write
+        await reader.set("/a", b"other")
+        assert state_of(recovered(tmp_path)) == state_of(server.engine)
+        await writer.aclose()
+        await reader.aclose()
+
+
+async def test_a_server_whose_disk_stays_full_stops_and_says_what_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store_module, "STOP_SECONDS", 0.05)
+    disk = FullDisk()
+    async with StoredServer(tmp_path, disk) as server:
+        client = await client_of(server)
+        await client.create("/a", b"")
+        disk.writes = False
+        write = asyncio.create_task(client.set("/a", b"1"))
+        await until(lambda: not server.engine.writable)
+    write.cancel()
+    assert "1 transactions could not be logged before the end" in caplog.text
+    assert recovered(tmp_path).tree.find("/a").data == b""
+    await client.aclose()
+
+
+# --- snapshots ---
+
+
+async def test_snapshots_are_written_while_the_tree_changes_and_old_files_are_deleted(tmp_path: Path) -> None:
+    async with StoredServer(tmp_path, snap_count=50) as server:
+        client = await client_of(server)
+        for number in range(400):
+            await client.create(f"/n{number % 40}-{number}", bytes(100))
+            if number >= 40 and number % 3 == 0:
+                await client.delete(f"/n{(number - 40) % 40}-{number - 40}")
+        while server.store.snapshot_task is not None:
+            await server.store.snapshot_task
+        expected = state_of(server.engine)
+        names = sorted(path.name for path in (tmp_path / "version-2").iterdir())
+        await client.aclose()
+        snapshots = [name for name in names if name.startswith("snapshot.")]
+        assert len(snapshots) == 3
+        assert len(names) <= 7
+        # Each of those that are kept leads to the same state, the oldest with the most of the log.
+        for name in reversed(snapshots):
+            assert state_of(recovered(tmp_path))["nodes"] == expected["nodes"]
+            (tmp_path / "version-2" / name).unlink()
+
+
+async def test_a_snapshot_that_cannot_be_written_is_reported_and_harmless(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = FullDisk()
+    async with StoredServer(tmp_path, disk) as server:
+        client = await client_of(server)
+        await client.create("/a", b"")
+        disk.writes = False
+        await server.store.snapshot_soon()
+        disk.writes = True
+        assert "could not be written: [Errno 28]" in caplog.text
+        await client.create("/b", b"")
+        assert state_of(recovered(tmp_path)) == state_of(server.engine)
+        await client.aclose()
+
+
+# --- a loss of power ---
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_loss_of_power_loses_nothing_that_was_acknowledged(tmp_path: Path, seed: int) -> None:
+    random, disk = Random(seed), RememberingDisk()
+    acknowledged: list[int] = []  # how many steps there were when each write was acknowledged
+    async with StoredServer(tmp_path / "live", disk, snap_count=20) as server:
+        client = await client_of(server)
+        for number in range(60):
+            size = random.choice((1, 100, 600, 3000))
+            async with client.transaction() as transaction:
+                transaction.create(f"/n{number}", bytes([1 + number]) * size)
+            acknowledged.append(len(disk.steps))
+        await client.aclose()
+    first = next(number for number, step in enumerate(disk.steps) if step.what == "sync_folder") + 1
+
+    for trial in range(150):
+        count = random.randint(first, len(disk.steps))
+        folder = tmp_path / f"after-{trial}"
+        disk.after_power_loss(count, random, folder)
+
+        tree = recovered(folder).tree
+
+        there = [number for number in range(60) if tree.get(f"/n{number}") is not None]
+        assert there == list(range(len(there))), "a write is missing, and a later one is there"
+        assert len(there) >= sum(steps <= count for steps in acknowledged)

@@ -1,0 +1,242 @@
+"""A server with a data directory in the running event loop, and disks that fail, wait, or remember what was done."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from zoolet.server.app import assemble
+from zoolet.server.config import build
+from zoolet.server.core.engine import Engine
+from zoolet.server.net.clock import RealClock
+from zoolet.server.net.daemon import Daemon
+from zoolet.server.storage.directory import SUBFOLDER
+from zoolet.server.storage.disk import Disk
+from zoolet.server.storage.opening import OpenDirectory
+from zoolet.server.storage.recovery import recover
+from zoolet.server.storage.settings import StorageSettings
+from zoolet.server.storage.store import Store
+
+SECTOR: Final = 512
+
+
+class StoredServer:
+    """A server that keeps its data in a directory, as an asynchronous context manager.
+
+    Args:
+        folder: The directory.
+        disk: The operations on files.
+        settings: Those of the storage.
+    """
+
+    def __init__(self, folder: Path, disk: Disk | None = None, **settings: Any) -> None:
+        self._settings = StorageSettings(str(folder), **{"preallocated": 64, **settings})
+        self._disk = disk
+        self.daemon: Daemon  # set by __aenter__
+        self.hosts = ""
+
+    async def __aenter__(self) -> Self:
+        self._data = OpenDirectory(self._settings, self._disk)
+        self.daemon = assemble(build(), clock=RealClock(), rng=Random(0), data=self._data)
+        self.hosts = f"127.0.0.1:{await self.daemon.start('127.0.0.1', 0)}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.daemon.stop(gracefully=False)
+        self._data.release()
+
+    @property
+    def store(self) -> Store:
+        """Its files."""
+        store = self.daemon.connections.log
+        assert isinstance(store, Store)
+        return store
+
+    @property
+    def engine(self) -> Engine:
+        """Its state."""
+        return self.daemon.engine
+
+
+def recovered(folder: Path) -> Engine:
+    """Return the state that a server would begin with."""
+    engine = Engine(build().settings, now=5, monotonic_ms=5, rng=Random(0))
+    recover(engine, folder, lenient=True)
+    return engine
+
+
+def state_of(engine: Engine) -> dict[str, object]:
+    """Return all that outlives a server: nodes, with every field, and sessions."""
+    nodes = {
+        path: (
+            *(node.data, engine.acls.list(node.acl), node.owner, node.czxid, node.mzxid, node.pzxid),
+            *(node.ctime, node.mtime, node.version, node.aversion, node.creates),
+        )
+        for path, node in engine.tree.walk()
+    }
+    return {"nodes": nodes, "sessions": set(engine.sessions.alive)}
+
+
+class FullDisk(Disk):
+    """A disk that has no space left while ``reserves`` or ``writes`` is false, and whose syncs can fail."""
+
+    def __init__(self) -> None:
+        self.reserves = self.writes = self.syncs = True
+
+    def reserve(self, descriptor: int, offset: int, size: int) -> None:
+        """Reserve, or fail."""
+        if not self.reserves:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().reserve(descriptor, offset, size)
+
+    def write(self, descriptor: int, data: bytes, offset: int) -> None:
+        """Write, or write a part and fail."""
+        if not self.writes:
+            super().write(descriptor, data[: len(data) // 2], offset)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().write(descriptor, data, offset)
+
+    def sync(self, descriptor: int) -> None:
+        """Sync, or fail."""
+        if not self.syncs:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().sync(descriptor)
+
+
+class SlowDisk(Disk):
+    """A disk whose syncs wait for ``may_sync``; ``synced`` counts them."""
+
+    def __init__(self) -> None:
+        self.may_sync = threading.Event()
+        self.may_sync.set()
+        self.synced = 0
+
+    def sync(self, descriptor: int) -> None:
+        """Wait, then sync."""
+        assert self.may_sync.wait(20)
+        self.synced += 1
+        super().sync(descriptor)
+
+
+class Step(NamedTuple):
+    """One operation on files: its name, the file, and its arguments."""
+
+    what: str
+    file: int
+    arguments: tuple[Any, ...]
+
+
+class RememberingDisk(Disk):
+    """A disk that remembers all that was done, in order, so that it can be said what a loss of power may leave."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self._files: dict[int, int] = {}
+        self._count = 0
+
+    def create(self, path: Path) -> int:
+        """Create a file."""
+        descriptor = super().create(path)
+        self._count += 1
+        self._files[descriptor] = self._count
+        self.steps.append(Step("create", self._count, (path,)))
+        return descriptor
+
+    def _add(self, what: str, descriptor: int, *arguments: Any) -> None:
+        if descriptor in self._files:
+            self.steps.append(Step(what, self._files[descriptor], arguments))
+
+    def write(self, descriptor: int, data: bytes, offset: int) -> None:
+        """Write."""
+        super().write(descriptor, data, offset)
+        self._add("write", descriptor, data, offset)
+
+    def reserve(self, descriptor: int, offset: int, size: int) -> None:
+        """Reserve."""
+        super().reserve(descriptor, offset, size)
+        self._add("reserve", descriptor, offset + size)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        """Truncate."""
+        super().truncate(descriptor, size)
+        self._add("truncate", descriptor, size)
+
+    def sync(self, descriptor: int) -> None:
+        """Sync."""
+        super().sync(descriptor)
+        self._add("sync", descriptor)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename."""
+        super().rename(source, target)
+        self.steps.append(Step("rename", 0, (source, target)))
+
+    def remove(self, path: Path) -> None:
+        """Remove."""
+        super().remove(path)
+        self.steps.append(Step("remove", 0, (path,)))
+
+    def sync_folder(self, path: Path) -> None:
+        """Sync the names of a folder."""
+        super().sync_folder(path)
+        self.steps.append(Step("sync_folder", 0, ()))
+
+    def after_power_loss(self, count: int, random: Random, folder: Path) -> None:
+        """Write into an empty folder what the first *count* steps may leave behind when the power is lost: of what was
+        not synced, each sector is there or not, and of the names that were not synced, the first few.
+        """
+        steps = self.steps[:count]
+        names = self._names(steps, random)
+        inner = folder / SUBFOLDER
+        inner.mkdir(parents=True)
+        for path, file in names.items():
+            (inner / path.name).write_bytes(self._content(steps, file, random))
+
+    def _names(self, steps: list[Step], random: Random) -> dict[Path, int]:
+        synced = max((number for number, step in enumerate(steps) if step.what == "sync_folder"), default=-1)
+        changes = [number for number, step in enumerate(steps) if step.what in ("create", "rename", "remove")]
+        certain = [number for number in changes if number < synced]
+        uncertain = [number for number in changes if number > synced]
+        names: dict[Path, int] = {}
+        for number in certain + uncertain[: random.randint(0, len(uncertain))]:
+            step = steps[number]
+            if step.what == "create":
+                names[step.arguments[0]] = step.file
+            elif step.what == "remove":
+                names.pop(step.arguments[0], None)
+            elif step.arguments[0] in names:
+                names[step.arguments[1]] = names.pop(step.arguments[0])
+        return names
+
+    def _content(self, steps: list[Step], file: int, random: Random) -> bytes:
+        mine = [step for step in steps if step.file == file]
+        synced = max((number for number, step in enumerate(mine) if step.what == "sync"), default=-1)
+        content = bytearray()
+        for number, step in enumerate(mine):
+            if step.what == "truncate":
+                if number < synced or random.random() < 0.5:
+                    del content[step.arguments[0] :]
+            elif step.what == "reserve":
+                content.extend(bytes(max(0, step.arguments[0] - len(content))))
+            elif step.what == "write":
+                data, offset = step.arguments
+                content.extend(bytes(max(0, offset + len(data) - len(content))))
+                _write_sectors(content, data, offset, random if number > synced else None)
+        return bytes(content)
+
+
+def _write_sectors(content: bytearray, data: bytes, offset: int, random: Random | None) -> None:
+    """Write each sector, or, with *random*, some of them."""
+    at, end = offset, offset + len(data)
+    while at < end:
+        upto = min(end, at - at % SECTOR + SECTOR)
+        if random is None or random.random() < 0.5:
+            content[at:upto] = data[at - offset : upto - offset]
+        at = upto
