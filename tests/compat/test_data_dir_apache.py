@@ -1,0 +1,142 @@
+"""One data directory, used by Apache ZooKeeper and by zoolet in turn: nothing is lost, and counters go on.
+
+``ZOOLET_NODES=10000`` makes it a long run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+from support.apache import ApacheZooKeeper, free_port, require_apache
+from support.daemon import SERVE, DaemonProcess
+from support.stored import recovered
+
+from zoolet.client import Client, State, acl
+from zoolet.protocol.errors import ZooKeeperError
+
+NODES: Final = int(os.environ.get("ZOOLET_NODES", "400"))
+TURNS: Final = 10
+AT_ONCE: Final = 50
+LISTS: Final = (
+    acl.OPEN,
+    (*acl.digest("user", "secret", acl.ALL), *acl.READ_ONLY),
+    acl.ip("127.0.0.0/8"),
+    (*acl.READ_ONLY, *acl.CREATOR_ALL),
+)
+
+
+@asynccontextmanager
+async def turn(folder: Path, port: int, release: str | None) -> AsyncIterator[None]:
+    """Run Apache, or zoolet for None, on a directory and a port."""
+    if release is None:
+        options = ("--data-dir", str(folder), "-DsnapCount=300")
+        daemon = DaemonProcess(*options)
+        daemon.command = [*SERVE, "--port", str(port), *options]
+        with daemon:
+            yield
+        return
+    apache = ApacheZooKeeper(release, config={"dataDir": str(folder)}, properties={"zookeeper.snapCount": "300"})
+    apache.port = port
+    with apache:
+        yield
+
+
+async def create_one(client: Client, path: str, kind: str, random: Random) -> str:
+    """Create a node of some kind with random data and a random ACL list."""
+    data = random.choice((b"", b"x", random.randbytes(random.randrange(200)), "grün".encode()))
+    acls = random.choice(LISTS)
+    if kind == "ttl":
+        return await client.create(path, data, acl=acls, ttl=random.randrange(3600, 7200))
+    if kind == "container":
+        return await client.create(path, data, acl=acls, container=True)
+    ephemeral = kind == "ephemeral"
+    return await client.create(path, data, acl=acls, sequential=kind == "sequential", ephemeral=ephemeral)
+
+
+async def change(client: Client, random: Random, count: int, parents: list[str]) -> None:
+    """Make nodes of all kinds, change and delete some, and make transactions."""
+    kinds = ("plain", "plain", "plain", "sequential", "sequential", "container", "ttl", "ephemeral")
+    for _ in range(0, count, AT_ONCE):
+        creates = []
+        for _ in range(AT_ONCE):
+            path = f"{random.choice(parents)}/{random.choice(('n', 'ä', 'long-name-'))}{random.getrandbits(40):x}"
+            kind = random.choice(kinds)
+            creates.append((kind, create_one(client, path, kind, random)))
+        paths = await asyncio.gather(*(create for _, create in creates))
+        plain = [path for path, (kind, _) in zip(paths, creates, strict=True) if kind == "plain"]
+        parents += plain[:3]
+        for path in plain[3:]:
+            await client.set(path, random.randbytes(30))
+            if random.random() < 0.3:
+                await client.delete(path)
+            elif random.random() < 0.3:
+                await client.set_acl(path, random.choice(LISTS))
+        async with client.transaction() as transaction:
+            transaction.create(f"/t{random.getrandbits(40):x}", b"in a transaction")
+            transaction.set(parents[1], b"by a transaction")
+        try:
+            async with client.transaction() as transaction:
+                transaction.create(f"/never{random.getrandbits(40):x}", b"")
+                transaction.delete("/nowhere")
+        except ZooKeeperError:
+            pass
+
+
+async def all_of(client: Client) -> dict[str, Any]:
+    """Return every node with its data, Stat and ACL list."""
+    there: dict[str, Any] = {}
+    level = ["/"]
+    while level:
+        looks = await asyncio.gather(
+            *(asyncio.gather(client.get(path), client.get_acl(path), client.children(path)) for path in level)
+        )
+        children = []
+        for path, ((data, stat), (acls, _), names) in zip(level, looks, strict=True):
+            there[path] = (data, stat, sorted(acls, key=repr))
+            children += [f"{path.rstrip('/')}/{name}" for name in names]
+        level = children
+    return there
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", ["3.8", "3.9"])
+async def test_apache_and_zoolet_take_turns(tmp_path: Path, release: str) -> None:
+    require_apache(release)
+    random, port, parents = Random(7), free_port(), [""]
+    before: dict[str, Any] | None = None
+    numbers = 0
+    owner: Client | None = None
+    for number in range(TURNS):
+        who = (None, release)[number % 2]
+        async with turn(tmp_path, port, who):
+            if owner is None:  # one client with ephemeral nodes outlives all turns
+                owner = Client(f"127.0.0.1:{port}", timeout=30.0, auth=(("digest", b"user:secret"),))
+                await owner.start()
+                await owner.create("/counted", b"")
+                parents.append(await owner.create("/parent", b""))
+            session = owner.session_id
+            async with asyncio.timeout(30):
+                await owner.wait_for(State.CONNECTED)
+                there = await all_of(owner)
+            if before is not None:
+                assert there == before, f"turn {number}, {who or 'zoolet'}"
+            assert await owner.create("/counted/n-", b"", sequential=True) == f"/counted/n-{numbers:010d}"
+            numbers += 1
+            await change(owner, random, NODES // TURNS, parents)
+            before = await all_of(owner)
+            assert owner.session_id == session
+    engine = recovered(tmp_path)
+    paths = {path for path, _ in engine.tree.walk()}
+    assert before is not None
+    assert paths == set(before)
+    assert engine.tree.expiring
+    assert owner is not None
+    assert owner.session_id in engine.tree.ephemerals
+    await owner.aclose()
