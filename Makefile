@@ -4,7 +4,7 @@ PORT ?= 2181
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
-PACKAGE := __init__.py __main__.py progress.py testing.py py.typed protocol server client
+PACKAGE := __init__.py __main__.py event_loop.py progress.py testing.py py.typed protocol server client
 
 .PHONY: help setup links run test types lint bench bench-server bench-clients schedules ensemble budget docs apache-3.9 differential kazoo-suite wheel clean attacks fuzz
 

@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from zoolet.server.cli import datadir, proxy, run, serve
 from zoolet.server.config import ConfigError
 
 __all__ = ["main", "parser"]
 
+AddCommands = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]  # noqa: SLF001 - has no public name
+"""Adds commands to the parser."""
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code."""
+
+def main(arguments: Sequence[str] | None = None, more: AddCommands | None = None) -> int:
+    """Run the command and return its exit code.
+
+    Args:
+        arguments: What follows the name of the program; by default that of this process.
+        more: Adds further commands to the parser.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     end = run.start_of_command(words) if words[:1] == ["run"] else (*words, "--").index("--")
     definitions = [word for word in words[:end] if word.startswith("-D")]
     others = [word for word in words[:end] if not word.startswith("-D")]
-    options = parser().parse_args(others)
+    options = parser(more).parse_args(others)
     options.words = words[end + (words[end : end + 1] == ["--"]) :]  # the user's command
     try:
         return int(options.command(options, definitions))
@@ -35,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(more: AddCommands | None = None) -> argparse.ArgumentParser:
     """Return the parser of all commands; ``-Dname=value`` is not among its options, because it may be anywhere."""
     program = argparse.ArgumentParser(prog="zoolet", description="A ZooKeeper-compatible coordination server.")
     program.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
@@ -44,6 +52,8 @@ def parser() -> argparse.ArgumentParser:
     run.add_command(commands)
     proxy.add_command(commands)
     datadir.add_command(commands)
+    if more is not None:
+        more(commands)
     return program
 
 

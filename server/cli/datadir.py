@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from zoolet.protocol.node_json import JsonNode, node_json
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.tree import ZOOKEEPER
@@ -17,7 +18,6 @@ from zoolet.server.storage.directory import DataDir, read
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.recovery import recover
 from zoolet.server.storage.txnlog import Log
-from zoolet.server.testing.control_json import node_json
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -114,13 +114,9 @@ def _export(path: str) -> int:
         if at != "/" and node.owner <= 0 and not f"{at}/".startswith(f"{ZOOKEEPER}/"):
             kept = [child for child in (node.children or {}).values() if child.owner <= 0]
             ttl = node.ttl()
-            nodes[at] = node_json(
-                node.data,
-                ttl=None if ttl is None else ttl / 1000,
-                container=node.is_container(),
-                acl=engine.acls.list(node.acl),
-                children_created=node.creates - len(kept),
-            )
+            acl = engine.acls.list(node.acl)
+            seconds = None if ttl is None else ttl / 1000
+            nodes[at] = node_json(JsonNode(node.data, acl, seconds, node.is_container(), node.creates - len(kept)))
     json.dump(nodes, sys.stdout, indent=1)
     print()
     if left_out:

@@ -10,8 +10,8 @@ import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from zoolet.event_loop import run_loop
 from zoolet.server.cli.command import Signals, run_command
-from zoolet.server.cli.loop import run_loop
 from zoolet.server.config import ConfigError
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from contextlib import AsyncExitStack
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
+from zoolet.event_loop import run_loop
 from zoolet.server.app import assemble
 from zoolet.server.cli.command import Signals, control_server, run_command
-from zoolet.server.cli.loop import run_loop
 from zoolet.server.config import Config, ConfigError, Setting, build, parse_definitions
 from zoolet.server.net.clock import RealClock
 

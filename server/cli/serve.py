@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
+from zoolet.event_loop import run_loop
 from zoolet.progress import Progress
 from zoolet.server.app import assemble
-from zoolet.server.cli.loop import run_loop
 from zoolet.server.config import (
     KEYS,
     Config,

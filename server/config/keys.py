@@ -171,8 +171,8 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             "Transactions behind which the next snapshot is written; 2 at least.", "10000"),
         Key("preAllocSize", "storage.preallocated", number(0, unit="kilobytes"), "Space that is reserved for a log at "
             "a time; 0 for none. When there is no more, writes are refused while the rest is used.", "1024"),
-        Key("autopurge.snapRetainCount", "storage.retained", at_least(3, unit="snapshots"), "Snapshots that are kept, 3 "
-            "at least, with the logs that they need.", "5"),
+        Key("autopurge.snapRetainCount", "storage.retained", at_least(3, unit="snapshots"), "Snapshots that are "
+            "kept, 3 at least, with the logs that they need.", "5"),
         Key("autopurge.purgeInterval", "storage.purge", number(0, unit="hours"), "0 keeps all snapshots and logs; with "
             "any other number, those that are not needed are deleted whenever a snapshot is written. ZooKeeper's "
             "default is 0.", "0"),

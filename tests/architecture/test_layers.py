@@ -19,8 +19,8 @@ PACKAGES: Final = ("protocol", "server", "client")
 
 PURE: Final = frozenset(
     """
-    __future__ base64 bisect codecs collections contextlib dataclasses enum functools hashlib heapq hmac inspect
-    ipaddress itertools linecache logging math re struct types typing
+    __future__ base64 binascii bisect codecs collections contextlib dataclasses enum functools hashlib heapq hmac
+    inspect ipaddress itertools linecache logging math re struct types typing
     """.split()
 )
 """What the pure parts may use of the standard library."""
@@ -85,8 +85,8 @@ LAYERS: Final = (
     Layer(("server/storage",), ("protocol", "server/core", "server/storage")),
     Layer(("server/admin",), ("protocol", "server/core", "server/admin")),
     Layer(("server/net",), ("protocol", "server/core", "server/admin", "server/net")),
-    Layer(("server",), ("protocol", "server", "progress")),
-    Layer(("progress",), ()),
+    Layer(("server",), ("protocol", "server", "event_loop", "progress")),
+    Layer(("event_loop", "progress"), ()),
     Layer(("server/testing",), ("protocol", "server", "client")),
     Layer(CLIENT_PURE, ("protocol", *CLIENT_PURE, "client/serializers"), pure=True),
     Layer(("client/serializers",), ("client/serializers",)),
@@ -96,6 +96,7 @@ LAYERS: Final = (
         ("protocol", *CLIENT_PURE, *(f"client/{name}" for name in RECIPES_USE), "client/serializers", "client/recipes"),
     ),
     Layer(("client",), ("protocol", "client")),  # the client, the shell
+    Layer(("client/cli",), ("protocol", "client", "event_loop", "progress")),
     Layer(("__init__", "__main__", "testing"), ("server", "client", "")),
 )
 

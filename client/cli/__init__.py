@@ -1,0 +1,14 @@
+"""The commands that work on any ZooKeeper server, as a client of it."""
+
+from __future__ import annotations
+
+import argparse
+
+from zoolet.client.cli import transfer
+
+__all__ = ["add_commands"]
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands to the parser."""
+    transfer.add_commands(commands)

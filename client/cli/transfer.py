@@ -1,0 +1,221 @@
+"""``zoolet dump``, ``zoolet load`` and ``zoolet push``: trees between servers and files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from zoolet.event_loop import run_loop
+from zoolet.progress import Progress
+
+if TYPE_CHECKING:  # a daemon imports this module for its parser
+    from zoolet.client.client import Client
+    from zoolet.client.transfer.node import TransferNode
+    from zoolet.client.transfer.target import Outcome, Target
+
+HOSTS: Final = "HOST:PORT,HOST:PORT/PATH of any ZooKeeper server; without a path the whole tree"
+CONNECT_SECONDS: Final = 10.0
+"""Seconds to wait for the first connection."""
+SHOWN: Final = 5
+"""Nodes that are named if many could not be read or written."""
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands to the parser."""
+    dump = commands.add_parser(
+        "dump", help="write a tree of a server to a file", description="Write a tree of a server to a file."
+    )
+    dump.add_argument("source", metavar="HOSTS[/PATH]", help=HOSTS)
+    dump.add_argument("file", metavar="FILE", type=Path, help="the file: msgpack, or JSON if it ends with .json")
+    dump.set_defaults(command=_command(_dump))
+    load = commands.add_parser(
+        "load",
+        help="write a file's tree to a server",
+        description="Write the tree of a file to a server. What is the same there already is not written again, and "
+        "nothing is deleted.",
+    )
+    load.add_argument("target", metavar="HOSTS[/PATH]", help=HOSTS)
+    load.add_argument("file", metavar="FILE", type=Path, help="a file of zoolet dump, or of zoolet datadir export")
+    load.set_defaults(command=_command(_load))
+    push = commands.add_parser(
+        "push",
+        help="copy a tree from a server to another",
+        description="Copy a tree from a server to another, or to another path. What is the same there already is not "
+        "written again, and nothing is deleted.",
+    )
+    push.add_argument("source", metavar="FROM[/PATH]", help=HOSTS)
+    push.add_argument("target", metavar="TO[/PATH]", help="the same, for where it is written")
+    push.set_defaults(command=_command(_push))
+    for parser in (dump, load, push):
+        parser.add_argument(
+            "--auth",
+            action="append",
+            default=[],
+            metavar="SCHEME:CREDENTIALS",
+            help="authenticate first, as in digest:user:password; may be repeated",
+        )
+        parser.add_argument(
+            "--timeout", type=float, default=10.0, metavar="SECONDS", help="session timeout (default 10)"
+        )
+        if parser is not dump:
+            parser.add_argument("--dry-run", action="store_true", help="write nothing, and say what would be written")
+
+
+def _command(job: Callable[[argparse.Namespace], Coroutine[Any, Any, int]]) -> Callable[..., int]:
+    def command(options: argparse.Namespace, definitions: list[str]) -> int:
+        from zoolet.client.transfer.files import FileError
+        from zoolet.protocol.errors import ZooKeeperError
+
+        try:
+            return run_loop(job(options))
+        except (FileError, ZooKeeperError, TransferError) as error:
+            print(f"zoolet: {error}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print("zoolet: interrupted; the same command goes on where it was", file=sys.stderr)
+            return 1
+
+    return command
+
+
+class TransferError(Exception):
+    """A transfer cannot be made."""
+
+
+@asynccontextmanager
+async def _connected(where: str, options: argparse.Namespace) -> AsyncIterator[tuple[Client, str]]:
+    """Connect to the servers of a connect string; yield the client and the path.
+
+    Raises:
+        TransferError: The string is not valid, or no server answers.
+    """
+    from zoolet.client.client import Client
+    from zoolet.client.hosts import Hosts
+
+    try:
+        hosts = Hosts.parse(where)
+        auth = tuple(_credentials(text) for text in options.auth)
+        addresses = ",".join(map(str, hosts.addresses))
+        client = Client(addresses, timeout=options.timeout, operation_timeout=max(60.0, options.timeout), auth=auth)
+    except ValueError as error:
+        raise TransferError(str(error)) from None
+    import asyncio
+
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await client.start()
+    except (TimeoutError, OSError) as error:
+        await client.aclose()
+        reason = str(error) or f"no answer within {CONNECT_SECONDS:.0f} s"
+        raise TransferError(f"{addresses}: {reason}") from None
+    try:
+        yield client, hosts.chroot or "/"
+    finally:
+        await client.aclose()
+
+
+def _credentials(text: str) -> tuple[str, bytes]:
+    scheme, colon, credentials = text.partition(":")
+    if not colon or not scheme or not credentials:
+        raise ValueError(f"--auth is {text!r}; it must be SCHEME:CREDENTIALS, such as digest:user:password")
+    return scheme, credentials.encode()
+
+
+async def _dump(options: argparse.Namespace) -> int:
+    from zoolet.client.transfer.files import Writer
+    from zoolet.client.transfer.source import Source
+
+    async with _connected(options.source, options) as (client, root):
+        source = Source(client, root)
+        await source.count()
+        with Writer(options.file, root) as writer, Progress("dumping") as progress:
+            async for batch in source.batches():
+                for node in batch:
+                    writer.write(node)
+                progress.show("nodes", writer.nodes, source.total)
+            writer.finish(source.ephemerals)
+    print(f"{options.file}: {writer.nodes:,} nodes of {root}{_left_out(source.ephemerals)}")
+    return _complain("could not be read", dict.fromkeys(source.unreadable, "no permission; --auth may give it"))
+
+
+async def _load(options: argparse.Namespace) -> int:
+    from zoolet.client.transfer import files
+    from zoolet.client.transfer.source import MOST
+    from zoolet.client.transfer.target import Target
+
+    total = files.check(options.file)  # so that nothing is written of a file that is damaged
+    async with _connected(options.target, options) as (client, root):
+        target = Target(client, root, dry_run=options.dry_run)
+        await target.begin()
+        with Progress("loading") as progress:
+            batch: list[TransferNode] = []
+            done = size = 0
+            for node in files.read(options.file):
+                batch.append(node)
+                size += len(node.data or b"")
+                if len(batch) == MOST or size > 1 << 20:
+                    await target.write(batch)
+                    done, size, batch = done + len(batch), 0, []
+                    progress.show("nodes", done, total)
+            await target.write(batch)
+            await target.finish()
+    return _report(target, options, 0)
+
+
+async def _push(options: argparse.Namespace) -> int:
+    from zoolet.client.transfer.source import Source
+    from zoolet.client.transfer.target import Target
+
+    async with _connected(options.source, options) as (source_client, source_root):
+        async with _connected(options.target, options) as (target_client, target_root):
+            inside = f"{target_root}/".startswith(f"{source_root.rstrip('/')}/")
+            if inside and set(_addresses(options.source)) & set(_addresses(options.target)):
+                raise TransferError(f"{options.target} is within {options.source}: it would be copied into itself")
+            source = Source(source_client, source_root)
+            await source.count()
+            target = Target(target_client, target_root, dry_run=options.dry_run)
+            await target.begin()
+            with Progress("pushing") as progress:
+                done = 0
+                async for batch in source.batches():
+                    await target.write(batch)
+                    done += len(batch)
+                    progress.show("nodes", done, source.total)
+                await target.finish()
+    wrong = _complain("could not be read", dict.fromkeys(source.unreadable, "no permission; --auth may give it"))
+    return max(wrong, _report(target, options, source.ephemerals))
+
+
+def _addresses(where: str) -> list[str]:
+    from zoolet.client.hosts import Hosts
+
+    return [str(address).replace("localhost", "127.0.0.1") for address in Hosts.parse(where).addresses]
+
+
+def _report(target: Target, options: argparse.Namespace, ephemerals: int) -> int:
+    outcome: Outcome = target.outcome
+    begin = f"{options.target}: would be " if options.dry_run else f"{options.target}: "
+    counters = f", {outcome.counters:,} counters raised" if outcome.counters else ""
+    print(
+        f"{begin}{outcome.created:,} created, {outcome.changed:,} changed, {outcome.same:,} the same{counters}"
+        f"{_left_out(ephemerals)}"
+    )
+    return _complain("could not be written", outcome.failed)
+
+
+def _left_out(ephemerals: int) -> str:
+    return f"; {ephemerals:,} ephemeral nodes left out" if ephemerals else ""
+
+
+def _complain(what: str, failed: dict[str, str]) -> int:
+    """Name the first nodes that failed on stderr; return the exit code."""
+    if not failed:
+        return 0
+    shown = "; ".join(f"{path}: {reason}" for path, reason in list(failed.items())[:SHOWN])
+    more = f"; and {len(failed) - SHOWN:,} more" if len(failed) > SHOWN else ""
+    print(f"zoolet: {len(failed):,} nodes {what}: {shown}{more}", file=sys.stderr)
+    return 1

@@ -1,0 +1,153 @@
+"""Reading a tree from a server: parents before children, many requests at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+from zoolet.client.client import Client
+from zoolet.client.states import State
+from zoolet.client.transfer.node import TransferNode, joined
+from zoolet.protocol import records as r
+from zoolet.protocol.errors import (
+    ConnectionLossError,
+    NoAuthError,
+    NoNodeError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
+from zoolet.protocol.operations import OpCode
+
+MOST: Final = 500
+"""Nodes that are read or written at once."""
+BATCH_BYTES: Final = 4 << 20
+"""The data of a batch above which the next one has fewer nodes."""
+RECONNECT_SECONDS: Final = 60.0
+"""Seconds to wait for a connection that is lost."""
+SYSTEM: Final = "/zookeeper"
+"""The nodes of the server itself, which are not transferred."""
+T = TypeVar("T")
+
+
+async def retried(client: Client, attempt: Callable[[], Awaitable[T]]) -> T:
+    """Make requests that may be made again, until their replies arrive.
+
+    Raises:
+        ConnectionLossError: There is no connection for a minute.
+    """
+    while True:
+        try:
+            return await attempt()
+        except (ConnectionLossError, SessionExpiredError):
+            try:
+                async with asyncio.timeout(RECONNECT_SECONDS):
+                    await client.wait_for(State.CONNECTED)
+            except TimeoutError:
+                raise ConnectionLossError(None, f"there was no connection for {RECONNECT_SECONDS:.0f} s") from None
+
+
+async def answers(calls: list[Awaitable[Any]], *expected: type[ZooKeeperError]) -> list[Any]:
+    """Wait for replies; expected errors are returned in their places, and the first other one is raised."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, expected):
+            raise result
+    return results
+
+
+class Look(NamedTuple):
+    """What a server says of a node."""
+
+    data: bytes | None
+    stat: r.Stat
+    acl: Any
+
+
+async def look(client: Client, paths: list[str]) -> list[Look | ZooKeeperError]:
+    """Return data, Stat and ACL list of nodes; for those that do not exist or must not be read, the error."""
+    calls: list[Awaitable[Any]] = []
+    for path in paths:
+        calls.append(client.call(OpCode.GET_DATA, r.GetDataRequest(path, False)))
+        calls.append(client.call(OpCode.GET_ACL, r.GetACLRequest(path)))
+    replies = iter(await answers(calls, NoNodeError, NoAuthError))
+    looks: list[Look | ZooKeeperError] = []
+    for data, acl in zip(replies, replies, strict=True):
+        errors = [reply for reply in (data, acl) if isinstance(reply, ZooKeeperError)]
+        looks.append(errors[0] if errors else Look(data.data, data.stat, tuple(acl.acl or ())))
+    return looks
+
+
+def creates_of(stat: r.Stat) -> int:
+    """Return how many children were created below a node, ever.
+
+    A node's cversion counts creates and deletes, and those that were created and not deleted are there.
+    """
+    return ((stat.cversion + stat.numChildren) & 0xFFFFFFFF) >> 1
+
+
+class Source:
+    """A tree on a server.
+
+    Args:
+        client: A connected client without a chroot.
+        root: The path of the tree.
+
+    Attributes:
+        ephemerals: How many ephemeral nodes were left out.
+        unreadable: The nodes that must not be read; what is below them is missing, too.
+        total: How many nodes there are, about; 0 if the server does not say.
+    """
+
+    def __init__(self, client: Client, root: str) -> None:
+        self._client = client
+        self._root = root
+        self.ephemerals = 0
+        self.unreadable: list[str] = []
+        self.total = 0
+
+    async def count(self) -> None:
+        """Ask how many nodes there are.
+
+        Raises:
+            NoNodeError: The root does not exist.
+        """
+        if await retried(self._client, lambda: self._client.exists(self._root)) is None:
+            raise NoNodeError(self._root)
+        try:
+            self.total = 1 + await self._client.count_below(self._root)
+        except ZooKeeperError:  # of a server before 3.6: the bar has no end
+            self.total = 0
+
+    async def batches(self) -> AsyncIterator[list[TransferNode]]:
+        """Yield the nodes, parents in an earlier batch than their children."""
+        pending, most = [""], MOST
+        while pending:
+            paths, pending[-most:] = pending[-most:], []
+            batch, children = await retried(self._client, lambda paths=paths: self._read(paths))  # type: ignore[misc]
+            pending += children
+            yield batch
+            size = sum(len(node.data or b"") for node in batch)
+            most = max(1, min(MOST, most * 2, most * BATCH_BYTES // max(1, size)))
+
+    async def _read(self, paths: list[str]) -> tuple[list[TransferNode], list[str]]:
+        client = self._client
+        looks = await look(client, [joined(self._root, path) for path in paths])
+        batch, parents, ephemerals, unreadable = [], [], 0, []
+        for path, seen in zip(paths, looks, strict=True):
+            if isinstance(seen, NoAuthError):
+                unreadable.append(joined(self._root, path))
+            elif isinstance(seen, Look) and seen.stat.ephemeralOwner and path:
+                ephemerals += 1
+            elif isinstance(seen, Look):  # otherwise it was deleted meanwhile
+                batch.append(TransferNode(path, seen.data, seen.acl, creates_of(seen.stat)))
+                if seen.stat.numChildren:
+                    parents.append(path)
+        lists = await answers([client.children(joined(self._root, path)) for path in parents], NoNodeError, NoAuthError)
+        children = [
+            f"{path}/{name}" for path, names in zip(parents, lists, strict=True) if isinstance(names, list)
+            for name in names
+        ]  # fmt: skip
+        self.ephemerals += ephemerals  # only now: what is above may have been made again
+        self.unreadable += unreadable
+        return batch, [path for path in children if joined(self._root, path) != SYSTEM]

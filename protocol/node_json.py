@@ -1,0 +1,140 @@
+"""Nodes as JSON, for people: what is exported from a server or a data directory, and loaded again.
+
+A node is its data: text, null, or ``{"base64": "..."}`` if that is not UTF-8. With more, it is an object with ``$data``
+(or ``$base64``), ``$ttl`` (seconds), ``$container``, ``$acl`` (a list of ``scheme:id:permissions``) and
+``$children_created`` (how many children were created below it before those that it has). Its other keys are its
+children by name, so that a file may be nested; what is written has one key for each path.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final, NamedTuple
+
+from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
+from zoolet.protocol.enums import Perm
+
+_PERMISSIONS: Final = {"c": Perm.CREATE, "d": Perm.DELETE, "r": Perm.READ, "w": Perm.WRITE, "a": Perm.ADMIN}
+_SETTINGS: Final = ("$data", "$base64", "$ttl", "$container", "$acl", "$children_created")
+
+
+class NodeJsonError(ValueError):
+    """JSON that does not describe nodes."""
+
+
+class JsonNode(NamedTuple):
+    """What JSON says of one node.
+
+    Args:
+        data: The data; None for null.
+        acl: The ACL list.
+        ttl: Seconds without change after which it is deleted; None for never.
+        container: Whether it is a container.
+        children_created: How many children were created below it before those that it has.
+    """
+
+    data: bytes | None
+    acl: AclList = OPEN_ACL_UNSAFE
+    ttl: float | None = None
+    container: bool = False
+    children_created: int = 0
+
+
+# --- in ---
+
+
+def data_of(value: object) -> bytes | None:
+    """Return the data that a JSON value stands for.
+
+    Raises:
+        NodeJsonError: It is neither text, null nor ``{"base64": "..."}``.
+    """
+    if value is None or isinstance(value, str):
+        return None if value is None else value.encode()
+    if isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str):
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except binascii.Error as error:
+            raise NodeJsonError(f"{value['base64']!r} is not base64: {error}") from None
+    raise NodeJsonError(f'data is {value!r}; it must be text, null, or {{"base64": "..."}}')
+
+
+def check_tree(value: object, path: str = "") -> dict[str, Any]:
+    """Return *value* if it can be the nodes below a path, by path or name.
+
+    Raises:
+        NodeJsonError: It cannot.
+    """
+    if not isinstance(value, dict):
+        raise NodeJsonError(f"{path or 'the tree'} is {value!r}; it must be an object of nodes by path or name")
+    if unknown := [name for name in value if name.startswith("$")]:
+        raise NodeJsonError(f"{path or 'the tree'} has {', '.join(unknown)}, which belongs to a node")
+    return value
+
+
+def node_of(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
+    """Return the node that a JSON value stands for, and what it has of children.
+
+    Raises:
+        NodeJsonError: It is no node.
+    """
+    if not isinstance(value, dict) or set(value) == {"base64"}:
+        return JsonNode(data_of(value)), {}
+    settings = {name: value[name] for name in value if name.startswith("$")}
+    if unknown := sorted(set(settings) - set(_SETTINGS)):
+        raise NodeJsonError(f"{path} has {', '.join(unknown)}; a node has {', '.join(_SETTINGS)}, and children")
+    container, ttl = settings.get("$container", False), settings.get("$ttl")
+    if not isinstance(container, bool):
+        raise NodeJsonError(f"{path}: $container is {container!r}; it must be true or false")
+    if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < 1e9):
+        raise NodeJsonError(f"{path}: $ttl is {ttl!r}; it must be a number of seconds above 0")
+    encoded = {"base64": settings["$base64"]} if "$base64" in settings else settings.get("$data", "")
+    acl = _acl(settings["$acl"], path) if "$acl" in settings else OPEN_ACL_UNSAFE
+    node = JsonNode(data_of(encoded), acl, ttl, container, settings.get("$children_created", 0))
+    return node, {name: value[name] for name in value if name not in settings}
+
+
+def _acl(value: object, path: str) -> AclList:
+    entries = []
+    for entry in value if isinstance(value, list) else [value]:
+        scheme, colon, rest = entry.partition(":") if isinstance(entry, str) else ("", "", "")
+        name, _, letters = rest.rpartition(":")
+        if not colon or not name or not letters or set(letters) - set(_PERMISSIONS):
+            raise NodeJsonError(
+                f"{path}: $acl has {entry!r}; an entry is scheme:id:permissions, such as world:anyone:cdrwa"
+            )
+        entries.append(ACL(sum(_PERMISSIONS[letter] for letter in set(letters)), Id(scheme, name)))
+    return tuple(entries)
+
+
+# --- out ---
+
+
+def data_json(data: bytes) -> str | dict[str, str]:
+    """Return data as JSON."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def acl_text(acl: ACL) -> str:
+    """Return an entry of an ACL list as text."""
+    letters = "".join(letter for letter, permission in _PERMISSIONS.items() if acl.perms & permission)
+    return f"{acl.id.scheme}:{acl.id.id}:{letters}"
+
+
+def node_json(node: JsonNode) -> Any:
+    """Return a node, without its children, as :func:`node_of` reads it."""
+    encoded = None if node.data is None else data_json(node.data)
+    settings: dict[str, Any] = {"$base64": encoded["base64"]} if isinstance(encoded, dict) else {"$data": encoded}
+    if node.ttl is not None:
+        settings["$ttl"] = node.ttl
+    if node.container:
+        settings["$container"] = True
+    if node.acl != OPEN_ACL_UNSAFE:
+        settings["$acl"] = [acl_text(entry) for entry in node.acl]
+    if node.children_created:
+        settings["$children_created"] = node.children_created
+    return encoded if list(settings) == ["$data"] else settings

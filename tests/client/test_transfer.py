@@ -1,0 +1,239 @@
+"""``zoolet dump``, ``load`` and ``push``: what arrives, what is left out, and what happens on the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from zoolet.__main__ import main
+from zoolet.client import acl
+from zoolet.client.blocking import Client
+from zoolet.server import Server
+from zoolet.testing import Znode, error, lose_reply
+
+SECRET: Final = acl.digest("user", "secret")
+TREE: Final[dict[str, Any]] = {
+    "/app": Znode(b"root", children_created=7),
+    "/app/a": b"1",
+    "/app/a/b": Znode(None),
+    "/app/ä": "grün",
+    "/app/binary": b"\xff\xfe",
+    "/app/secret": Znode(b"hidden", {"below": b""}, acl=SECRET),
+    "/other": b"not transferred",
+}
+
+
+@pytest.fixture
+def servers() -> Iterator[tuple[Server, Server]]:
+    """A server with a tree and an ephemeral node, and an empty one."""
+    with ExitStack() as stack:
+        first, second = stack.enter_context(Server(seed=1)), stack.enter_context(Server(seed=2))
+        first.populate(TREE)
+        client = stack.enter_context(Client(first.hosts))
+        client.create("/app/ephemeral", b"", ephemeral=True)
+        yield first, second
+
+
+def seen(server: Server, root: str) -> dict[str, Any]:
+    """Return data and ACL lists below a path."""
+    tree = server.tree(root)
+    return {
+        path.removeprefix(root.rstrip("/")): (node.data, node.acl)
+        for path, node in tree.items()
+        if not node.ephemeral_owner
+    }
+
+
+AUTH: Final = ("--auth", "digest:user:secret")
+
+
+def test_a_push_copies_everything_that_is_not_ephemeral(
+    servers: tuple[Server, Server], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = servers
+
+    assert main(["push", f"{first.hosts}/app", f"{second.hosts}/deep/copy", *AUTH]) == 0
+
+    assert capsys.readouterr().out == (
+        f"{second.hosts}/deep/copy: 7 created, 0 changed, 0 the same, 1 counters raised; 1 ephemeral nodes left out\n"
+    )
+    assert seen(second, "/deep/copy") == seen(first, "/app")
+    with Client(first.hosts) as one, Client(second.hosts) as other:
+        numbers = [
+            one.create("/app/n-", b"", sequential=True)[-10:],
+            other.create("/deep/copy/n-", b"", sequential=True)[-10:],
+        ]
+    assert numbers[0] == numbers[1]
+    assert "/other" not in second.tree()
+
+
+def test_a_second_push_changes_nothing(servers: tuple[Server, Server], capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = servers
+    main(["push", f"{first.hosts}/app", f"{second.hosts}/deep/copy", *AUTH])
+    with second.recording() as recording:
+        assert main(["push", f"{first.hosts}/app", f"{second.hosts}/deep/copy", *AUTH]) == 0
+    assert "0 created, 0 changed, 7 the same; 1" in capsys.readouterr().out
+    assert {entry.op for entry in recording} == {"connect", "auth", "exists", "getData", "getACL", "closeSession"}
+
+
+def test_a_dry_run_writes_nothing(servers: tuple[Server, Server], capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = servers
+    before = set(second.tree())
+    assert main(["push", f"{first.hosts}/app", f"{second.hosts}/copy", "--dry-run", *AUTH]) == 0
+    assert ": would be 7 created, 0 changed, 0 the same" in capsys.readouterr().out
+    assert set(second.tree()) == before
+
+
+def test_what_has_changed_is_written_again(servers: tuple[Server, Server], capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = servers
+    main(["push", f"{first.hosts}/app", f"{second.hosts}/app", *AUTH])
+    first.set("/app/a", b"2")
+    second.set("/app/binary", b"changed there")
+    with Client(second.hosts) as client:
+        client.set_acl("/app/ä", acl.READ_ONLY)
+        client.create("/app/more", b"kept")
+    assert main(["push", f"{first.hosts}/app", f"{second.hosts}/app", *AUTH]) == 1
+    out, err = capsys.readouterr()
+    assert "0 created, 3 changed, 4 the same" in out
+    assert "/app/ä: NO_AUTH" in err  # which does not allow that it is changed back
+    assert second.tree()["/app/a"].data == b"2"
+    assert second.tree()["/app/binary"].data == b"\xff\xfe"
+    assert second.tree()["/app/more"].data == b"kept"
+
+
+@pytest.mark.parametrize("name", ["tree.dump", "tree.json"])
+def test_a_file_brings_the_tree_back(
+    servers: tuple[Server, Server], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    first, second = servers
+    file = tmp_path / name
+
+    assert main(["dump", f"{first.hosts}/app", str(file), *AUTH]) == 0
+    assert capsys.readouterr().out == f"{file}: 7 nodes of /app; 1 ephemeral nodes left out\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [file]
+    assert main(["load", f"{second.hosts}/app", str(file), *AUTH]) == 0
+    assert "7 created" in capsys.readouterr().out
+    assert main(["load", f"{second.hosts}/app", str(file), *AUTH]) == 0
+    assert "0 created, 0 changed, 7 the same\n" in capsys.readouterr().out
+
+    assert seen(second, "/app") == seen(first, "/app")
+
+
+def test_json_may_be_written_by_hand(servers: tuple[Server, Server], tmp_path: Path) -> None:
+    _, second = servers
+    file = tmp_path / "tree.json"
+    file.write_text(
+        json.dumps({"/a/b": "text", "box": {"$container": True, "in": None}, "/t": {"$ttl": 60, "$data": "x"}})
+    )
+    assert main(["load", second.hosts, str(file)]) == 0
+    tree = second.tree()
+    assert (tree["/a/b"].data, tree["/a"].data, tree["/box/in"].data) == (b"text", b"", None)
+    assert tree["/box"].container
+    assert tree["/t"].ttl == 60
+
+
+def test_what_must_not_be_read_is_named(servers: tuple[Server, Server], capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = servers
+    assert main(["push", f"{first.hosts}/app", f"{second.hosts}/app"]) == 1
+    assert "1 nodes could not be read: /app/secret: no permission; --auth" in capsys.readouterr().err
+    assert "/app/a/b" in second.tree()
+
+
+@pytest.mark.parametrize("op", ["create", "get", "delete"])
+def test_a_lost_connection_is_no_obstacle(servers: tuple[Server, Server], op: str) -> None:
+    first, second = servers
+    with second.fault(lose_reply(), op if op != "delete" else "multi", nth=1) as fault:
+        assert main(["push", f"{first.hosts}/app", f"{second.hosts}/copy", *AUTH]) == 0
+        assert fault.hits == 1
+    assert seen(second, "/copy") == seen(first, "/app")
+
+
+def test_a_node_that_cannot_be_written_is_named(
+    servers: tuple[Server, Server], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = servers
+    with second.fault(error("QUOTA_EXCEEDED"), "create", "/copy/a"):
+        assert main(["push", f"{first.hosts}/app", f"{second.hosts}/copy", *AUTH]) == 1
+    err = capsys.readouterr().err
+    assert "/copy/a: QUOTA_EXCEEDED" in err
+    assert "/copy/a/b: NO_NODE" in err
+
+
+# --- what is refused, in one line ---
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Run a command that fails; return the one line in which it says why."""
+    assert main(list(words)) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1), err
+    return err
+
+
+@pytest.mark.parametrize("size", [0, 1, 30, -1, -30])
+def test_a_truncated_file_is_refused_before_anything_is_written(
+    servers: tuple[Server, Server], tmp_path: Path, capsys: pytest.CaptureFixture[str], size: int
+) -> None:
+    first, second = servers
+    file = tmp_path / "tree.dump"
+    main(["dump", f"{first.hosts}/app", str(file), *AUTH])
+    file.write_bytes(file.read_bytes()[:size])
+    capsys.readouterr()
+    before = set(second.tree())
+
+    assert str(file) in refused(capsys, "load", second.hosts, str(file))
+
+    assert set(second.tree()) == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hello",
+        "\x93\x01\x02\x03",
+        '{"a": 1}',
+        '{"/a": {"$unknown": 1}}',
+        '{"/a//b": ""}',
+        "[" * 100_000,
+        '{"$data": 1}',
+    ],
+)
+def test_foreign_files_are_refused(
+    servers: tuple[Server, Server], tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    for name in ("tree.dump", "tree.json"):
+        file = tmp_path / name
+        file.write_text(text)
+        assert str(file) in refused(capsys, "load", servers[1].hosts, str(file))
+
+
+def test_a_newer_version_is_refused(
+    servers: tuple[Server, Server], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tree.dump"
+    main(["dump", f"{servers[0].hosts}/app", str(file), *AUTH])
+    file.write_bytes(file.read_bytes().replace(b"version\x01", b"version\x02"))
+    capsys.readouterr()
+    assert "a dump of version 2; known is 1" in refused(capsys, "load", servers[1].hosts, str(file))
+
+
+def test_wrong_addresses_and_paths_are_refused(
+    servers: tuple[Server, Server], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from zoolet.client.cli import transfer
+
+    monkeypatch.setattr(transfer, "CONNECT_SECONDS", 0.2)
+    first, second = servers
+    assert "no answer within" in refused(capsys, "dump", "127.0.0.1:1", str(tmp_path / "x"))
+    assert "/nowhere" in refused(capsys, "push", f"{first.hosts}/nowhere", second.hosts)
+    assert "copied into itself" in refused(capsys, "push", f"{first.hosts}/app", f"{first.hosts}/app/in")
+    assert "name no server" in refused(capsys, "dump", "/app", str(tmp_path / "x"))
+    assert "--auth is 'x'" in refused(capsys, "dump", first.hosts, str(tmp_path / "x"), "--auth", "x")
+    assert list(tmp_path.iterdir()) == []
