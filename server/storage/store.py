@@ -44,8 +44,10 @@ RETRY: Final = 1.0
 """Seconds between two attempts to write to a disk that is full or failing."""
 SYNC_INTERVAL: Final = 1.0
 """Seconds between two syncs with ``interval``."""
-SLICE: Final = 0.003
-"""Seconds for which a snapshot is encoded before the server serves again."""
+SLICE: Final = 0.001
+"""Seconds for which a snapshot is encoded before the server serves for as long at least."""
+SYNC_BYTES: Final = 4 << 20
+"""Bytes of a snapshot between two syncs."""
 PIECES: Final = 64
 """Nodes that are encoded between two looks at the clock."""
 STOP_SECONDS: Final = 5.0
@@ -318,13 +320,15 @@ class Store:
         folder, disk = self._directory.folder, self._disk
         temporary, final = folder / f"{PRIVATE}snapshot.tmp", folder / f"snapshot.{zxid:x}"
         descriptor = disk.create(temporary)
-        size, more = 0, True
+        size, synced, more = 0, 0, True
         try:
             while more:
                 data, more = _some(pieces, SLICE)
-                await self._in_thread(disk.write, descriptor, data, size)
+                await asyncio.gather(asyncio.sleep(SLICE), self._in_thread(disk.write, descriptor, data, size))
                 size += len(data)
-            await self._in_thread(disk.sync, descriptor)
+                if size - synced > SYNC_BYTES or not more:  # all at once, it would delay the syncs of the log
+                    await self._in_thread(disk.sync, descriptor)
+                    synced = size
         finally:
             disk.close(descriptor)
         # What the snapshot has seen while it was written must be in the log before it counts.
