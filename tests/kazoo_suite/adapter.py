@@ -7,6 +7,7 @@ and says for each test that cannot run here why.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,12 +25,10 @@ from kazoo.testing import common
 
 TLS = "hands the server a Java keystore; the daemon reads PEM files"
 ENSEMBLE = "stops one of several servers: it needs an ensemble"
-RESTART = "restarts a server on its data directory, and the daemon keeps its tree in memory"
 CANNOT = {
     "TestSSLClient::test_create": TLS,
     "test_read_only": ENSEMBLE,
     "test_update_host_list": ENSEMBLE,
-    "test_request_queuing_session_recovered": RESTART,
 }
 """Why these tests of kazoo's are not run.
 
@@ -47,6 +46,7 @@ class Server:
         self._port = port
         self._options = [f"-Dzookeeper.{line}" for line in configuration if line] + [one for one in properties if one]
         self._process: subprocess.Popen[str] | None = None
+        self._data = os.path.join(home, "data")
         if jaas:
             path = os.path.join(home, "jaas.conf")
             with open(path, "w", encoding="utf-8") as file:
@@ -69,6 +69,8 @@ class Server:
             "serve",
             "--port",
             str(self._port),
+            "--data-dir",
+            self._data,
             "-Dzookeeper.maxClientCnxns=0",
         ]
         self._process = subprocess.Popen(
@@ -79,13 +81,18 @@ class Server:
         assert line.startswith("zoolet ready"), line
 
     def stop(self) -> None:
-        """Stop the daemon; what it held in memory is gone."""
+        """Stop the daemon; its data stays."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
             self._process.wait()
             self._process = None
 
-    reset = destroy = stop
+    def reset(self) -> None:
+        """Stop the daemon and remove its data."""
+        self.stop()
+        shutil.rmtree(self._data, ignore_errors=True)
+
+    destroy = reset
 
     def get_logs(self) -> list[str]:
         """Return no logs: the daemon's stderr is not kept."""
@@ -124,8 +131,9 @@ class Cluster:
             server.stop()
 
     def reset(self) -> None:
-        """Stop all servers and forget their data."""
-        self.stop()
+        """Stop all servers and remove their data."""
+        for server in self._servers:
+            server.reset()
 
     def terminate(self) -> None:
         """Stop all servers and remove what is on disk."""
