@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
 PACKAGE := __init__.py __main__.py event_loop.py progress.py testing.py py.typed protocol server client
 
-.PHONY: help setup links run test types lint bench bench-server bench-clients schedules ensemble budget docs apache-3.9 differential kazoo-suite wheel clean attacks fuzz
+.PHONY: kills help setup links run test types lint bench bench-server bench-clients schedules ensemble budget docs apache-3.9 differential kazoo-suite wheel clean attacks fuzz
 
 help:
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## /  make \1\t/' | expand -t 20
@@ -86,6 +86,9 @@ differential: setup  ## 20,000 steps a seed beside a real ZooKeeper 3.8.0 and 3.
 	@echo "Three seeds, 20,000 steps each, beside each of two releases: about 4 minutes for each release."
 	ZOOLET_REQUIRE_APACHE=1 ZOOLET_DIFFERENTIAL_FRESH=1 ZOOLET_DIFFERENTIAL_STEPS=20000 \
 	    $(BIN)/pytest -s tests/differential $(ARGS)
+
+kills: setup  ## kill a daemon 1,000 times under load, and look at its data each time: about nine minutes (KILLS=...)
+	ZOOLET_KILLS=$(or $(KILLS),1000) $(BIN)/python -m pytest -q tests/server/storage/test_kills.py
 
 kazoo-suite: setup  ## kazoo's own test suite against the daemon
 	$(INSTALL) pyopenssl pyjks pure-sasl gevent eventlet objgraph

@@ -18,8 +18,6 @@ if TYPE_CHECKING:  # a daemon imports this module for its parser
     from zoolet.client.transfer.target import Outcome, Target
 
 HOSTS: Final = "HOST:PORT,HOST:PORT/PATH of any ZooKeeper server; without a path the whole tree"
-CONNECT_SECONDS: Final = 10.0
-"""Seconds to wait for the first connection."""
 SHOWN: Final = 5
 """Nodes that are named if many could not be read or written."""
 
@@ -59,7 +57,11 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
             help="authenticate first, as in digest:user:password; may be repeated",
         )
         parser.add_argument(
-            "--timeout", type=float, default=10.0, metavar="SECONDS", help="session timeout (default 10)"
+            "--timeout",
+            type=float,
+            default=10.0,
+            metavar="SECONDS",
+            help="for connecting, and of the session (default 10)",
         )
         if parser is not dump:
             parser.add_argument("--dry-run", action="store_true", help="write nothing, and say what would be written")
@@ -106,11 +108,11 @@ async def _connected(where: str, options: argparse.Namespace) -> AsyncIterator[t
     import asyncio
 
     try:
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with asyncio.timeout(options.timeout):
             await client.start()
     except (TimeoutError, OSError) as error:
         await client.aclose()
-        reason = str(error) or f"no answer within {CONNECT_SECONDS:.0f} s"
+        reason = str(error) or f"no answer within {options.timeout:g} s"
         raise TransferError(f"{addresses}: {reason}") from None
     try:
         yield client, hosts.chroot or "/"

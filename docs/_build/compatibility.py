@@ -69,7 +69,7 @@ def page() -> str:
         "",
         "## Not implemented",
         "",
-        "Not implemented yet: files on disk (snapshots and logs), the admin HTTP server, Prometheus metrics, ensembles, Kerberos, x509.",
+        "Not implemented yet: the admin HTTP server, Prometheus metrics, ensembles, Kerberos, x509.",
         "",
         "Of the throttles, the tokens of the connection throttle are supported; its random drop and the request throttle are not. Requests",
         "are answered as they arrive, and the server does not read from a client that does not read its replies.",

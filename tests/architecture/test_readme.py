@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from zoolet.client.cli import add_commands
 from zoolet.server import cli
 
 ROOT: Final = Path(__file__).parents[2]
@@ -87,7 +88,7 @@ def targets() -> set[str]:
 
 def subcommands() -> set[str]:
     """Find the subcommands of zoolet."""
-    actions = [one for one in cli.parser()._actions if isinstance(one, argparse._SubParsersAction)]
+    actions = [one for one in cli.parser(add_commands)._actions if isinstance(one, argparse._SubParsersAction)]
     return {name for action in actions for name in action.choices}
 
 

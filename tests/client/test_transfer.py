@@ -225,13 +225,10 @@ def test_a_newer_version_is_refused(
 
 
 def test_wrong_addresses_and_paths_are_refused(
-    servers: tuple[Server, Server], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    servers: tuple[Server, Server], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from zoolet.client.cli import transfer
-
-    monkeypatch.setattr(transfer, "CONNECT_SECONDS", 0.2)
     first, second = servers
-    assert "no answer within" in refused(capsys, "dump", "127.0.0.1:1", str(tmp_path / "x"))
+    assert "no answer within" in refused(capsys, "dump", "127.0.0.1:1", str(tmp_path / "x"), "--timeout", "0.2")
     assert "/nowhere" in refused(capsys, "push", f"{first.hosts}/nowhere", second.hosts)
     assert "copied into itself" in refused(capsys, "push", f"{first.hosts}/app", f"{first.hosts}/app/in")
     assert "name no server" in refused(capsys, "dump", "/app", str(tmp_path / "x"))
