@@ -52,7 +52,7 @@ def _engine() -> Engine:
 
 def _show(path: str) -> int:
     engine = _engine()
-    recovered = recover(engine, path)
+    recovered = recover(engine, path, lenient=True)
     tree = engine.tree
     ephemerals = sum(map(len, tree.ephemerals.values()))
     print(f"zxid            0x{recovered.zxid:x}")
@@ -64,7 +64,7 @@ def _show(path: str) -> int:
     print(f"sessions        {len(engine.sessions.alive)}")
     for problem in recovered.problems:
         print(f"not used        {problem}")
-    return 0
+    return 1 if recovered.problems else 0
 
 
 def _verify(path: str) -> int:
@@ -107,7 +107,7 @@ def _log(file: Path) -> str:
 
 def _export(path: str) -> int:
     engine = _engine()
-    recover(engine, path)
+    recovered = recover(engine, path, lenient=True)
     left_out = sum(map(len, engine.tree.ephemerals.values()))
     nodes = {}
     for at, node in engine.tree.walk():
@@ -121,4 +121,6 @@ def _export(path: str) -> int:
     print()
     if left_out:
         print(f"zoolet: {left_out} ephemeral nodes are left out", file=sys.stderr)
-    return 0
+    for problem in recovered.problems:
+        print(f"zoolet: not used: {problem}", file=sys.stderr)
+    return 1 if recovered.problems else 0

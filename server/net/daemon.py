@@ -128,12 +128,13 @@ class Daemon:
         connections = self.connections
         connections.stopping = True
         await self._acceptor.close()
-        if connections.log is not None:
-            connections.set_time()
-            await connections.log.close()
-            connections.log = None
         if self._secure is not None:
             await self._secure.close()
+        if connections.log is not None:
+            for socket in list(connections.open.values()):
+                socket.pause()  # what it asked for from now on could be answered, and not logged
+            await connections.log.close()
+            connections.log = None
         for socket in list(connections.open.values()):
             if gracefully:
                 socket.flush()

@@ -59,7 +59,7 @@ class LogFile:
         """Write transactions behind those that the log has. After an error, they can be written again."""
         self._disk.write(self._descriptor, data, self._size)
         self._size += len(data)
-        if self._reserved - self._size < self._preallocated // RESERVE:  # never if nothing is to be reserved
+        if self._preallocated and self._reserved - self._size < self._preallocated // RESERVE:
             self.try_reserve()
 
     def try_reserve(self) -> None:

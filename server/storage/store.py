@@ -36,6 +36,7 @@ from zoolet.server.storage import live, txnlog
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.directory import PRIVATE, DataDir
 from zoolet.server.storage.disk import Disk
+from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.log_file import LogFile
 from zoolet.server.storage.settings import StorageSettings
 
@@ -300,7 +301,13 @@ class Store:
         """Begin to write a snapshot, and a new log."""
         self._since_snapshot = 0
         self.snapshot_task = self._loop.create_task(self._snapshot())
+        self.snapshot_task.add_done_callback(self._snapshot_ended)
         return self.snapshot_task
+
+    def _snapshot_ended(self, task: asyncio.Task[None]) -> None:
+        self.snapshot_task = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._loop.call_exception_handler({"message": "a snapshot was not written", "exception": error})
 
     async def _snapshot(self) -> None:
         started, zxid = perf_counter(), self._engine.zxid
@@ -313,8 +320,6 @@ class Store:
             _log.info("wrote snapshot.%x: %d bytes in %.1f s", zxid, written, perf_counter() - started)
         except OSError as error:
             _log.error("the snapshot of zxid 0x%x could not be written: %s", zxid, error)
-        finally:
-            self.snapshot_task = None
 
     async def _write_snapshot(self, pieces: Iterator[bytes], zxid: int) -> int:
         folder, disk = self._directory.folder, self._disk
@@ -329,6 +334,9 @@ class Store:
                 if size - synced > SYNC_BYTES or not more:  # all at once, it would delay the syncs of the log
                     await self._in_thread(disk.sync, descriptor)
                     synced = size
+        except BaseException:
+            disk.remove(temporary)
+            raise
         finally:
             disk.close(descriptor)
         # What the snapshot has seen while it was written must be in the log before it counts.
@@ -336,14 +344,20 @@ class Store:
         if self._log is not None:
             await self._in_log_thread(self._log.sync)
         await self._in_thread(self._publish, temporary, final)
+        if self._settings.purge:
+            await self._in_thread(self._purge)
         return size
 
     def _publish(self, temporary: Path, final: Path) -> None:
         self._disk.rename(temporary, final)
         self._disk.sync_folder(final.parent)
-        if self._settings.purge:
+
+    def _purge(self) -> None:
+        try:
             directory = DataDir.find(self._directory.path, self._settings.log_dir)
             directory.purge(self._settings.retained, self._disk)
+        except (OSError, StorageError) as error:
+            _log.error("files that are not needed could not be deleted: %s", error)
 
     async def _finish_log(self) -> None:
         """Close the log, so that the next commit begins another one."""
