@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
 PACKAGE := __init__.py __main__.py event_loop.py progress.py testing.py py.typed protocol server client
 
-.PHONY: kills help setup links run test types lint bench bench-server bench-clients schedules ensemble budget docs apache-3.9 differential kazoo-suite wheel clean attacks fuzz
+.PHONY: kills help setup links run test types lint bench bench-server bench-disk bench-clients schedules ensemble budget docs apache-3.9 differential kazoo-suite wheel clean attacks fuzz
 
 help:
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## /  make \1\t/' | expand -t 20
@@ -56,6 +56,9 @@ bench: bench-server bench-clients  ## all benchmark tables, beside Apache ZooKee
 bench-server: setup  ## what a request costs in process, and the server beside Apache ZooKeeper
 	$(BIN)/python benchmarks/inproc.py
 	$(BIN)/python benchmarks/load.py $(ARGS)
+
+bench-disk: setup  ## writes with a data directory on the disk of FOLDER (default: here), beside Apache ZooKeeper with forceSync
+	$(BIN)/python benchmarks/disk.py --folder $(or $(FOLDER),$(CURDIR)) $(ARGS)
 
 bench-clients: setup  ## clients and locks (pip install aiozk redis; apt-get install redis-server memcached)
 	$(BIN)/python benchmarks/clients.py

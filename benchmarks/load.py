@@ -99,13 +99,15 @@ class Server:
     """A server process as a context manager.
 
     Args:
-        command: What to run; ``{port}`` and ``{home}`` stand for its port and a directory in memory.
+        command: What to run; ``{port}`` and ``{home}`` stand for its port and a directory of its own.
         config: The text of ``{home}/zoo.cfg``, with the same.
+        folder: Where that directory is created; by default in memory.
     """
 
-    def __init__(self, command: list[str], config: str = "") -> None:
+    def __init__(self, command: list[str], config: str = "", folder: str | None = None) -> None:
         self.port = free_port()
-        self._home = tempfile.mkdtemp(prefix="zoolet-bench-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+        memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+        self._home = tempfile.mkdtemp(prefix="zoolet-bench-", dir=folder or memory)
         names = {"port": self.port, "home": self._home}
         Path(self._home, "zoo.cfg").write_text(config.format(**names))
         self._command = [part.format(**names) for part in command]
@@ -148,12 +150,13 @@ class Server:
         shutil.rmtree(self._home, ignore_errors=True)
 
 
-def zoolet() -> Server:
+def zoolet(*options: str, folder: str | None = None) -> Server:
     """Return a zoolet daemon that is not started yet."""
-    return Server([sys.executable, "-m", "zoolet.server", "serve", "--port", "{port}", "-Dzookeeper.maxClientCnxns=0"])
+    command = [sys.executable, "-m", "zoolet.server", "serve", "--port", "{port}", "-Dzookeeper.maxClientCnxns=0"]
+    return Server([*command, *options], folder=folder)
 
 
-def apache() -> Server | None:
+def apache(force_sync: str = "no", folder: str | None = None) -> Server | None:
     """Return an Apache ZooKeeper that is not started yet; None where it is not installed."""
     if not shutil.which("java") or not (JARS / "zookeeper.jar").exists():
         return None
@@ -163,7 +166,9 @@ def apache() -> Server | None:
         "admin.enableServer=false\n"
     )
     main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-    return Server(["java", "-Xmx2g", "-cp", jars, "-Dzookeeper.forceSync=no", main, "{home}/zoo.cfg"], config)
+    return Server(
+        ["java", "-Xmx2g", "-cp", jars, f"-Dzookeeper.forceSync={force_sync}", main, "{home}/zoo.cfg"], config, folder
+    )
 
 
 # --- load ---

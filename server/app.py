@@ -87,6 +87,7 @@ def assemble(
             "secureClientPort": daemon.secure_port,
             "maxClientCnxns": config.max_client_cnxns,
             "clientPortListenBacklog": config.backlog,
+            **({} if data is None else data.configuration()),
         }
 
     allowed = (*config.whitelist, "isro") if config.isro else config.whitelist

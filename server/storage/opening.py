@@ -116,6 +116,17 @@ class OpenDirectory:
             store.snapshot_soon()
         return store
 
+    def configuration(self) -> dict[str, object]:
+        """Return what the four-letter command ``conf`` says of the directory, the sizes in bytes."""
+        facts: dict[str, object] = {}
+        for name, size, folder in (
+            ("dataDir", "dataDirSize", self.directory.folder),
+            ("dataLogDir", "dataLogSize", self.directory.log_folder),
+        ):
+            facts[name] = str(folder)
+            facts[size] = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+        return facts
+
     def _use_passwords(self, engine: Engine) -> None:
         """Compute session passwords as the servers before this one, so that their clients can resume sessions."""
         if not self.settings.keyed_passwords:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -136,6 +137,16 @@ def test_logs_may_be_in_another_directory(tmp_path: Path) -> None:
         assert client.get("/a")[0] == b"1"
         stop(client)
     assert "logs belong into dataLogDir" in refused("--port", "0", "--data-dir", str(logs), f"-DdataLogDir={data}")
+
+
+def test_conf_names_the_directory(tmp_path: Path) -> None:
+    with DaemonProcess("--data-dir", str(tmp_path), "-D4lw.commands.whitelist=*") as server:
+        with socket.create_connection((server.host, server.port)) as link:
+            link.sendall(b"conf")
+            answer = b"".join(iter(lambda: link.recv(4096), b"")).decode()
+    assert f"dataDir={tmp_path}/version-2\n" in answer
+    assert f"dataLogDir={tmp_path}/version-2\n" in answer
+    assert "dataDirSize=0\n" not in answer
 
 
 def test_without_a_directory_nothing_touches_the_disk(tmp_path: Path) -> None:
