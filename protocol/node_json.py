@@ -28,14 +28,14 @@ class JsonNode(NamedTuple):
 
     Args:
         data: The data; None for null.
-        acl: The ACL list.
+        acl: The ACL list; None if nothing is said of it.
         ttl: Seconds without change after which it is deleted; None for never.
         container: Whether it is a container.
         children_created: How many children were created below it before those that it has.
     """
 
     data: bytes | None
-    acl: AclList = OPEN_ACL_UNSAFE
+    acl: AclList | None = None
     ttl: float | None = None
     container: bool = False
     children_created: int = 0
@@ -80,7 +80,10 @@ def node_of(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
         NodeJsonError: It is no node.
     """
     if not isinstance(value, dict) or set(value) == {"base64"}:
-        return JsonNode(data_of(value)), {}
+        try:
+            return JsonNode(data_of(value)), {}
+        except NodeJsonError as error:
+            raise NodeJsonError(f"{path}: {error}") from None
     settings = {name: value[name] for name in value if name.startswith("$")}
     if unknown := sorted(set(settings) - set(_SETTINGS)):
         raise NodeJsonError(f"{path} has {', '.join(unknown)}; a node has {', '.join(_SETTINGS)}, and children")
@@ -90,13 +93,21 @@ def node_of(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
     if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < 1e9):
         raise NodeJsonError(f"{path}: $ttl is {ttl!r}; it must be a number of seconds above 0")
     encoded = {"base64": settings["$base64"]} if "$base64" in settings else settings.get("$data", "")
-    acl = _acl(settings["$acl"], path) if "$acl" in settings else OPEN_ACL_UNSAFE
-    node = JsonNode(data_of(encoded), acl, ttl, container, settings.get("$children_created", 0))
+    acl = _acl(settings["$acl"], path) if "$acl" in settings else None
+    created = settings.get("$children_created", 0)
+    if isinstance(created, bool) or not isinstance(created, int) or not -(1 << 31) <= created < 1 << 31:
+        raise NodeJsonError(f"{path}: $children_created is {created!r}; it must be a number of 32 bits")
+    try:
+        node = JsonNode(data_of(encoded), acl, ttl, container, created)
+    except NodeJsonError as error:
+        raise NodeJsonError(f"{path}: {error}") from None
     return node, {name: value[name] for name in value if name not in settings}
 
 
 def _acl(value: object, path: str) -> AclList:
     entries = []
+    if value == []:
+        raise NodeJsonError(f"{path}: $acl is empty; an entry is scheme:id:permissions, such as world:anyone:cdrwa")
     for entry in value if isinstance(value, list) else [value]:
         scheme, colon, rest = entry.partition(":") if isinstance(entry, str) else ("", "", "")
         name, _, letters = rest.rpartition(":")
@@ -133,7 +144,7 @@ def node_json(node: JsonNode) -> Any:
         settings["$ttl"] = node.ttl
     if node.container:
         settings["$container"] = True
-    if node.acl != OPEN_ACL_UNSAFE:
+    if node.acl is not None and node.acl != OPEN_ACL_UNSAFE:
         settings["$acl"] = [acl_text(entry) for entry in node.acl]
     if node.children_created:
         settings["$children_created"] = node.children_created

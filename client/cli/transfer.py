@@ -13,11 +13,17 @@ from zoolet.event_loop import run_loop
 from zoolet.progress import Progress
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
+    import ssl
+
     from zoolet.client.client import Client
+    from zoolet.client.hosts import Hosts
     from zoolet.client.transfer.node import TransferNode
     from zoolet.client.transfer.target import Outcome, Target
 
 HOSTS: Final = "HOST:PORT,HOST:PORT/PATH of any ZooKeeper server; without a path the whole tree"
+GOES_ON: Final = "; the same command goes on where it was"
+LISTED: Final = 20
+"""Nodes that a dry run names of each kind."""
 SHOWN: Final = 5
 """Nodes that are named if many could not be read or written."""
 
@@ -28,7 +34,12 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "dump", help="write a tree of a server to a file", description="Write a tree of a server to a file."
     )
     dump.add_argument("source", metavar="HOSTS[/PATH]", help=HOSTS)
-    dump.add_argument("file", metavar="FILE", type=Path, help="the file: msgpack, or JSON if it ends with .json")
+    dump.add_argument(
+        "file",
+        metavar="FILE",
+        type=Path,
+        help="the file: msgpack, or JSON if it ends with .json; /dev/stdout for the output",
+    )
     dump.set_defaults(command=_command(_dump))
     load = commands.add_parser(
         "load",
@@ -54,17 +65,28 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
             action="append",
             default=[],
             metavar="SCHEME:CREDENTIALS",
-            help="authenticate first, as in digest:user:password; may be repeated",
+            help="authenticate first, as in digest:user:password, or @FILE with such lines; may be repeated",
         )
         parser.add_argument(
+            "--tls-ca", metavar="FILE", help="connect over TLS; the certificates of the authority, in PEM"
+        )
+        parser.add_argument("--tls-cert", metavar="FILE", help="the client's own certificate, and its key, in PEM")
+        parser.add_argument(
             "--timeout",
-            type=float,
+            type=_seconds,
             default=10.0,
             metavar="SECONDS",
             help="for connecting, and of the session (default 10)",
         )
         if parser is not dump:
             parser.add_argument("--dry-run", action="store_true", help="write nothing, and say what would be written")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < 1e6:
+        raise ValueError(text)
+    return seconds
 
 
 def _command(job: Callable[[argparse.Namespace], Coroutine[Any, Any, int]]) -> Callable[..., int]:
@@ -78,7 +100,7 @@ def _command(job: Callable[[argparse.Namespace], Coroutine[Any, Any, int]]) -> C
             print(f"zoolet: {error}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:
-            print("zoolet: interrupted; the same command goes on where it was", file=sys.stderr)
+            print(f"zoolet: interrupted{GOES_ON if job is not _dump else ''}", file=sys.stderr)
             return 1
 
     return command
@@ -99,10 +121,11 @@ async def _connected(where: str, options: argparse.Namespace) -> AsyncIterator[t
     from zoolet.client.hosts import Hosts
 
     try:
-        hosts = Hosts.parse(where)
-        auth = tuple(_credentials(text) for text in options.auth)
+        hosts = Hosts.parse(where.rstrip("/"))
+        auth = tuple(_credentials(text) for text in _all_of(options.auth))
         addresses = ",".join(map(str, hosts.addresses))
-        client = Client(addresses, timeout=options.timeout, operation_timeout=max(60.0, options.timeout), auth=auth)
+        timeout = max(60.0, options.timeout)
+        client = Client(addresses, options.timeout, operation_timeout=timeout, auth=auth, tls=_tls(options))
     except ValueError as error:
         raise TransferError(str(error)) from None
     import asyncio
@@ -112,12 +135,53 @@ async def _connected(where: str, options: argparse.Namespace) -> AsyncIterator[t
             await client.start()
     except (TimeoutError, OSError) as error:
         await client.aclose()
-        reason = str(error) or f"no answer within {options.timeout:g} s"
+        reason = str(error) or await _reason(hosts) or f"no answer within {options.timeout:g} s"
         raise TransferError(f"{addresses}: {reason}") from None
     try:
         yield client, hosts.chroot or "/"
     finally:
         await client.aclose()
+
+
+async def _reason(hosts: Hosts) -> str:
+    """Return why the first server cannot be connected to; empty if it can."""
+    import asyncio
+
+    address = hosts.addresses[0]
+    try:
+        async with asyncio.timeout(1):
+            _, writer = await asyncio.open_connection(address.host, address.port)
+        writer.close()
+    except OSError as error:
+        return error.strerror or str(error)
+    except TimeoutError:
+        pass
+    return ""
+
+
+def _tls(options: argparse.Namespace) -> ssl.SSLContext | None:
+    if options.tls_ca is None:
+        if options.tls_cert is not None:
+            raise TransferError("--tls-cert needs --tls-ca")
+        return None
+    import ssl
+
+    try:
+        context = ssl.create_default_context(cafile=options.tls_ca)
+        if options.tls_cert is not None:
+            context.load_cert_chain(options.tls_cert)
+    except (OSError, ssl.SSLError) as error:
+        raise TransferError(f"{options.tls_ca}, {options.tls_cert or 'no certificate'}: {error}") from None
+    return context
+
+
+def _all_of(credentials: list[str]) -> list[str]:
+    """Return credentials, with the lines of files in place of ``@FILE``."""
+    texts = []
+    for text in credentials:
+        lines = Path(text[1:]).read_text(encoding="utf-8").splitlines() if text.startswith("@") else [text]
+        texts += [line.strip() for line in lines if line.strip()]
+    return texts
 
 
 def _credentials(text: str) -> tuple[str, bytes]:
@@ -139,8 +203,11 @@ async def _dump(options: argparse.Namespace) -> int:
                 for node in batch:
                     writer.write(node)
                 progress.show("nodes", writer.nodes, source.total)
-            writer.finish(source.ephemerals)
-    print(f"{options.file}: {writer.nodes:,} nodes of {root}{_left_out(source.ephemerals)}")
+            named = writer.finish(source.ephemerals, complete=not source.unreadable)
+    out = sys.stdout if options.file.is_file() else sys.stderr  # the file may be stdout
+    print(f"{options.file}: {_nodes(writer.nodes)} of {root}{_left_out(source.ephemerals)}", file=out)
+    if not named:
+        print(f"zoolet: {options.file} is kept as it was; what could be read is in {writer.temporary}", file=sys.stderr)
     return _complain("could not be read", dict.fromkeys(source.unreadable, "no permission; --auth may give it"))
 
 
@@ -200,17 +267,27 @@ def _addresses(where: str) -> list[str]:
 
 def _report(target: Target, options: argparse.Namespace, ephemerals: int) -> int:
     outcome: Outcome = target.outcome
-    begin = f"{options.target}: would be " if options.dry_run else f"{options.target}: "
-    counters = f", {outcome.counters:,} counters raised" if outcome.counters else ""
+    would = "would be " if options.dry_run else ""
+    counters = f", counters of {_nodes(outcome.counters)} raised" if outcome.counters else ""
     print(
-        f"{begin}{outcome.created:,} created, {outcome.changed:,} changed, {outcome.same:,} the same{counters}"
-        f"{_left_out(ephemerals)}"
+        f"{options.target}: {would}{len(outcome.created):,} created, {len(outcome.changed):,} changed, "
+        f"{outcome.same:,} the same{counters}{_left_out(ephemerals)}"
     )
+    if options.dry_run:
+        for what, paths in (("create", outcome.created), ("change", outcome.changed)):
+            for path in paths[:LISTED]:
+                print(f"{what} {path}")
+            if len(paths) > LISTED:
+                print(f"{what} {len(paths) - LISTED:,} more")
     return _complain("could not be written", outcome.failed)
 
 
+def _nodes(count: int) -> str:
+    return f"{count:,} node" + "s" * (count != 1)
+
+
 def _left_out(ephemerals: int) -> str:
-    return f"; {ephemerals:,} ephemeral nodes left out" if ephemerals else ""
+    return f"; {_nodes(ephemerals).replace('node', 'ephemeral node')} left out" if ephemerals else ""
 
 
 def _complain(what: str, failed: dict[str, str]) -> int:
@@ -219,5 +296,5 @@ def _complain(what: str, failed: dict[str, str]) -> int:
         return 0
     shown = "; ".join(f"{path}: {reason}" for path, reason in list(failed.items())[:SHOWN])
     more = f"; and {len(failed) - SHOWN:,} more" if len(failed) > SHOWN else ""
-    print(f"zoolet: {len(failed):,} nodes {what}: {shown}{more}", file=sys.stderr)
+    print(f"zoolet: {_nodes(len(failed))} {what}: {shown}{more}", file=sys.stderr)
     return 1

@@ -59,16 +59,19 @@ class Writer:
     """
 
     def __init__(self, path: Path, root: str) -> None:
-        self._path = path
+        self._path = path.resolve() if path.is_symlink() else path
         self._root = root
-        self._temporary = path.with_name(path.name + ".part")
+        self.temporary = self._path.with_name(self._path.name + ".part")
+        # A pipe, a terminal or the like is written to; it must not be replaced by a file.
+        self._is_stream = path.exists() and not path.is_file()
         self._is_json = is_json(path)
         self._stream: BinaryIO  # set by __enter__
         self._kept: dict[str, TransferNode] = {}  # of JSON, which is written at the end
         self.nodes = 0
 
     def __enter__(self) -> Self:
-        descriptor = os.open(self._temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+        flags = os.O_WRONLY if self._is_stream else os.O_CREAT | os.O_WRONLY | os.O_TRUNC
+        descriptor = os.open(self._path if self._is_stream else self.temporary, flags, 0o600)
         self._stream = os.fdopen(descriptor, "wb")
         if not self._is_json:
             self._pack({"format": FORMAT, "version": VERSION, "root": self._root})
@@ -78,8 +81,8 @@ class Writer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stream.close()
-        if error is not None:
-            self._temporary.unlink(missing_ok=True)
+        if error is not None and not self._is_stream:
+            self.temporary.unlink(missing_ok=True)
 
     def _pack(self, value: object) -> None:
         import msgpack  # it takes 5 ms to import
@@ -92,22 +95,30 @@ class Writer:
         if self._is_json:
             self._kept[node.path] = node
         else:
-            acl = (
-                None
-                if node.acl == OPEN_ACL_UNSAFE
-                else [[entry.perms, entry.id.scheme, entry.id.id] for entry in node.acl]
-            )
+            acl = None
+            if node.acl is not None and node.acl != OPEN_ACL_UNSAFE:
+                acl = [[entry.perms, entry.id.scheme, entry.id.id] for entry in node.acl]
             self._pack([node.path, node.data, acl, node.creates, node.ttl, node.container])
 
-    def finish(self, ephemerals: int) -> None:
-        """Write the end, and name the file."""
+    def finish(self, ephemerals: int, *, complete: bool = True) -> bool:
+        """Write the end, and name the file; return False if it keeps its temporary name.
+
+        Args:
+            ephemerals: How many ephemeral nodes were left out.
+            complete: Whether all could be read; otherwise a file that is there already is not replaced.
+        """
         if self._is_json:
             self._stream.write(json.dumps(self._tree(), indent=1, ensure_ascii=False).encode() + b"\n")
         else:
             self._pack({"nodes": self.nodes, "ephemerals": ephemerals})
         self._stream.flush()
+        if self._is_stream:
+            return True
         os.fsync(self._stream.fileno())
-        self._temporary.replace(self._path)
+        if not complete and self._path.exists():
+            return False
+        self.temporary.replace(self._path)
+        return True
 
     def _tree(self) -> dict[str, Any]:
         children = Counter(path.rpartition("/")[0] for path in self._kept if path)
@@ -142,7 +153,7 @@ def _read_stream(path: Path) -> Iterator[TransferNode]:
         values = _values(path, stream)
         head = next(values, None)
         if not isinstance(head, dict) or head.get("format") != FORMAT:
-            raise FileError(path, "this is not a file of zoolet dump")
+            raise FileError(path, "this is not a file of zoolet dump (the name of a JSON file ends with .json)")
         if head.get("version") != VERSION:
             raise FileError(path, f"this is a dump of version {head.get('version')}; known is {VERSION}")
         nodes = 0
@@ -210,9 +221,10 @@ def _read_json(path: Path) -> Iterator[TransferNode]:
         tree = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise FileError(path, f"this is not JSON: {error}") from None
-    nodes: dict[str, JsonNode] = {"": JsonNode(b"")}
+    nodes: dict[str, JsonNode] = {}
+    implied: set[str] = {""}
     try:
-        _flatten(check_tree(tree), "", nodes)
+        _flatten(check_tree(tree), "", nodes, implied)
     except NodeJsonError as error:
         raise FileError(path, str(error)) from None
     children: dict[str, int] = {}
@@ -222,21 +234,20 @@ def _read_json(path: Path) -> Iterator[TransferNode]:
             raise FileError(path, f"{name!r} is no path: {problem}")
         above = name.rpartition("/")[0]
         children[above] = children.get(above, 0) + bool(name)
-    for name in sorted(nodes, key=lambda name: name.count("/")):
-        node = nodes[name]
+    for name in sorted(nodes.keys() | implied, key=lambda name: (name.count("/"), name)):
+        node = nodes.get(name, JsonNode(b""))
         created = node.children_created + children.get(name, 0) if node.children_created else 0
         ttl = None if node.ttl is None else round(node.ttl * 1000)
-        if name or "/" in tree:
-            yield TransferNode(name, node.data, node.acl, created, ttl, node.container)
+        yield TransferNode(name, node.data, node.acl, created, ttl, node.container, name not in nodes)
 
 
-def _flatten(tree: dict[str, Any], above: str, nodes: dict[str, JsonNode]) -> None:
+def _flatten(tree: dict[str, Any], above: str, nodes: dict[str, JsonNode], implied: set[str]) -> None:
     for name, value in tree.items():
         path = f"{above}/{name.strip('/')}".rstrip("/")
         node, children = node_of(value, path)
         parent = path.rpartition("/")[0]
-        while parent and parent not in nodes:
-            nodes[parent] = JsonNode(b"")
+        while parent and parent not in implied:
+            implied.add(parent)
             parent = parent.rpartition("/")[0]
         nodes[path] = node
-        _flatten(check_tree(children, path), path, nodes)
+        _flatten(check_tree(children, path), path, nodes, implied)

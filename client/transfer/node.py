@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zoolet.protocol import paths
-from zoolet.protocol.acl import OPEN_ACL_UNSAFE, AclList
+from zoolet.protocol.acl import AclList
 
 
 class TransferNode(NamedTuple):
@@ -14,18 +14,20 @@ class TransferNode(NamedTuple):
     Args:
         path: Its path below the root of the transfer; empty for the root itself.
         data: Its data; None for null.
-        acl: Its ACL list.
+        acl: Its ACL list; None for that of the target, or for everyone if it is created.
         creates: How many children were created below it, ever: the number of its next sequential child.
         ttl: Milliseconds without change after which it is deleted; None for never, or if that is not known.
         container: Whether it is known to be a container.
+        implied: Whether it is only the parent of others: it is created if it is missing, and never changed.
     """
 
     path: str
     data: bytes | None
-    acl: AclList = OPEN_ACL_UNSAFE
+    acl: AclList | None = None
     creates: int = 0
     ttl: int | None = None
     container: bool = False
+    implied: bool = False
 
 
 def joined(root: str, path: str) -> str:

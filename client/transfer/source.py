@@ -23,8 +23,10 @@ MOST: Final = 500
 """Nodes that are read or written at once."""
 BATCH_BYTES: Final = 4 << 20
 """The data of a batch above which the next one has fewer nodes."""
-RECONNECT_SECONDS: Final = 60.0
-"""Seconds to wait for a connection that is lost."""
+RECONNECT_TIMEOUTS: Final = 6
+"""Session timeouts to wait for a connection that is lost."""
+ATTEMPTS: Final = 10
+"""How often requests are made whose connection is lost each time."""
 SYSTEM: Final = "/zookeeper"
 """The nodes of the server itself, which are not transferred."""
 T = TypeVar("T")
@@ -34,17 +36,19 @@ async def retried(client: Client, attempt: Callable[[], Awaitable[T]]) -> T:
     """Make requests that may be made again, until their replies arrive.
 
     Raises:
-        ConnectionLossError: There is no connection for a minute.
+        ConnectionLossError: There is no connection for several session timeouts, or it is lost each time.
     """
-    while True:
+    seconds = RECONNECT_TIMEOUTS * max(1.0, client.session_timeout)
+    for _ in range(ATTEMPTS - 1):
         try:
             return await attempt()
         except (ConnectionLossError, SessionExpiredError):
             try:
-                async with asyncio.timeout(RECONNECT_SECONDS):
+                async with asyncio.timeout(seconds):
                     await client.wait_for(State.CONNECTED)
             except TimeoutError:
-                raise ConnectionLossError(None, f"there was no connection for {RECONNECT_SECONDS:.0f} s") from None
+                raise ConnectionLossError(None, f"there was no connection for {seconds:.0f} s") from None
+    return await attempt()
 
 
 async def answers(calls: list[Awaitable[Any]], *expected: type[ZooKeeperError]) -> list[Any]:

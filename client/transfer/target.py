@@ -5,7 +5,7 @@ So a transfer that was interrupted is simply made once more, and one that is com
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,9 +14,11 @@ from zoolet.client.transfer.node import TransferNode, joined
 from zoolet.client.transfer.source import Look, answers, creates_of, look, retried
 from zoolet.protocol import paths
 from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.enums import CreateMode
 from zoolet.protocol.errors import (
     ConnectionLossError,
+    ErrorCode,
     NoAuthError,
     NodeExistsError,
     NoNodeError,
@@ -27,6 +29,7 @@ from zoolet.protocol.operations import OpCode
 
 PAIRS: Final = 250
 """Children that one transaction creates and deletes again to raise a counter."""
+NO_PERMISSION: Final = "no permission; --auth may give it"
 FARTHEST: Final = 1_000_000
 """By how much a counter is raised at most."""
 
@@ -36,15 +39,15 @@ class Outcome:
     """What a transfer has done, or would do.
 
     Args:
-        created: How many nodes it has created.
-        changed: How many it has changed.
+        created: The nodes that it has created.
+        changed: Those that it has changed.
         same: How many were the same already.
         counters: How many counters of sequential children it has raised.
         failed: The nodes that could not be written, with the reasons.
     """
 
-    created: int = 0
-    changed: int = 0
+    created: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
     same: int = 0
     counters: int = 0
     failed: dict[str, str] = field(default_factory=dict)
@@ -79,8 +82,9 @@ class Target:
             if node.creates:
                 self._counters[joined(self._root, node.path)] = node.creates
         outcome = await retried(self._client, lambda: self._write(batch))
-        for name in ("created", "changed", "same"):
-            setattr(self.outcome, name, getattr(self.outcome, name) + getattr(outcome, name))
+        self.outcome.created += [path for path in outcome.created if path not in outcome.failed]
+        self.outcome.changed += [path for path in outcome.changed if path not in outcome.failed]
+        self.outcome.same += outcome.same
         self.outcome.failed |= outcome.failed
 
     async def _write(self, batch: list[TransferNode]) -> Outcome:
@@ -91,52 +95,60 @@ class Target:
         calls: list[Awaitable[Any]] = []
         for path, node, seen in zip(targets, batch, await look(client, targets), strict=True):
             if isinstance(seen, NoAuthError):
-                outcome.failed[path] = "it must not be read"
+                outcome.failed[path] = NO_PERMISSION
                 continue
-            writes = (
-                [self._create(path, node)]
-                if isinstance(seen, ZooKeeperError)
-                else list(self._changes(path, node, seen))
-            )
-            outcome.created += isinstance(seen, ZooKeeperError)
-            outcome.changed += bool(writes) and isinstance(seen, Look)
-            outcome.same += not writes
+            is_new = isinstance(seen, ZooKeeperError)
+            writes = [self._create(path, node)] if isinstance(seen, ZooKeeperError) else self._changes(path, node, seen)
+            if not writes:
+                outcome.same += 1
+                continue
+            (outcome.created if is_new else outcome.changed).append(path)
             if not self._dry_run:
+                try:
+                    calls += [client.call(*write) for write in writes]
+                except ValueError as error:  # it is longer than max_request
+                    outcome.failed[path] = str(error).removeprefix(f"{path}: ")
+                    continue
                 written += [path] * len(writes)
-                calls += [client.call(*write) for write in writes]
         replies = await answers(calls, ZooKeeperError)
         for path, reply in zip(written, replies, strict=True):
             if isinstance(reply, ConnectionLossError | SessionExpiredError):
                 raise reply
-            if isinstance(reply, ZooKeeperError) and not isinstance(reply, NodeExistsError):
-                outcome.failed.setdefault(path, reply.code.name if hasattr(reply.code, "name") else str(reply))
+            if isinstance(reply, NoAuthError):
+                outcome.failed.setdefault(path, NO_PERMISSION)
+            elif isinstance(reply, ZooKeeperError) and not isinstance(reply, NodeExistsError):
+                outcome.failed.setdefault(path, ErrorCode(reply.code).name)
         return outcome
 
-    def _create(self, path: str, node: TransferNode) -> tuple[OpCode, r.CreateRequest | r.CreateTTLRequest]:
+    def _create(self, path: str, node: TransferNode) -> tuple[OpCode, Any]:
+        acl = OPEN_ACL_UNSAFE if node.acl is None else node.acl
         if node.ttl is not None:
             mode = CreateMode.PERSISTENT_WITH_TTL
-            return OpCode.CREATE_TTL, r.CreateTTLRequest(path, node.data, node.acl, mode, node.ttl)
+            return OpCode.CREATE_TTL, r.CreateTTLRequest(path, node.data, acl, mode, node.ttl)
         if node.container:
-            return OpCode.CREATE_CONTAINER, r.CreateRequest(path, node.data, node.acl, CreateMode.CONTAINER)
-        return OpCode.CREATE, r.CreateRequest(path, node.data, node.acl, CreateMode.PERSISTENT)
+            return OpCode.CREATE_CONTAINER, r.CreateRequest(path, node.data, acl, CreateMode.CONTAINER)
+        return OpCode.CREATE, r.CreateRequest(path, node.data, acl, CreateMode.PERSISTENT)
 
-    def _changes(self, path: str, node: TransferNode, seen: Look) -> Iterator[tuple[OpCode, Any]]:
+    def _changes(self, path: str, node: TransferNode, seen: Look) -> list[tuple[OpCode, Any]]:
+        changes: list[tuple[OpCode, Any]] = []
+        if node.implied:
+            return changes
         if seen.data != node.data:
-            yield OpCode.SET_DATA, r.SetDataRequest(path, node.data, -1)
-        if path != "/" and set(seen.acl) != set(node.acl):
-            yield OpCode.SET_ACL, r.SetACLRequest(path, node.acl, -1)
+            changes.append((OpCode.SET_DATA, r.SetDataRequest(path, node.data, -1)))
+        if path != "/" and node.acl is not None and set(seen.acl) != set(node.acl):
+            changes.append((OpCode.SET_ACL, r.SetACLRequest(path, node.acl, -1)))
+        return changes
 
     async def finish(self) -> None:
         """Raise the counters of sequential children to those of the source, so that no number comes twice.
 
         A server has no request for that: children are created and deleted again.
         """
-        for path, creates in self._counters.items():
+        for path, creates in ({} if self._dry_run else self._counters).items():
             try:
                 await retried(self._client, lambda path=path, creates=creates: self._raise(path, creates))  # type: ignore[misc]
             except NoNodeError:
-                if not self._dry_run:
-                    self.outcome.failed.setdefault(path, "it is gone")
+                self.outcome.failed.setdefault(path, "it is gone")
             except ZooKeeperError as error:
                 self.outcome.failed.setdefault(path, f"its counter of sequential children stays behind: {error}")
 
@@ -152,7 +164,7 @@ class Target:
             return
         self.outcome.counters += 1
         name = f"{path.rstrip('/')}/zoolet-counter-{self._client.new_uuid()}"
-        while missing > 0 and not self._dry_run:
+        while missing > 0:
             count = min(missing, PAIRS)
             async with self._client.transaction() as transaction:
                 for _ in range(count):

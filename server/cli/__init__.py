@@ -37,6 +37,9 @@ def main(arguments: Sequence[str] | None = None, more: AddCommands | None = None
     except ConfigError as error:
         print(f"zoolet: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("zoolet: interrupted", file=sys.stderr)
+        return 1
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
         print(f"zoolet: {where}{error.strerror or error}", file=sys.stderr)

@@ -34,13 +34,17 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "for zoolet run --load",
     )
     parser.add_argument("directory", metavar="DIR", help="the directory, with or without version-2")
+    parser.add_argument("--log-dir", metavar="DIR", help="the directory of the logs, if it is another one")
     parser.set_defaults(command=_datadir)
 
 
 def _datadir(options: argparse.Namespace, definitions: list[str]) -> int:
-    jobs: dict[str, Callable[[str], int]] = {"show": _show, "verify": _verify, "export": _export}
+    jobs: dict[str, Callable[[DataDir], int]] = {"show": _show, "verify": _verify, "export": _export}
     try:
-        return jobs[options.what](options.directory)
+        directory = DataDir.find(options.directory, options.log_dir)
+        if not directory.snapshots and not directory.logs:
+            raise StorageError(options.directory, "there are neither snapshots nor logs")
+        return jobs[options.what](directory)
     except StorageError as error:
         print(f"zoolet: {error}", file=sys.stderr)
         return 1
@@ -50,9 +54,9 @@ def _engine() -> Engine:
     return Engine(build().settings, rng=Random(0))
 
 
-def _show(path: str) -> int:
+def _show(directory: DataDir) -> int:
     engine = _engine()
-    recovered = recover(engine, path, lenient=True)
+    recovered = recover(engine, directory, lenient=True)
     tree = engine.tree
     ephemerals = sum(map(len, tree.ephemerals.values()))
     print(f"zxid            0x{recovered.zxid:x}")
@@ -67,16 +71,20 @@ def _show(path: str) -> int:
     return 1 if recovered.problems else 0
 
 
-def _verify(path: str) -> int:
-    directory = DataDir.find(path)
+def _verify(directory: DataDir) -> int:
     wrong = 0
     for zxid, file in directory.snapshots.items():
         wrong += _check(file, lambda file=file, zxid=zxid: _snapshot(file, zxid))  # type: ignore[misc]
     for file in directory.logs.values():
         wrong += _check(file, lambda file=file: _log(file))  # type: ignore[misc]
-    if not directory.snapshots and not directory.logs:
-        print(f"{path}: there are no files")
-    return 1 if wrong else 0
+    try:
+        recover(_engine(), directory, lenient=True)
+    except StorageError as error:
+        print(f"a server would not start: {error}")
+        return 1
+    for problem in directory.problems:
+        print(f"a server would not use: {problem}")
+    return 1 if wrong or directory.problems else 0
 
 
 def _check(file: Path, look: Callable[[], str]) -> bool:
@@ -105,9 +113,9 @@ def _log(file: Path) -> str:
     return f"{len(zxids)} transactions" + (f", 0x{zxids[0]:x} to 0x{zxids[-1]:x}" if zxids else "")
 
 
-def _export(path: str) -> int:
+def _export(directory: DataDir) -> int:
     engine = _engine()
-    recovered = recover(engine, path, lenient=True)
+    recovered = recover(engine, directory, lenient=True)
     left_out = sum(map(len, engine.tree.ephemerals.values()))
     nodes = {}
     for at, node in engine.tree.walk():

@@ -176,7 +176,7 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
         Key("autopurge.purgeInterval", "storage.purge", number(0, unit="hours"), "0 keeps all snapshots and logs; with "
             "any other number, those that are not needed are deleted whenever a snapshot is written. ZooKeeper's "
             "default is 0.", "0"),
-        Key("zoolet.keyedPasswords", "storage.keyed_passwords", PROPERTY, "Compute session passwords with a key that "
+        Key("zoolet.keyedPasswords", "storage.keyed_passwords", BOOLEAN, "Compute session passwords with a key that "
             "is kept in the directory, so that nobody can work them out; ZooKeeper's own servers, which take over the "
             "directory, do not know them, and sessions expire then.", "true"),
     ),

@@ -35,12 +35,18 @@ def no_progress(what: str, done: int, total: int) -> None:
     """Receive progress that nobody wants to see."""
 
 
+GAP: Final = 1 << 22
+"""Zxids that are left out at a start where the last writes may be lost: none is taken twice."""
 SUBFOLDER: Final = "version-2"
 """Where the files are in a data directory."""
 LOCK: Final = "zoolet.lock"
+LOGS: Final = "zoolet.logs"
+"""Says where the logs are, if they are in another directory."""
 PRIVATE: Final = "zoolet-"
 """What the names of our own files begin with: ZooKeeper ignores them."""
-KNOWN: Final = frozenset({SUBFOLDER, LOCK, "myid", "initialize", "zookeeper_server.pid", "lost+found", "zoolet.key"})
+KNOWN: Final = frozenset(
+    {SUBFOLDER, LOCK, LOGS, "myid", "initialize", "zookeeper_server.pid", "lost+found", "zoolet.key"}
+)
 """What may be in a data directory."""
 MOST_TRIED: Final = 100
 """How many snapshots are tried, the newest first."""
@@ -97,6 +103,7 @@ class DataDir:
             StorageError: One of them does not exist, is no directory, is of another version, or has files of the other.
         """
         folder = _folder_in(Path(path))
+        log_path = _log_path(Path(path), log_path)
         log_folder = folder if log_path is None else _folder_in(Path(log_path))
         files, logs = sorted(folder.iterdir()), sorted(log_folder.iterdir())
         snapshots = dict(_named(files, "snapshot", ("", ".gz", ".snappy")))
@@ -136,12 +143,14 @@ class DataDir:
         starts = list(self.logs)
         first = max((start for start in starts if start <= after), default=0)
         paths = [self.logs[start] for start in starts if start >= first]
+        last = 0  # the zxid of the transaction before; 0 for none
         for path in paths:
             log = Log(path.read_bytes(), str(path))
             try:
                 for entry in log:
                     if entry.header.zxid > after:  # a log may repeat what was not synced in the one before it
-                        after = entry.header.zxid
+                        self._check_gap(path, last, entry.header.zxid)
+                        after = last = entry.header.zxid
                         yield entry
             except StorageError as error:
                 if not lenient or path is not paths[-1]:
@@ -154,6 +163,11 @@ class DataDir:
                 self.problems.append(
                     f"{path}: the log ends at byte {log.end}; {len(tail)} bytes behind it are not used"
                 )
+
+    def _check_gap(self, path: Path, last: int, zxid: int) -> None:
+        """Note that transactions are missing between two of one epoch, other than those that were left out."""
+        if last and last >> 32 == zxid >> 32 and zxid - last not in (1, GAP):
+            self.problems.append(f"{path}: the transactions 0x{last + 1:x} to 0x{zxid - 1:x}, before it, are missing")
 
     def truncate(self, disk: Disk) -> None:
         """Truncate the last log behind its last valid transaction, so that the rest does not come back. What is not
@@ -265,6 +279,40 @@ def remove_leftovers(folder: Path, disk: Disk) -> None:
     """Remove what was being written when a server ended."""
     for path in folder.glob(f"{PRIVATE}*.tmp"):
         disk.remove(path)
+
+
+def remember_logs(path: Path, log_path: Path, disk: Disk) -> None:
+    """Note in a data directory where its logs are, so that nobody begins without them."""
+    note = path / LOGS
+    if not note.exists():
+        write_file(disk, note, f"{log_path.resolve()}\n".encode())
+
+
+def noted_logs(path: Path) -> Path | None:
+    """Return where the logs of a data directory are, if that was noted.
+
+    Raises:
+        StorageError: They are not there.
+    """
+    note = path / LOGS
+    if not note.is_file():
+        return None
+    noted = Path(note.read_text(encoding="utf-8", errors="replace").strip())
+    if not noted.is_dir():
+        raise StorageError(str(path), f"its logs are in {noted}, as {LOGS} says, which is not there")
+    return noted
+
+
+def _log_path(path: Path, log_path: str | Path | None) -> str | Path | None:
+    """Return where the logs are: where the caller says, or where it was noted.
+
+    Raises:
+        StorageError: The note says something else.
+    """
+    noted = noted_logs(path)
+    if noted is not None and log_path is not None and Path(log_path).resolve() != noted:
+        raise StorageError(str(path), f"its logs are in {noted}, as {LOGS} says, and not in {log_path}")
+    return log_path if noted is None else noted
 
 
 def _folder_in(path: Path) -> Path:

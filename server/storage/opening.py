@@ -14,7 +14,7 @@ from zoolet.server.core.journal import ERROR
 from zoolet.server.storage import directory as files
 from zoolet.server.storage import live, txnlog
 from zoolet.server.storage import snapshot as snapshots
-from zoolet.server.storage.directory import DataDir, Lock, Progress, no_progress
+from zoolet.server.storage.directory import GAP, DataDir, Lock, Progress, no_progress
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.log_file import LogFile
@@ -23,8 +23,6 @@ from zoolet.server.storage.settings import StorageSettings
 from zoolet.server.storage.store import Store
 
 _log = logging.getLogger("zoolet.server")
-GAP: Final = 1 << 22
-"""Zxids that are left out at a start where the last writes may be lost: none is taken twice."""
 KEY: Final = "zoolet.key"
 
 
@@ -57,6 +55,9 @@ class OpenDirectory:
                 if path in new:
                     files.create(path)
                 self._locks.append(Lock(path))
+            if self._log_path is None and (noted := files.noted_logs(paths[0])) is not None:
+                self._log_path = noted
+                self._locks.append(Lock(noted))
             self.directory = DataDir.find(paths[0], self._log_path)
         except BaseException:
             self.undo()
@@ -92,7 +93,10 @@ class OpenDirectory:
             _log.error("not used: %s", problem)
         directory.truncate(disk)
         self._use_passwords(engine)
+        if self._log_path is not None:
+            files.remember_logs(directory.path, self._log_path, disk)
         if is_new:
+            _log.info("%s: a new data directory", directory.path)
             engine.zxid = first
             self._write_first_snapshot(engine)
         elif self.settings.fsync != "always" or recovered.problems:

@@ -21,6 +21,7 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.core.node import Node
 from zoolet.server.core.tree import RESERVED
 from zoolet.server.storage.directory import DataDir, Progress, no_progress
+from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.snapshot import Snapshot, acl_of
 from zoolet.server.storage.txnlog import LogEntry
 
@@ -53,13 +54,16 @@ def recover(
     Args:
         engine: The engine.
         path: The directory, or what was found in it.
-        lenient: If the last log is damaged, use what precedes the damage, instead of raising an error.
+        lenient: If the last log is damaged, use what precedes the damage, and if there is no data, nothing, instead of
+            raising an error.
         progress: Receives how far it is.
 
     Raises:
         StorageError: The directory, its snapshots or a log are not what they should be.
     """
     directory = path if isinstance(path, DataDir) else DataDir.find(path)
+    if not lenient and not directory.snapshots and not directory.logs:
+        raise StorageError(str(directory.path), "there are neither snapshots nor logs")
     now, monotonic_ms = engine.now, engine.monotonic_ms
     with _without_collection():
         snapshot = directory.snapshot(progress)

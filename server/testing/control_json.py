@@ -75,7 +75,7 @@ def _znode(value: object, path: str) -> Any:
     return Znode(
         node.data,
         tree_of(children, path),
-        acl=node.acl,
+        acl=Znode.acl if node.acl is None else node.acl,
         container=node.container,
         ttl=node.ttl,
         children_created=node.children_created,

@@ -136,6 +136,14 @@ def test_logs_may_be_in_another_directory(tmp_path: Path) -> None:
         client.start()
         assert client.get("/a")[0] == b"1"
         stop(client)
+    with DaemonProcess("--data-dir", str(data)) as server:  # the directory says where its logs are
+        client = KazooClient(server.hosts)
+        client.start()
+        assert client.get("/a")[0] == b"1"
+        stop(client)
+    (tmp_path / "other").mkdir()
+    line = refused("--port", "0", "--data-dir", str(data), f"-DdataLogDir={tmp_path / 'other'}")
+    assert f"its logs are in {logs}, as zoolet.logs says" in line
     assert "logs belong into dataLogDir" in refused("--port", "0", "--data-dir", str(logs), f"-DdataLogDir={data}")
 
 

@@ -11,9 +11,8 @@ from support.stored import StoredServer, recovered
 from zoolet.client import Client
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
-from zoolet.server.storage.directory import DataDir
+from zoolet.server.storage.directory import GAP, DataDir
 from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.opening import GAP
 from zoolet.server.storage.recovery import Recovered, recover
 
 WRITES = 6
@@ -129,3 +128,22 @@ async def test_damage_of_a_log_that_others_follow_is_refused(tmp_path: Path) -> 
             pass
 
     assert files_in(tmp_path) == before
+
+
+async def test_a_log_that_is_missing_between_others_is_reported(tmp_path: Path) -> None:
+    await files_with(tmp_path)
+    for name in ("/second", "/third"):
+        async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
+            await client.create(name, b"")
+    directory = DataDir.find(tmp_path)
+    for path in list(directory.snapshots.values())[:-1]:
+        path.unlink()
+    list(directory.logs.values())[1].unlink()
+
+    engine, result = recover_leniently(tmp_path)
+
+    (problem,) = result.problems
+    assert "the transactions 0x" in problem
+    assert problem.endswith("before it, are missing")
+    assert engine.tree.get("/second") is None
+    assert engine.tree.get("/third") is not None
