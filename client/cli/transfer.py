@@ -60,26 +60,29 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     push.add_argument("target", metavar="TO[/PATH]", help="the same, for where it is written")
     push.set_defaults(command=_command(_push))
     for parser in (dump, load, push):
-        parser.add_argument(
-            "--auth",
-            action="append",
-            default=[],
-            metavar="SCHEME:CREDENTIALS",
-            help="authenticate first, as in digest:user:password, or @FILE with such lines; may be repeated",
-        )
-        parser.add_argument(
-            "--tls-ca", metavar="FILE", help="connect over TLS; the certificates of the authority, in PEM"
-        )
-        parser.add_argument("--tls-cert", metavar="FILE", help="the client's own certificate, and its key, in PEM")
-        parser.add_argument(
-            "--timeout",
-            type=_seconds,
-            default=10.0,
-            metavar="SECONDS",
-            help="for connecting, and of the session (default 10)",
-        )
+        _add_options(parser)
         if parser is not dump:
             parser.add_argument("--dry-run", action="store_true", help="write nothing, and say what would be written")
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a connection."""
+    parser.add_argument(
+        "--auth",
+        action="append",
+        default=[],
+        metavar="SCHEME:CREDENTIALS",
+        help="authenticate first, as in digest:user:password, or @FILE with such lines; may be repeated",
+    )
+    parser.add_argument("--tls-ca", metavar="FILE", help="connect over TLS; the certificates of the authority, in PEM")
+    parser.add_argument("--tls-cert", metavar="FILE", help="the client's own certificate, and its key, in PEM")
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=10.0,
+        metavar="SECONDS",
+        help="for connecting, and of the session (default 10)",
+    )
 
 
 def _seconds(text: str) -> float:
