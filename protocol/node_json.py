@@ -50,8 +50,13 @@ def data_of(value: object) -> bytes | None:
     Raises:
         NodeJsonError: It is neither text, null nor ``{"base64": "..."}``.
     """
-    if value is None or isinstance(value, str):
-        return None if value is None else value.encode()
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise NodeJsonError(f"data is not text: {error}") from None
     if isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str):
         try:
             return base64.b64decode(value["base64"], validate=True)

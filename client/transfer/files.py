@@ -194,9 +194,9 @@ def _node(path: Path, value: Any) -> TransferNode:
         name, data, acl, creates, ttl, container = value
         if not isinstance(name, str) or (problem := problem_of(name)) is not None:
             raise FileError(path, f"{name!r} is no path: {problem if isinstance(name, str) else 'it is no text'}")
-        if not (data is None or isinstance(data, bytes)) or not isinstance(creates, int) or creates < 0:
+        if not (data is None or isinstance(data, bytes)) or not isinstance(creates, int) or not 0 <= creates < 1 << 31:
             raise TypeError
-        if not (ttl is None or (isinstance(ttl, int) and ttl > 0)) or not isinstance(container, bool):
+        if not (ttl is None or (isinstance(ttl, int) and 0 < ttl < 1 << 40)) or not isinstance(container, bool):
             raise TypeError
         return TransferNode(name, data, _acl(acl), creates, ttl, container)
     except (TypeError, ValueError) as error:
@@ -210,7 +210,12 @@ def _acl(value: Any) -> AclList:
         return OPEN_ACL_UNSAFE
     entries = []
     for perms, scheme, name in value:
-        if not isinstance(perms, int) or not isinstance(scheme, str) or not isinstance(name, str):
+        if (
+            not isinstance(perms, int)
+            or not 0 <= perms < 32
+            or not isinstance(scheme, str)
+            or not isinstance(name, str)
+        ):
             raise TypeError
         entries.append(ACL(perms, Id(scheme, name)))
     return tuple(entries)

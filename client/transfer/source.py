@@ -10,6 +10,7 @@ from zoolet.client.client import Client
 from zoolet.client.states import State
 from zoolet.client.transfer.node import TransferNode, joined
 from zoolet.protocol import records as r
+from zoolet.protocol.acl import ACL
 from zoolet.protocol.errors import (
     ConnectionLossError,
     NoAuthError,
@@ -78,8 +79,18 @@ async def look(client: Client, paths: list[str]) -> list[Look | ZooKeeperError]:
     looks: list[Look | ZooKeeperError] = []
     for data, acl in zip(replies, replies, strict=True):
         errors = [reply for reply in (data, acl) if isinstance(reply, ZooKeeperError)]
+        if not errors and any(is_masked(entry) for entry in acl.acl or ()):
+            errors = [NoAuthError()]  # a copy would lock out whom the list is for
         looks.append(errors[0] if errors else Look(data.data, data.stat, tuple(acl.acl or ())))
     return looks
+
+
+def is_masked(entry: ACL) -> bool:
+    """Return whether the hash of a password is masked: servers do that for those who have no ADMIN permission.
+
+    Source: FinalRequestProcessor, case getACL.
+    """
+    return entry.id.scheme == "digest" and (entry.id.id or "").endswith(":x")
 
 
 def creates_of(stat: r.Stat) -> int:
@@ -91,7 +102,7 @@ def creates_of(stat: r.Stat) -> int:
 
 
 class Source:
-    """A tree on a server.
+    """A tree on a server. Nodes that are created while it is read are not in it: they may be those that are written.
 
     Args:
         client: A connected client without a chroot.
@@ -109,6 +120,7 @@ class Source:
         self.ephemerals = 0
         self.unreadable: list[str] = []
         self.total = 0
+        self._until = 0
 
     async def count(self) -> None:
         """Ask how many nodes there are.
@@ -118,6 +130,7 @@ class Source:
         """
         if await retried(self._client, lambda: self._client.exists(self._root)) is None:
             raise NoNodeError(self._root)
+        self._until = self._client.last_zxid
         try:
             self.total = 1 + await self._client.count_below(self._root)
         except ZooKeeperError:  # of a server before 3.6: the bar has no end
@@ -143,7 +156,9 @@ class Source:
                 unreadable.append(joined(self._root, path))
             elif isinstance(seen, Look) and seen.stat.ephemeralOwner and path:
                 ephemerals += 1
-            elif isinstance(seen, Look):  # otherwise it was deleted meanwhile
+            elif (
+                isinstance(seen, Look) and seen.stat.czxid <= self._until
+            ):  # otherwise it was deleted or created meanwhile
                 batch.append(TransferNode(path, seen.data, seen.acl, creates_of(seen.stat)))
                 if seen.stat.numChildren:
                     parents.append(path)

@@ -52,6 +52,13 @@ class Outcome:
     counters: int = 0
     failed: dict[str, str] = field(default_factory=dict)
 
+    def add(self, other: Outcome) -> None:
+        """Add what has been done by another transfer."""
+        self.created += [path for path in other.created if path not in other.failed]
+        self.changed += [path for path in other.changed if path not in other.failed]
+        self.same += other.same
+        self.failed |= other.failed
+
 
 class Target:
     """Where a tree is written.
@@ -82,10 +89,7 @@ class Target:
             if node.creates:
                 self._counters[joined(self._root, node.path)] = node.creates
         outcome = await retried(self._client, lambda: self._write(batch))
-        self.outcome.created += [path for path in outcome.created if path not in outcome.failed]
-        self.outcome.changed += [path for path in outcome.changed if path not in outcome.failed]
-        self.outcome.same += outcome.same
-        self.outcome.failed |= outcome.failed
+        self.outcome.add(outcome)
 
     async def _write(self, batch: list[TransferNode]) -> Outcome:
         """Write nodes; after a loss of the connection this is done again, and finds what it has written."""
@@ -111,13 +115,20 @@ class Target:
                     continue
                 written += [path] * len(writes)
         replies = await answers(calls, ZooKeeperError)
+        appeared: list[str] = []
         for path, reply in zip(written, replies, strict=True):
             if isinstance(reply, ConnectionLossError | SessionExpiredError):
                 raise reply
             if isinstance(reply, NoAuthError):
                 outcome.failed.setdefault(path, NO_PERMISSION)
-            elif isinstance(reply, ZooKeeperError) and not isinstance(reply, NodeExistsError):
+            elif isinstance(reply, NodeExistsError):
+                appeared.append(path)  # somebody else has created it meanwhile
+            elif isinstance(reply, ZooKeeperError):
                 outcome.failed.setdefault(path, ErrorCode(reply.code).name)
+        if appeared:
+            outcome.created = [path for path in outcome.created if path not in appeared]
+            rest = await self._write([node for path, node in zip(targets, batch, strict=True) if path in appeared])
+            outcome.add(rest)
         return outcome
 
     def _create(self, path: str, node: TransferNode) -> tuple[OpCode, Any]:
@@ -162,7 +173,6 @@ class Target:
         if missing > FARTHEST:
             self.outcome.failed[path] = f"its counter of sequential children is {missing:,} behind"
             return
-        self.outcome.counters += 1
         name = f"{path.rstrip('/')}/zoolet-counter-{self._client.new_uuid()}"
         while missing > 0:
             count = min(missing, PAIRS)
@@ -171,3 +181,4 @@ class Target:
                     transaction.create(name, b"")
                     transaction.delete(name)
             missing -= count
+        self.outcome.counters += 1

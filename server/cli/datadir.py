@@ -12,6 +12,7 @@ from random import Random
 from zoolet.protocol.node_json import JsonNode, node_json
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.node import is_session
 from zoolet.server.core.tree import ZOOKEEPER
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.directory import DataDir, read
@@ -119,8 +120,8 @@ def _export(directory: DataDir) -> int:
     left_out = sum(map(len, engine.tree.ephemerals.values()))
     nodes = {}
     for at, node in engine.tree.walk():
-        if at != "/" and node.owner <= 0 and not f"{at}/".startswith(f"{ZOOKEEPER}/"):
-            kept = [child for child in (node.children or {}).values() if child.owner <= 0]
+        if at != "/" and not is_session(node.owner) and not f"{at}/".startswith(f"{ZOOKEEPER}/"):
+            kept = [child for child in (node.children or {}).values() if not is_session(child.owner)]
             ttl = node.ttl()
             acl = engine.acls.list(node.acl)
             seconds = None if ttl is None else ttl / 1000

@@ -38,7 +38,7 @@ class Engine(ServerState):
 
     Attributes:
         dispatch: The dispatch table; it is replaced when read-only mode begins or ends.
-        writable: Whether the writes of clients can be logged, or need not be.
+        writable: Whether the writes of clients are served; they are refused while they cannot be logged.
         zxid_on_decode_error: The op codes that take a zxid even if their body does not decode.
     """
 

@@ -65,7 +65,9 @@ class Journal:
         self.entries.append((session_id, xid, zxid, now, kind, txn))
 
     def add_failure(self, session_id: int, xid: int, zxid: int, now: int, code: int) -> None:
-        """Add a request that failed, if it took a zxid: otherwise the zxid would go back when the log is replayed."""
+        """Add a request that failed, if it took a zxid, one that the journal has not had: otherwise the zxid would go
+        back when the log is replayed.
+        """
         if zxid > self.zxid:
             self.add(session_id, xid, zxid, now, ERROR, t.ErrorTxn(code))
 

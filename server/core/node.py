@@ -23,6 +23,11 @@ MAX_TTL: Final = (1 << 40) - 1
 """The longest ttl, in milliseconds."""
 
 
+def is_session(owner: int) -> bool:
+    """Return whether an owner is a session: the ids of servers from number 128 on are negative."""
+    return owner > 0 or CONTAINER_OWNER < owner < _TTL_OWNER
+
+
 def ttl_owner(ttl: int) -> int:
     """Encode a ttl (1 to 2**40 - 1 milliseconds) as an owner.
 
@@ -145,7 +150,7 @@ class Node:
                 self.version,
                 cversion if -0x80000000 <= cversion < 0x80000000 else int32(cversion),
                 self.aversion,
-                owner if owner > 0 else 0,
+                owner if owner > 0 or CONTAINER_OWNER < owner < _TTL_OWNER else 0,  # is_session, inline
                 len(data) if data else 0,
                 count,
                 self.pzxid,
@@ -163,4 +168,4 @@ class Node:
 
     def ttl(self) -> int | None:
         """Return the milliseconds without change after which a TTL node is due; None for other nodes."""
-        return self.owner & MAX_TTL if CONTAINER_OWNER < self.owner < 0 else None
+        return self.owner & MAX_TTL if _TTL_OWNER <= self.owner < 0 else None

@@ -15,8 +15,8 @@ States and transitions::
 
 A session's id is not a secret: it is in the Stat of each of its ephemeral nodes, and in ``cons``. ZooKeeper computes
 the password from the id, so that a client that may read a lock's node can resume its holder's session. Here the
-password is a hash of the id under a random key that is drawn when the server starts; only ``--compat 3.8`` uses
-ZooKeeper's formula.
+password is a hash of the id under a random key that is drawn when the server starts; ZooKeeper's formula is used with
+``--compat 3.8``, and with a data directory, so that a client can resume its session at a ZooKeeper that takes it over.
 
 Source: SessionTrackerImpl; ZooKeeperServer.generatePasswd.
 """

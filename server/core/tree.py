@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from zoolet.protocol.errors import NoNodeError
-from zoolet.server.core.node import Children, Node, OwnedPaths, int32
+from zoolet.server.core.node import Children, Node, OwnedPaths, int32, is_session
 
 UndoRecord = tuple[Callable[..., "UndoRecord"], *tuple[Any, ...]]
 """How to undo one change: a function of this module and its arguments. It returns the undo record of the undoing."""
@@ -249,7 +249,7 @@ class Tree:
         node.changed()
 
     def _index_owner(self, path: str, node: Node) -> None:
-        if node.owner > 0:
+        if is_session(node.owner):
             owned = self.ephemerals.get(node.owner)
             if owned is None:
                 owned = self.ephemerals[node.owner] = OwnedPaths()
@@ -271,13 +271,15 @@ class Tree:
         self.path_cache.pop(path, None)
         self.size -= 1
         self.data_size -= len(path) + (len(node.data) if node.data else 0)
-        if node.owner > 0:
+        if not node.owner:
+            return
+        if is_session(node.owner):
             owned = self.ephemerals[node.owner]
             del owned[path]
             owned.changed()
             if not owned:
                 del self.ephemerals[node.owner]
-        elif node.owner:
+        else:
             del self.expiring[path]
 
     # --- all or nothing ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from zoolet.server.core.client_connection import ClientConnection
@@ -115,6 +115,15 @@ class OpenSocket(Protocol):
         ...
 
 
+class LoggedOutput(Protocol):
+    """The output of one connection, as the log sees it."""
+
+    @property
+    def session_id(self) -> int:
+        """The session of the connection; 0 if it has none."""
+        ...
+
+
 class Log(Protocol):
     """Where transactions are logged before the output that shows them is sent: a ``Store``."""
 
@@ -130,8 +139,12 @@ class Log(Protocol):
         """Log what was applied."""
         ...
 
-    async def close(self) -> None:
-        """Log what remains, and close the files."""
+    def paused(self) -> Sequence[LoggedOutput]:
+        """Return the connections that are not read from because so much of their output waits."""
+        ...
+
+    async def close(self) -> bool:
+        """Log what remains, and close the files; return whether all could be logged."""
         ...
 
 

@@ -133,7 +133,7 @@ class Daemon:
         if connections.log is not None:
             for socket in list(connections.open.values()):
                 socket.pause()  # what it asked for from now on could be answered, and not logged
-            await connections.log.close()
+            gracefully = await connections.log.close() and gracefully  # never send what is not logged
             connections.log = None
         for socket in list(connections.open.values()):
             if gracefully:
@@ -169,6 +169,7 @@ class Daemon:
     def tick(self) -> bool:
         """Do what is due now, and send the events that it causes; return whether more is due."""
         self.connections.set_time()
+        self._touch_paused()
         more = self.engine.tick()
         self.connections.deliver()
         if self.engine.watches.unswept:
@@ -176,6 +177,13 @@ class Daemon:
         if self._gc_tuner is not None:
             self._gc_tuner.grown(self.engine.tree.size)
         return more
+
+    def _touch_paused(self) -> None:
+        """Extend the sessions of clients that are not read from: whether they are alive cannot be known."""
+        log, sessions = self.connections.log, self.engine.sessions
+        for socket in log.paused() if log is not None else ():
+            if (session := sessions.alive.get(socket.session_id)) is not None:
+                sessions.touch(session, self.engine.monotonic_ms)
 
     def wake(self) -> None:
         """Schedule the next tick, unless nothing can become due: an unused server has no timer."""

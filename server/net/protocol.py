@@ -272,7 +272,7 @@ class ServerProtocol(asyncio.Protocol):
         """Send bytes that have waited; *last* says that no others wait."""
         self._held = not last
         self._send(data, closing)
-        if last and self._finished and not self._deferred and self._transport is not None:
+        if last and self._finished and not (self._deferred or self._has_backlog) and self._transport is not None:
             self._transport.close()
 
     def pause(self) -> None:
@@ -374,6 +374,7 @@ class ServerProtocol(asyncio.Protocol):
             if self._has_backlog or self._write_paused or self._log_paused or self._spent > self._turns.seconds:
                 return  # it is in the queue again, or will be when the peer reads
         if self._finished:
-            transport.close()
+            if not self._held:  # otherwise send_output does it
+                transport.close()
         elif self._transport is not None and not self._transport.is_closing() and not self._transport.is_reading():
             self._transport.resume_reading()

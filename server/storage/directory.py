@@ -4,7 +4,7 @@
 
     DIR/version-2/snapshot.ZXID    the tree at ZXID, in hexadecimal; also .gz
     DIR/version-2/log.ZXID         the transactions from ZXID on; in another directory if there is one for logs
-    DIR/zoolet.lock                locked while a server uses the directory, with its process id
+    DIR/version-2/zoolet.lock      locked while a server uses the directory; it has its process id until a clean end
     DIR/version-2/zoolet-*         what is being written, and what was behind the valid part of a log
 
 Source: FileTxnSnapLog, FileSnap.findNValidSnapshots, FileTxnLog.getLogFiles, PurgeTxnLog.
@@ -50,8 +50,14 @@ KNOWN: Final = frozenset(
 """What may be in a data directory."""
 MOST_TRIED: Final = 100
 """How many snapshots are tried, the newest first."""
+MAX_ZXID: Final = (1 << 63) - (1 << 40)
+"""The highest zxid with which a server begins."""
 MAX_UNPACKED: Final = 1 << 34
 """The most bytes of a compressed snapshot that is unpacked."""
+
+
+class MissingError(StorageError):
+    """Transactions are missing before those of a log: what follows would be applied to something else."""
 
 
 @dataclass
@@ -143,21 +149,22 @@ class DataDir:
         starts = list(self.logs)
         first = max((start for start in starts if start <= after), default=0)
         paths = [self.logs[start] for start in starts if start >= first]
-        last = 0  # the zxid of the transaction before; 0 for none
         for path in paths:
             log = Log(path.read_bytes(), str(path))
             try:
                 for entry in log:
+                    if entry.header.zxid > MAX_ZXID:
+                        raise StorageError(str(path), f"a zxid of 0x{entry.header.zxid:x} leaves no room for others")
                     if entry.header.zxid > after:  # a log may repeat what was not synced in the one before it
-                        self._check_gap(path, last, entry.header.zxid)
-                        after = last = entry.header.zxid
+                        self._check_gap(path, after, entry.header.zxid)
+                        after = entry.header.zxid
                         yield entry
             except StorageError as error:
-                if not lenient or path is not paths[-1]:
+                if not lenient or path is not paths[-1] or isinstance(error, MissingError):
                     raise
                 self.problems.append(str(error))
             tail = log.tail()
-            if path is paths[-1] and log.end < log.size:
+            if path is paths[-1]:
                 self.remainder = Remainder(path, log.end, tail)
             if log.incomplete or tail:
                 self.problems.append(
@@ -165,13 +172,13 @@ class DataDir:
                 )
 
     def _check_gap(self, path: Path, last: int, zxid: int) -> None:
-        """Note that transactions are missing between two of one epoch, other than those that were left out."""
-        if last and last >> 32 == zxid >> 32 and zxid - last not in (1, GAP):
-            self.problems.append(f"{path}: the transactions 0x{last + 1:x} to 0x{zxid - 1:x}, before it, are missing")
+        """Check that no transactions are missing between two of one epoch, other than those that were left out."""
+        if last >> 32 == zxid >> 32 and zxid - last not in (1, GAP):
+            raise MissingError(str(path), f"the transactions 0x{last + 1:x} to 0x{zxid - 1:x}, before it, are missing")
 
     def truncate(self, disk: Disk) -> None:
         """Truncate the last log behind its last valid transaction, so that the rest does not come back. What is not
-        zeros is kept in a file.
+        zeros is kept in a file. What the log has was read, and may not be on the disk yet: it is synced.
         """
         if self.remainder is None:
             return
@@ -194,6 +201,8 @@ class DataDir:
         Source: PurgeTxnLog.
         """
         kept = list(self.snapshots)[:retained]
+        if not kept:
+            return []
         first_log = max((start for start in self.logs if start <= kept[-1]), default=0)
         old = [path for zxid, path in self.snapshots.items() if zxid not in kept]
         old += [path for start, path in self.logs.items() if start < first_log]
@@ -214,7 +223,7 @@ class Lock:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path / LOCK
+        self._path = path.resolve() / LOCK
         self._is_new = not self._path.exists()
         self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
         try:
@@ -222,14 +231,25 @@ class Lock:
         except OSError:
             owner = os.read(self._descriptor, 20).decode(errors="replace").strip()
             os.close(self._descriptor)
-            raise StorageError(str(path), f"another server uses this directory, process {owner or 'unknown'}") from None
+            where = str(path).removesuffix(f"/{SUBFOLDER}")
+            raise StorageError(where, f"another server uses this directory, process {owner or 'unknown'}") from None
+        self._before = os.read(self._descriptor, 20)
+        self.was_clean = not self._before
+        """Whether the server before has ended in order, or there was none."""
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
 
+    def note_clean_end(self) -> None:
+        """Note that the server ends in order."""
+        os.ftruncate(self._descriptor, 0)
+
     def undo(self) -> None:
-        """Release the directory, and remove the file of the lock if it was not there before."""
+        """Release the directory, and leave the file of the lock as it was before."""
         if self._is_new:
             self._path.unlink(missing_ok=True)
+        else:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, self._before, 0)
         self.release()
 
     def release(self) -> None:
@@ -336,6 +356,8 @@ def _named(files: list[Path], kind: str, suffixes: tuple[str, ...]) -> Iterator[
         name, _, rest = path.name.partition(".")
         number = rest.removesuffix(path.suffix) if path.suffix in suffixes else rest
         if name == kind and number and not set(number) - set("0123456789abcdefABCDEF"):
+            if int(number, 16) > MAX_ZXID:
+                raise StorageError(str(path), f"a zxid of 0x{int(number, 16):x} leaves no room for others")
             yield int(number, 16), path
 
 
@@ -343,17 +365,22 @@ def read(path: Path) -> bytes:
     """Return the bytes of a snapshot's file, decompressed.
 
     Raises:
-        StorageError: It cannot be decompressed, or is compressed by something else than gzip.
+        StorageError: It cannot be decompressed, is compressed by something else than gzip, or is too large.
     """
     if path.suffix == ".snappy":
         raise StorageError(str(path), "snapshots that are compressed with snappy are not supported; use gz or none")
-    if path.suffix != ".gz":
-        return path.read_bytes()
     try:
-        with gzip.open(path) as stream:
-            data = stream.read(MAX_UNPACKED + 1)
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            begin = stream.read(len(snapshots.MAGIC))
+            if begin != snapshots.MAGIC:
+                raise StorageError(str(path), snapshots.NO_SNAPSHOT)  # before a bomb is unpacked
+            data = begin + stream.read(MAX_UNPACKED + 1 - len(begin))
     except (OSError, EOFError, zlib.error) as error:
+        if path.suffix != ".gz":
+            raise
         raise StorageError(str(path), f"the gzip stream is damaged: {error}") from None
+    except MemoryError:
+        raise StorageError(str(path), "it is larger than the memory of this machine") from None
     if len(data) > MAX_UNPACKED:
         raise StorageError(str(path), f"it has more than {MAX_UNPACKED} bytes when it is unpacked")
     return data

@@ -1,8 +1,8 @@
 """One transaction log that is being written.
 
-It gets its name once its header is on the disk, so that a log is never empty: ZooKeeper 3.8.0 does not start on an
-empty one. Space is reserved in advance: the file need not grow with each transaction, which makes a sync twice as fast,
-and a full disk is noticed while there is room for what was applied already.
+It gets its name with its first transaction, once its header is on the disk, so that a log is never empty: ZooKeeper
+3.8.0 does not start on an empty one. Space is reserved in advance: the file need not grow with each transaction, which
+makes a sync twice as fast, and a full disk is noticed while there is room for what was applied already.
 """
 
 from __future__ import annotations
@@ -18,49 +18,57 @@ RESERVE: Final = 4
 
 
 class LogFile:
-    """A new log.
+    """A new log, which has no name yet.
 
     Args:
         folder: Where its file is created.
-        first_zxid: The zxid of its first transaction, which names it.
         disk: The operations on files.
-        preallocated: How many bytes are reserved at a time.
+        preallocated: How many bytes are reserved at a time; 0 for none.
 
     Attributes:
+        path: Its file.
         is_short: Whether there was no space to reserve more.
 
     Raises:
-        OSError: It cannot be created, or its beginning cannot be written.
+        OSError: It cannot be created.
     """
 
-    def __init__(self, folder: Path, first_zxid: int, disk: Disk, preallocated: int) -> None:
-        self.path = folder / f"log.{first_zxid:x}"
+    _count = 0
+
+    def __init__(self, folder: Path, disk: Disk, preallocated: int) -> None:
+        LogFile._count += 1
+        self.path = folder / f"zoolet-log-{LogFile._count}.tmp"
         self.is_short = False
         self._disk = disk
         self._preallocated = preallocated
-        self._reserved = 0
-        temporary = folder / "zoolet-log.tmp"
-        self._descriptor = disk.create(temporary)
-        try:
-            header = txnlog.encode_header()
-            self._size = len(header)
-            disk.write(self._descriptor, header, 0)
-            if preallocated:
-                disk.reserve(self._descriptor, 0, preallocated)
-            self._reserved = preallocated
-            disk.sync(self._descriptor)
-            disk.rename(temporary, self.path)
-            disk.sync_folder(folder)
-        except OSError:
-            disk.close(self._descriptor)
-            raise
+        self._reserved = self._size = 0
+        self._is_named = False
+        self._descriptor = disk.create(self.path)
+        if preallocated:
+            self.try_reserve()
 
-    def append(self, data: bytes) -> None:
-        """Write transactions behind those that the log has. After an error, they can be written again."""
+    def append(self, first_zxid: int, data: bytes) -> None:
+        """Write transactions behind those that the log has. After an error, they can be written again.
+
+        Args:
+            first_zxid: The zxid of the first of them.
+            data: Their bytes.
+        """
+        if not self._is_named:
+            self._begin(first_zxid)
         self._disk.write(self._descriptor, data, self._size)
         self._size += len(data)
         if self._preallocated and self._reserved - self._size < self._preallocated // RESERVE:
             self.try_reserve()
+
+    def _begin(self, first_zxid: int) -> None:
+        header = txnlog.encode_header()
+        self._disk.write(self._descriptor, header, 0)
+        self._disk.sync(self._descriptor)
+        path = self.path.with_name(f"log.{first_zxid:x}")
+        self._disk.rename(self.path, path)
+        self._disk.sync_folder(path.parent)
+        self.path, self._size, self._is_named = path, len(header), True
 
     def try_reserve(self) -> None:
         """Reserve more space; :attr:`is_short` says whether there was none."""
@@ -78,10 +86,13 @@ class LogFile:
         self._disk.sync(self._descriptor)
 
     def close(self) -> None:
-        """Return the space that is not used, and close the file; nothing can be appended any more."""
+        """Return the space that is not used, and close the file; one without a name is removed."""
         try:
-            self._disk.truncate(self._descriptor, self._size)
-            self._disk.sync(self._descriptor)
+            if self._is_named:
+                self._disk.truncate(self._descriptor, self._size)
+                self._disk.sync(self._descriptor)
+            else:
+                self._disk.remove(self.path)
         finally:
             self._disk.close(self._descriptor)
 

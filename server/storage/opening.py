@@ -47,6 +47,7 @@ class OpenDirectory:
             paths.append(Path(settings.log_dir))
         self._log_path = paths[1] if len(paths) > 1 else None
         self._locks: list[Lock] = []
+        self._store: Store | None = None
         new = [path for path in paths if not (path / files.SUBFOLDER).is_dir()]
         for path in new:
             files.check_new(path)
@@ -54,10 +55,11 @@ class OpenDirectory:
             for path in paths:
                 if path in new:
                     files.create(path)
-                self._locks.append(Lock(path))
+                self._locks.append(Lock(path / files.SUBFOLDER))
+            self._was_clean = self._locks[0].was_clean
             if self._log_path is None and (noted := files.noted_logs(paths[0])) is not None:
                 self._log_path = noted
-                self._locks.append(Lock(noted))
+                self._locks.append(Lock(noted / files.SUBFOLDER))
             self.directory = DataDir.find(paths[0], self._log_path)
         except BaseException:
             self.undo()
@@ -70,8 +72,10 @@ class OpenDirectory:
         self._locks.clear()
 
     def release(self) -> None:
-        """Release the lock."""
+        """Release the lock, and note whether all that was ever shown is in the files."""
         for lock in self._locks:
+            if self._store is not None and self._store.is_complete:
+                lock.note_clean_end()
             lock.release()
         self._locks.clear()
 
@@ -87,20 +91,20 @@ class OpenDirectory:
         is_new = not directory.snapshots and not directory.logs
         first = engine.zxid
         recovered = recover(engine, directory, lenient=True, progress=progress or no_progress)
+        self._use_passwords(engine)
         files.remove_leftovers(directory.folder, disk)
         files.remove_leftovers(directory.log_folder, disk)
         for problem in recovered.problems:
             _log.error("not used: %s", problem)
-        directory.truncate(disk)
-        self._use_passwords(engine)
         if self._log_path is not None:
             files.remember_logs(directory.path, self._log_path, disk)
         if is_new:
             _log.info("%s: a new data directory", directory.path)
             engine.zxid = first
             self._write_first_snapshot(engine)
-        elif self.settings.fsync != "always" or recovered.problems:
+        elif self.settings.fsync != "always" or recovered.problems or not self._was_clean:
             self._leave_gap(engine)
+        directory.truncate(disk)
         _log.info(
             "%s: %d nodes and %d sessions at zxid 0x%x, of %d transactions behind a snapshot, in %.1f s",
             directory.path,
@@ -115,7 +119,7 @@ class OpenDirectory:
     def store(self, engine: Engine, recovered: Recovered) -> Store:
         """Return the files of the server, in the running event loop; a snapshot is begun if there is something new."""
         self.directory = DataDir.find(self.directory.path, self._log_path)
-        store = Store(engine, self.directory, self.settings, self.disk)
+        store = self._store = Store(engine, self.directory, self.settings, self.disk)
         if recovered.transactions or recovered.problems:
             store.snapshot_soon()
         return store
@@ -154,7 +158,7 @@ class OpenDirectory:
     def _leave_gap(self, engine: Engine) -> None:
         """Leave zxids out, so that none is taken twice if writes were lost; a log that is synced remembers it."""
         engine.zxid += GAP
-        log = LogFile(self.directory.log_folder, engine.zxid, self.disk, 0)
+        log = LogFile(self.directory.log_folder, self.disk, 0)
         failure = ErrorTxn(ErrorCode.OK)
-        log.append(txnlog.encode_all([(0, 0, engine.zxid, engine.now, ERROR, failure)]))
+        log.append(engine.zxid, txnlog.encode_all([(0, 0, engine.zxid, engine.now, ERROR, failure)]))
         log.close()

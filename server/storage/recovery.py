@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from zoolet.protocol import paths
 from zoolet.protocol import txns as t
 from zoolet.protocol.codec import Record
 from zoolet.server.core.engine import Engine
@@ -121,17 +122,7 @@ def _apply(engine: Engine, entry: LogEntry) -> None:
 def _apply_record(engine: Engine, record: Record, session_id: int) -> None:
     tree = engine.tree
     if isinstance(record, t.CreateTxn | t.CreateContainerTxn | t.CreateTTLTxn):
-        parent = tree.get(record.path.rpartition("/")[0])
-        if parent is None:
-            return
-        creates, pzxid = parent.creates, parent.pzxid
-        if tree.get(record.path) is None:
-            engine.apply(record, session_id)
-        else:
-            tree.set_acl(record.path, engine.acls.intern(record.acl or ()), tree.find(record.path).aversion)
-        # A fuzzy snapshot may have counted this create already.
-        count = creates + 1 if record.parentCVersion == -1 else record.parentCVersion
-        tree.set_counters(parent, *((count, engine.zxid) if count > creates else (creates, pzxid)))
+        _apply_create(engine, record, session_id)
     elif isinstance(record, t.DeleteTxn):
         node, parent = tree.get(record.path), tree.get(record.path.rpartition("/")[0])
         pzxid = max(parent.pzxid, engine.zxid) if parent is not None else 0
@@ -150,3 +141,20 @@ def _apply_record(engine: Engine, record: Record, session_id: int) -> None:
             _apply_record(engine, t.DeleteTxn(path), session_id)
         if (session := engine.sessions.alive.get(session_id)) is not None:
             engine.sessions.close(session)
+
+
+def _apply_create(engine: Engine, record: t.CreateTxn | t.CreateContainerTxn | t.CreateTTLTxn, session_id: int) -> None:
+    tree = engine.tree
+    if (problem := paths.path_error(record.path)) is not None:
+        raise StorageError("", f"the log has the create of a node {record.path!r}, which is no path: {problem}")
+    parent = tree.get(record.path.rpartition("/")[0])
+    if parent is None:
+        return
+    creates, pzxid = parent.creates, parent.pzxid
+    if tree.get(record.path) is None:
+        engine.apply(record, session_id)
+    else:
+        tree.set_acl(record.path, engine.acls.intern(record.acl or ()), tree.find(record.path).aversion)
+    # A fuzzy snapshot may have counted this create already.
+    count = creates + 1 if record.parentCVersion == -1 else record.parentCVersion
+    tree.set_counters(parent, *((count, engine.zxid) if count > creates else (creates, pzxid)))

@@ -28,6 +28,7 @@ from zoolet.server.storage.errors import StorageError
 
 MAGIC: Final = b"ZKSN"
 VERSION: Final = 2
+NO_SNAPSHOT: Final = "this is not a snapshot: it does not begin with ZKSN"
 REPORTED: Final = 1 << 14
 """Nodes between two reports of progress."""
 OPEN_KEY: Final = -1
@@ -194,7 +195,7 @@ def parse(data: bytes, zxid: int, where: str = "", progress: Callable[[str, int,
     """
     reader = _Reader(data, where)
     if data[:4] != MAGIC:
-        raise StorageError(where, "this is not a snapshot: it does not begin with ZKSN")
+        raise StorageError(where, NO_SNAPSHOT)
     _, version, _ = reader.values(_HEADER)
     if version != VERSION:
         raise StorageError(where, f"this is a snapshot of version {version}; known is {VERSION}")

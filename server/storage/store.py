@@ -6,8 +6,9 @@ Group commit: what a turn has changed is in the engine's journal, and output tha
 
 While one commit is being synced, the next turns run; their transactions and output are the next commit. So there is one
 sync for everything that arrived during the one before. No output overtakes the transactions that it may show, whether
-it is a reply, an event, or what another client reads. With ``interval`` and ``never`` nothing waits for a sync: the
-bytes are handed to the operating system before the output is sent.
+it is a reply, an event, or what another client reads; for a log that is failing see below.
+With ``interval`` and ``never`` nothing waits for a sync: the bytes are handed to the operating system before the output
+is sent.
 
 States of the log::
 
@@ -16,13 +17,17 @@ States of the log::
       +--a write or sync failed--> failing --retried each second, done--> fine
 
 While it is short, the writes of clients are refused, and sessions begin and end in what is reserved. While it is
-failing, writes are refused as well, and output that shows what is not logged waits; all other output is sent.
+failing, writes are refused as well, and the output of clients that have changed something that is not logged waits. All
+other output is sent, so that reads are served; they may show what is not logged yet. Because space is reserved, a full
+disk leads here only where none can be.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -49,8 +54,10 @@ SLICE: Final = 0.001
 """Seconds for which a snapshot is encoded before the server serves for as long at least."""
 SYNC_BYTES: Final = 4 << 20
 """Bytes of a snapshot between two syncs."""
-PIECES: Final = 64
-"""Nodes that are encoded between two looks at the clock."""
+UNCHECKED: Final = 64 << 10
+"""Bytes that are encoded between two looks at the clock."""
+BYTES_A_PIECE: Final = 1 << 10
+"""What a node counts as, beside its bytes."""
 STOP_SECONDS: Final = 5.0
 """Seconds that a server which stops waits for a disk that is full or failing."""
 
@@ -100,6 +107,7 @@ class Store:
 
     Attributes:
         snapshot_task: The snapshot that is being written; None if none is.
+        is_complete: Whether all that was applied is in the log, and nothing can follow.
     """
 
     def __init__(self, engine: Engine, directory: DataDir, settings: StorageSettings, disk: Disk) -> None:
@@ -111,8 +119,11 @@ class Store:
         self.journal = engine.journal = Journal(engine.zxid)
         self._waits = settings.fsync == "always"
         self._log: LogFile | None = None
+        self._next: LogFile | None = self._new_log()  # in reserve, so that a full disk does not prevent it
         self._log_thread = ThreadPoolExecutor(1, "zoolet-log")
         self._snapshot_thread = ThreadPoolExecutor(1, "zoolet-snapshot")
+        self._closing = self.is_complete = False
+        self._snapshot_needed = False  # another one, because a sync has failed during the present one
         self._waiting: dict[Output, None] = {}  # those whose output is for the next commit
         self._paused: dict[Output, None] = {}
         self._committing: Commit | None = None
@@ -125,8 +136,15 @@ class Store:
         self._since_snapshot = 0
         self.snapshot_task: asyncio.Task[None] | None = None
         self._drained = asyncio.Event()
+        self._logged_zxid = engine.zxid
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []  # for a zxid to be logged
+        self._retiring: asyncio.Future[LogFile | None] | None = None  # a snapshot wants another log to begin
 
     # --- output ---
+
+    def paused(self) -> list[Output]:
+        """Return the connections from which nothing is received at present: their sessions must not expire."""
+        return list(self._paused)
 
     def hold(self, output: Output) -> bool:
         """Return whether the output of a connection has to wait; it is sent later then."""
@@ -147,7 +165,7 @@ class Store:
         """Return whether a connection, while the log is failing, has changed something that is not logged."""
         commit = self._committing
         assert commit is not None
-        unlogged = {entry[0] for entries in (commit.entries, self.journal.entries) for entry in entries}
+        unlogged = {entry[0] for entries in (commit.entries, self.journal.entries) for entry in entries} - {0}
         return output.session_id in unlogged or any(held is output for held, _, _ in commit.outputs)
 
     def forget(self, output: Output) -> None:
@@ -167,10 +185,12 @@ class Store:
         self._scheduled = False
         if self._committing is not None:
             return
+        self._retire()
+        data = txnlog.encode_all(self.journal.entries)  # if this fails, nothing is forgotten
         entries = self.journal.pop_all()
         outputs = [(output, *output.pop_output()) for output in self._waiting]
         self._waiting.clear()
-        self._committing = Commit(entries, txnlog.encode_all(entries), outputs)
+        self._committing = Commit(entries, data, outputs)
         self._since_snapshot += len(entries)
         self._write()
 
@@ -194,9 +214,8 @@ class Store:
     def _append(self, commit: Commit, *, sync: bool) -> None:
         """Write a commit to the log; with ``always`` this runs in the thread of the log."""
         if self._log is None:
-            first_zxid = commit.entries[0][2]
-            self._log = LogFile(self._directory.log_folder, first_zxid, self._disk, self._settings.preallocated << 10)
-        self._log.append(commit.data)
+            self._log, self._next = self._next or self._new_log(), None
+        self._log.append(commit.entries[0][2], commit.data)
         if sync:
             try:
                 self._log.sync()
@@ -205,6 +224,9 @@ class Store:
                 log, self._log = self._log, None
                 log.abandon()
                 raise
+
+    def _new_log(self) -> LogFile:
+        return LogFile(self._directory.log_folder, self._disk, self._settings.preallocated << 10)
 
     def _in_loop(self, function: Callable[[BaseException | None], None]) -> Callable[[Future[None]], None]:
         def done(future: Future[None]) -> None:
@@ -219,15 +241,19 @@ class Store:
             self._fail(error)
             return
         self._committing = None
+        if commit.entries:
+            self._logged_zxid = commit.entries[-1][2]
+        self._wake_waiters()
         if self._failing:
             self._failing = False
             _log.warning("the log is written again: %s", self._directory.log_folder)
         self._check_space()
         for output, data, closing in commit.outputs:
             output.send_output(data, closing, output not in self._waiting)
-        paused, self._paused = self._paused, {}
-        for output in paused:
-            output.resume()
+        if not self._closing:  # otherwise nothing more is received
+            paused, self._paused = self._paused, {}
+            for output in paused:
+                output.resume()
         if self._since_snapshot >= self._settings.snap_count and self.snapshot_task is None:
             self.snapshot_soon()
         if self.journal.entries or self._waiting:
@@ -245,12 +271,13 @@ class Store:
         for output in [output for output in self._waiting if not self._must_wait(output)]:
             del self._waiting[output]
             output.send_output(*output.pop_output(), True)
-            if self._paused.pop(output, False) is None:
+            if output in self._paused and not self._closing:
+                del self._paused[output]
                 output.resume()
         self._write_timer = self._loop.call_later(RETRY, self._write)
 
     def _check_space(self) -> None:
-        log = self._log
+        log = self._log or self._next
         short = log is not None and log.is_short
         if short and not self._short:
             _log.error("writes are refused: there is no space for more of the log; trying again each second")
@@ -266,8 +293,8 @@ class Store:
         if self._committing is not None:  # the log's thread has the file
             self._reserve_timer = self._loop.call_later(RETRY, self._try_reserve)
             return
-        if self._log is not None:
-            self._log.try_reserve()
+        if (log := self._log or self._next) is not None:
+            log.try_reserve()
         self._check_space()
 
     def _update_writable(self) -> None:
@@ -287,13 +314,19 @@ class Store:
         log = self._log
         if log is not None and self._unsynced:
             self._unsynced = False
-            self._log_thread.submit(log.sync).add_done_callback(self._in_loop(self._synced))
+            future = self._log_thread.submit(log.sync)
+            future.add_done_callback(self._in_loop(lambda error: self._synced(log, error)))
 
-    def _synced(self, error: BaseException | None) -> None:
-        if error is not None:
-            _log.error("the log could not be synced, so that a snapshot is written: %s", error)
-            if self.snapshot_task is None:
-                self.snapshot_soon()
+    def _synced(self, log: LogFile, error: BaseException | None) -> None:
+        if error is None or self._closing:
+            return
+        _log.error("the log could not be synced, so that a snapshot is written: %s", error)
+        if self._log is log:  # what it has is not certain any more
+            self._log = None
+            log.abandon()
+        self._snapshot_needed = self.snapshot_task is not None
+        if self.snapshot_task is None:
+            self.snapshot_soon()
 
     # --- snapshots ---
 
@@ -306,13 +339,19 @@ class Store:
 
     def _snapshot_ended(self, task: asyncio.Task[None]) -> None:
         self.snapshot_task = None
+        if self._snapshot_needed and not self._closing:
+            self._snapshot_needed = False
+            self.snapshot_soon()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._loop.call_exception_handler({"message": "a snapshot was not written", "exception": error})
 
     async def _snapshot(self) -> None:
         started, zxid = perf_counter(), self._engine.zxid
         try:
-            await self._finish_log()
+            if self._next is None:
+                await self._in_log_thread(self._prepare_log)
+            if (log := await self._finished_log()) is not None:
+                await self._in_log_thread(log.close)
             tables = live.tables_of(self._engine)
             zxid = tables.zxid
             pieces = snapshots.encode_growing(tables, live.nodes_of(self._engine.tree, tables))
@@ -328,6 +367,8 @@ class Store:
         size, synced, more = 0, 0, True
         try:
             while more:
+                if self._closing:
+                    raise OSError("the server stops")
                 data, more = _some(pieces, SLICE)
                 await asyncio.gather(asyncio.sleep(SLICE), self._in_thread(disk.write, descriptor, data, size))
                 size += len(data)
@@ -340,8 +381,8 @@ class Store:
         finally:
             disk.close(descriptor)
         # What the snapshot has seen while it was written must be in the log before it counts.
-        await self.drain()
-        if self._log is not None:
+        await self._logged(self._engine.zxid)
+        if self._log is not None and not self._waits:
             await self._in_log_thread(self._log.sync)
         await self._in_thread(self._publish, temporary, final)
         if self._settings.purge:
@@ -359,12 +400,45 @@ class Store:
         except (OSError, StorageError) as error:
             _log.error("files that are not needed could not be deleted: %s", error)
 
-    async def _finish_log(self) -> None:
-        """Close the log, so that the next commit begins another one."""
-        await self.drain()
-        log, self._log = self._log, None
-        if log is not None:
-            await self._in_log_thread(log.close)
+    async def _logged(self, zxid: int) -> None:
+        """Wait until all transactions up to a zxid are in the log, however many others follow."""
+        if self._logged_zxid < zxid and self.journal.zxid > self._logged_zxid:
+            self._waiters.append((min(zxid, self.journal.zxid), waiter := self._loop.create_future()))
+            self.commit_soon()
+            await waiter
+
+    def _wake_waiters(self) -> None:
+        for zxid, waiter in self._waiters:
+            if zxid <= self._logged_zxid and not waiter.done():
+                waiter.set_result(None)
+        self._waiters = [(zxid, waiter) for zxid, waiter in self._waiters if not waiter.done()]
+
+    def _prepare_log(self) -> None:
+        """Create the next log while the present one has its space.
+
+        Raises:
+            OSError: There is no space for another one.
+        """
+        log = self._new_log()
+        if log.is_short:
+            log.close()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._next = log
+
+    async def _finished_log(self) -> LogFile | None:
+        """Return the log as soon as no commit is written to it; the next commit begins another one."""
+        retired: asyncio.Future[LogFile | None] = self._loop.create_future()
+        self._retiring = retired
+        if self._committing is None:
+            self._retire()
+        return await retired
+
+    def _retire(self) -> None:
+        """Detach the log between two commits, if a snapshot waits for that."""
+        if self._retiring is not None:
+            log, self._log = self._log, None
+            retiring, self._retiring = self._retiring, None
+            retiring.set_result(log)
 
     async def _in_thread(self, function: Callable[..., None], *arguments: object) -> None:
         await self._loop.run_in_executor(self._snapshot_thread, lambda: function(*arguments))
@@ -381,8 +455,14 @@ class Store:
             self.commit_soon()
             await self._drained.wait()
 
-    async def close(self) -> None:
-        """Log what remains, and close the files; a disk that is full or failing gets five seconds."""
+    async def close(self) -> bool:
+        """Log what remains, and close the files; a disk that is full or failing gets five seconds.
+
+        Returns:
+            Whether all could be logged.
+        """
+        lost = 0
+        self._closing = True
         try:
             await asyncio.wait_for(self.drain(), STOP_SECONDS)
         except TimeoutError:
@@ -391,25 +471,33 @@ class Store:
         for timer in (self._sync_timer, self._write_timer, self._reserve_timer):
             if timer is not None:
                 timer.cancel()
+        for _, waiter in self._waiters:
+            waiter.cancel()
+        if self._retiring is not None:
+            self._retiring.cancel()
         if self.snapshot_task is not None:
-            self.snapshot_task.cancel()
             await asyncio.wait((self.snapshot_task,))
-        log, self._log = self._log, None
-        if log is not None:
+        for log in filter(None, (self._log, self._next)):
             try:
                 await self._in_log_thread(log.close)
             except OSError as error:
                 _log.error("the log could not be closed: %s", error)
         self._log_thread.shutdown()
         self._snapshot_thread.shutdown()
+        self.is_complete = not lost
+        return self.is_complete
 
 
 def _some(pieces: Iterator[bytes], seconds: float) -> tuple[bytes, bool]:
     """Return what can be encoded in some time, and whether there is more."""
     some: list[bytes] = []
     until = perf_counter() + seconds
+    unchecked = 0
     for piece in pieces:
         some.append(piece)
-        if not len(some) % PIECES and perf_counter() > until:
-            return b"".join(some), True
+        unchecked += BYTES_A_PIECE + len(piece)
+        if unchecked > UNCHECKED:
+            if perf_counter() > until:
+                return b"".join(some), True
+            unchecked = 0
     return b"".join(some), False

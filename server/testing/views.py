@@ -139,7 +139,7 @@ def _view(engine: Engine, path: str, node: Node) -> NodeView:
         stat.pzxid,
         stat.ctime / 1000,
         stat.mtime / 1000,
-        stat.ephemeralOwner if node.owner > 0 else 0,
+        stat.ephemeralOwner,
         stat.numChildren,
         node.is_container(),
         None if ttl is None else ttl / 1000,

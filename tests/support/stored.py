@@ -42,7 +42,11 @@ class StoredServer:
 
     async def __aenter__(self) -> Self:
         self._data = OpenDirectory(self._settings, self._disk)
-        self.daemon = assemble(build(), clock=RealClock(), rng=Random(0), data=self._data)
+        try:
+            self.daemon = assemble(build(), clock=RealClock(), rng=Random(0), data=self._data)
+        except BaseException:
+            self._data.undo()
+            raise
         self.hosts = f"127.0.0.1:{await self.daemon.start('127.0.0.1', 0)}"
         return self
 

@@ -39,7 +39,7 @@ from zoolet.protocol.txns import (
     SetDataTxn,
 )
 from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.node import CONTAINER_OWNER, MAX_TTL, Node, int32, ttl_owner
+from zoolet.server.core.node import CONTAINER_OWNER, MAX_TTL, Node, int32, is_session, ttl_owner
 from zoolet.server.core.ops.dispatch import applies, prepares
 from zoolet.server.core.state import ServerState
 from zoolet.server.core.tree import QUOTA, RESERVED
@@ -156,7 +156,7 @@ def check_create(
         raise BadArgumentsError(path, paths.path_error(path) or "")
     if parent.children and name in parent.children:
         raise NodeExistsError(path)
-    if parent.owner > 0:
+    if parent.owner and is_session(parent.owner):
         raise NoChildrenForEphemeralsError(path)
     if state.quota.enforced:
         state.quota.check(path, 1, len(request.data or b""))
