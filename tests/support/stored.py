@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -115,9 +116,14 @@ class FullDisk(Disk):
 
 
 class SlowDisk(Disk):
-    """A disk whose syncs wait for ``may_sync``; ``synced`` counts them."""
+    """A disk whose syncs wait for ``may_sync``; ``synced`` counts them.
 
-    def __init__(self) -> None:
+    Args:
+        seconds: How long each takes at least.
+    """
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
         self.may_sync = threading.Event()
         self.may_sync.set()
         self.synced = 0
@@ -125,6 +131,7 @@ class SlowDisk(Disk):
     def sync(self, descriptor: int) -> None:
         """Wait, then sync."""
         assert self.may_sync.wait(20)
+        time.sleep(self._seconds)
         self.synced += 1
         super().sync(descriptor)
 

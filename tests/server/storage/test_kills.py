@@ -134,7 +134,7 @@ def test_a_daemon_that_is_killed_loses_nothing_that_it_has_acknowledged(tmp_path
                 writer.start()
         time.sleep(rng.uniform(0, 0.3))
         acknowledged = [writer.acknowledged for writer in writers]
-        server.process.send_signal(signal.SIGKILL)
+        server.process.send_signal(signal.SIGTERM if kill % 4 == 3 else signal.SIGKILL)
         server.process.communicate()
         engine = recovered(tmp_path)
         for writer, count in zip(writers, acknowledged, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -14,7 +15,10 @@ from support.waiting import until
 from zoolet.client import Client
 from zoolet.client import acl as acls
 from zoolet.protocol.errors import NotReadOnlyError, ZooKeeperError
+from zoolet.server.storage import live
+from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage import store as store_module
+from zoolet.server.storage.directory import GAP, DataDir
 
 
 async def client_of(server: StoredServer) -> Client:
@@ -256,3 +260,210 @@ async def test_a_loss_of_power_loses_nothing_that_was_acknowledged(tmp_path: Pat
         there = [number for number in range(60) if tree.get(f"/n{number}") is not None]
         assert there == list(range(len(there))), "a write is missing, and a later one is there"
         assert len(there) >= sum(steps <= count for steps in acknowledged)
+
+
+# --- what independent readers found ---
+
+
+async def test_a_stop_answers_only_what_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "STOP_SECONDS", 0.05)
+    disk = FullDisk()
+    async with StoredServer(tmp_path, disk) as server:
+        first, second = await client_of(server), await client_of(server)
+        await first.create("/a", b"")
+        await first.create("/b", b"")
+        disk.writes = False
+        writes = [asyncio.create_task(first.set("/a", b"1")), asyncio.create_task(second.set("/b", b"1"))]
+        await until(lambda: not server.engine.writable)
+        await server.daemon.stop()
+    outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    assert all(isinstance(outcome, ZooKeeperError) for outcome in outcomes)
+    for client in (first, second):
+        await client.aclose()
+
+
+async def test_a_graceful_stop_under_load_loses_nothing(tmp_path: Path) -> None:
+    acknowledged: list[str] = []
+
+    async def write(client: Client, number: int) -> None:
+        for count in range(100_000):
+            acknowledged.append(await client.create(f"/n{number}-{count}", bytes(50)))
+
+    async with StoredServer(tmp_path) as server:
+        clients = [await client_of(server) for _ in range(4)]
+        writers = [asyncio.create_task(write(client, number)) for client in clients for number in range(8)]
+        await until(lambda: len(acknowledged) > 200)
+        await server.daemon.stop()
+    for task in writers:
+        task.cancel()
+    await asyncio.gather(*writers, return_exceptions=True)
+    tree = recovered(tmp_path).tree
+    assert [path for path in acknowledged if tree.get(path) is None] == []
+    for client in clients:
+        await client.aclose()
+
+
+async def test_snapshots_are_written_under_constant_load(tmp_path: Path) -> None:
+    disk = SlowDisk(seconds=0.002)
+    async with StoredServer(tmp_path, disk, snap_count=20) as server:
+        clients = [await client_of(server) for _ in range(4)]
+        await clients[0].create("/a", b"")
+        running = True
+
+        async def write(client: Client) -> None:
+            while running:
+                await client.set("/a", b"")
+
+        writers = [asyncio.create_task(write(client)) for client in clients for _ in range(4)]
+        folder = tmp_path / "version-2"
+        first = max(folder.glob("snapshot.*"))
+        await until(lambda: max(folder.glob("snapshot.*")) > first)
+        running = False
+        await asyncio.gather(*writers)
+        for client in clients:
+            await client.aclose()
+
+
+async def test_a_snapshot_does_not_take_the_space_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    disk = FullDisk()
+    async with StoredServer(tmp_path, disk) as server:
+        client = await client_of(server)
+        await client.create("/a", b"")
+        disk.reserves = False  # nearly full: the next log cannot be reserved
+        await server.store.snapshot_soon()
+        assert "could not be written: [Errno 28]" in caplog.text
+        assert server.engine.writable
+        await client.set("/a", b"goes on")
+        assert not list(tmp_path.rglob("zoolet-*.tmp"))  # noqa: ASYNC240
+        await client.aclose()
+
+
+async def test_a_failed_sync_with_interval_abandons_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store_module, "SYNC_INTERVAL", 0.01)
+    disk = FullDisk()
+    async with StoredServer(tmp_path, disk, fsync="interval") as server:
+        client = await client_of(server)
+        await client.create("/a", b"")
+        while server.store.snapshot_task is not None:
+            await server.store.snapshot_task
+        before = max(DataDir.find(tmp_path).snapshots)
+        disk.syncs = False
+        await client.set("/a", b"1")
+        await until(lambda: "the log could not be synced" in caplog.text)
+        disk.syncs = True
+        await server.store.snapshot_soon()
+        assert max(DataDir.find(tmp_path).snapshots) > before
+        await client.set("/a", b"2")
+        assert state_of(recovered(tmp_path)) == state_of(server.engine)
+        await client.aclose()
+
+
+async def test_interval_syncs_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "SYNC_INTERVAL", 0.01)
+    disk = SlowDisk()
+    async with StoredServer(tmp_path, disk, fsync="interval") as server:
+        client = await client_of(server)
+        await client.create("/a", b"")
+        await asyncio.sleep(0.03)
+        before = disk.synced
+        await client.set("/a", b"1")
+        await until(lambda: disk.synced > before)
+        await client.aclose()
+
+
+async def test_zxids_are_left_out_where_some_may_be_lost(tmp_path: Path) -> None:
+    async def zxid_after_start(**settings: str) -> int:
+        async with StoredServer(tmp_path, **settings) as server:
+            return server.engine.zxid
+
+    first = await zxid_after_start()
+    assert await zxid_after_start() == first  # after a clean end
+    (tmp_path / "version-2" / "zoolet.lock").write_text("1234\n")
+    second = await zxid_after_start()
+    assert second == first + GAP
+    assert await zxid_after_start(fsync="interval") == second + GAP
+    assert await zxid_after_start() == second + GAP
+
+
+async def test_a_client_that_is_not_read_from_does_not_expire(tmp_path: Path) -> None:
+    disk = SlowDisk()
+    async with StoredServer(tmp_path, disk) as server:
+        client = await client_of(server)
+        await client.create("/a", b"")
+        disk.may_sync.clear()
+        writes = [asyncio.create_task(client.set("/a", b"1"))]
+        await until(lambda: server.engine.tree.find("/a").version == 1)
+        await asyncio.sleep(0.01)
+        for count in (2, 3):
+            writes += [asyncio.create_task(client.set("/a", b"1"))]
+            await until(lambda count=count: server.engine.tree.find("/a").version >= count or server.store.paused())
+        assert len(server.store.paused()) == 1
+        session = server.engine.sessions.alive[client.session_id]
+        server.engine.sessions.expiry.touch(session, 0, 1)  # its deadline is long past
+
+        server.daemon.tick()
+
+        assert client.session_id in server.engine.sessions.alive
+        disk.may_sync.set()
+        await asyncio.gather(*writes)
+        assert server.store.paused() == []
+        await client.aclose()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_snapshot_of_a_changing_tree_and_its_log_are_the_state(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    async with StoredServer(tmp_path) as server:
+        clients = [await client_of(server) for _ in range(2)]
+        changes = Changes(server, clients, random)
+        for _ in range(40):
+            await changes.make_one()
+        tables = live.tables_of(server.engine)
+        data = b""
+        for piece in snapshots.encode_growing(tables, live.nodes_of(server.engine.tree, tables)):
+            data += piece
+            for _ in range(random.choice((0, 0, 1, 3))):
+                await changes.make_one()
+        expected = state_of(server.engine)
+        for path in DataDir.find(tmp_path).snapshots.values():
+            path.unlink()
+        (tmp_path / "version-2" / f"snapshot.{tables.zxid:x}").write_bytes(data)
+
+        assert state_of(recovered(tmp_path)) == expected
+        for client in clients:
+            await client.aclose()
+
+
+class Changes:
+    """Random changes of all kinds, those that fail included."""
+
+    def __init__(self, server: StoredServer, clients: list[Client], random: Random) -> None:
+        self._server = server
+        self._clients = clients
+        self._random = random
+
+    async def make_one(self) -> None:
+        """Make one change."""
+        random, client = self._random, self._random.choice(self._clients)
+        paths = [path for path, _ in self._server.engine.tree.walk() if not path.startswith("/zookeeper")]
+        path = random.choice(paths)
+        list_ = random.choice((acls.OPEN, (*acls.OPEN, *acls.digest(f"u{random.randrange(4)}", "x")), acls.READ_ONLY))
+        kinds = ({}, {}, {"ephemeral": True}, {"sequential": True}, {"container": True}, {"ttl": 99.0}, {"acl": list_})
+        with suppress(ZooKeeperError):
+            match random.randrange(6):
+                case 0 | 1:
+                    child = f"{path.rstrip('/')}/{random.choice('abc')}"
+                    await client.create(child, random.randbytes(3), **random.choice(kinds))  # type: ignore[arg-type]
+                case 2:
+                    await client.delete(path)
+                case 3:
+                    await client.set(path, random.randbytes(4))
+                case 4:
+                    await client.set_acl(path, list_)
+                case _:
+                    async with client.transaction() as transaction:
+                        transaction.create(f"{path.rstrip('/')}/m{random.randrange(3)}", b"")
+                        transaction.delete(f"{path.rstrip('/')}/a")
