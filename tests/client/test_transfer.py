@@ -200,6 +200,42 @@ def test_a_dump_follows_links_and_writes_into_pipes(servers: tuple[Server, Serve
         assert reading.result(10) == target.read_text()
 
 
+def test_a_list_with_a_masked_password_is_not_copied(
+    servers: tuple[Server, Server], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = servers
+    first.populate({"/app/shared": Znode(b"x", acl=(*acl.READ_ONLY, *acl.digest("owner", "password")))})
+    assert main(["push", f"{first.hosts}/app", f"{second.hosts}/app", *AUTH]) == 1
+    assert "/app/shared: no permission" in capsys.readouterr().err
+    assert "/app/shared" not in second.tree()
+
+
+def test_a_push_into_itself_by_another_name_ends(servers: tuple[Server, Server]) -> None:
+    first, _ = servers
+    port = first.hosts.rpartition(":")[2]
+    assert main(["push", f"{first.hosts}/app", f"127.0.0.2:{port}/app/a/copy", "--timeout", "1", *AUTH]) == 1
+    with Server("0.0.0.0") as server:
+        server.populate({"/app/a": b"1"})
+        port = server.hosts.rpartition(":")[2]
+        assert main(["push", f"127.0.0.1:{port}/app", f"127.0.0.2:{port}/app/a/copy"]) == 0
+        assert set(server.tree("/app")) == {"/app", "/app/a", "/app/a/copy", "/app/a/copy/a"}
+
+
+def test_a_node_that_somebody_creates_meanwhile_is_changed(servers: tuple[Server, Server]) -> None:
+    first, second = servers
+    with second.fault(error("NO_NODE"), "get", "/copy/a", times=1):  # as if it had appeared behind the look
+        second.populate({"/copy/a": b"theirs"})
+        assert main(["push", f"{first.hosts}/app", f"{second.hosts}/copy", *AUTH]) == 0
+    assert second.tree()["/copy/a"].data == b"1"
+
+
+def test_a_tree_is_loaded_to_a_path_that_does_not_exist(servers: tuple[Server, Server], tmp_path: Path) -> None:
+    file = tmp_path / "tree.json"
+    file.write_text('{"/a": "x"}')
+    assert main(["load", f"{servers[1].hosts}/new/place", str(file)]) == 0
+    assert servers[1].tree()["/new/place/a"].data == b"x"
+
+
 def test_credentials_may_be_in_a_file(servers: tuple[Server, Server], tmp_path: Path) -> None:
     (tmp_path / "credentials").write_text("digest:user:secret\n")
     auth = ("--auth", f"@{tmp_path / 'credentials'}")
@@ -282,6 +318,7 @@ def test_a_truncated_file_is_refused_before_anything_is_written(
         "[" * 100_000,
         '{"/a": {"$children_created": "9"}}',
         '{"/a": {"$acl": []}}',
+        '{"/a": "\\ud800"}',
         '{"$data": 1}',
     ],
 )

@@ -9,11 +9,13 @@ import pytest
 from support.stored import StoredServer, recovered
 
 from zoolet.client import Client
+from zoolet.protocol.records import Stat
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
 from zoolet.server.storage.directory import GAP, DataDir
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.recovery import Recovered, recover
+from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode
 
 WRITES = 6
 
@@ -142,3 +144,42 @@ async def test_a_log_that_is_missing_between_others_is_refused(tmp_path: Path) -
 
     with pytest.raises(StorageError, match=r"the transactions 0x.* to 0x.*, before it, are missing"):
         recover_leniently(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["short", "zeros", "header"])
+async def test_an_earlier_log_that_ends_early_is_refused(tmp_path: Path, damage: str) -> None:
+    _, log = await files_with(tmp_path)
+    async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
+        await client.create("/second", b"")
+    for path in list(DataDir.find(tmp_path).snapshots.values())[:-1]:
+        path.unlink()
+    whole = log.read_bytes()
+    log.write_bytes(
+        {"short": whole[:-40], "zeros": whole[:512] + bytes(len(whole) - 512), "header": whole[:16]}[damage]
+    )
+
+    with pytest.raises(StorageError, match="are missing"):
+        recover_leniently(tmp_path)
+
+
+def test_a_session_of_a_server_with_a_high_number_owns_its_nodes(tmp_path: Path) -> None:
+    owner = -(0x38 << 56) + 5  # 0xc800000000000005
+    root = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 1, 0, 0, 0)
+    node = StoredNode("/e", b"", -1, 1, 1, 0, 0, 0, 0, 0, owner, 1)
+    (tmp_path / "version-2").mkdir()
+    snapshot = Snapshot(1, [root, node], {owner: 4000})
+    (tmp_path / "version-2" / "snapshot.1").write_bytes(b"".join(encode(snapshot)))
+
+    engine, _ = recover_leniently(tmp_path)
+
+    assert Stat.decode(engine.tree.find("/e").stat()).ephemeralOwner == owner
+    engine.expire(engine.sessions.alive[owner])
+    assert engine.tree.get("/e") is None
+
+
+@pytest.mark.parametrize("name", ["snapshot.7fffffffffffffff", "snapshot.ffffffffffffffff"])
+def test_a_zxid_that_leaves_no_room_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "version-2").mkdir()
+    (tmp_path / "version-2" / name).write_bytes(b"")
+    with pytest.raises(StorageError, match="leaves no room"):
+        DataDir.find(tmp_path)

@@ -286,8 +286,9 @@ async def test_a_graceful_stop_under_load_loses_nothing(tmp_path: Path) -> None:
     acknowledged: list[str] = []
 
     async def write(client: Client, number: int) -> None:
-        for count in range(100_000):
-            acknowledged.append(await client.create(f"/n{number}-{count}", bytes(50)))
+        while True:
+            path = await client.create(f"/n{number}-", bytes(50), sequential=True)
+            acknowledged.append(path)
 
     async with StoredServer(tmp_path) as server:
         clients = [await client_of(server) for _ in range(4)]
