@@ -28,10 +28,9 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 from typing import Final, Protocol
 
@@ -39,25 +38,18 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.core.journal import Applied, Journal
 from zoolet.server.storage import live, txnlog
 from zoolet.server.storage import snapshot as snapshots
-from zoolet.server.storage.directory import PRIVATE, DataDir
+from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.log_file import LogFile
 from zoolet.server.storage.settings import StorageSettings
+from zoolet.server.storage.snapshot_file import SnapshotFile
 
 _log = logging.getLogger("zoolet.server")
 RETRY: Final = 1.0
 """Seconds between two attempts to write to a disk that is full or failing."""
 SYNC_INTERVAL: Final = 1.0
 """Seconds between two syncs with ``interval``."""
-SLICE: Final = 0.001
-"""Seconds for which a snapshot is encoded before the server serves for as long at least."""
-SYNC_BYTES: Final = 4 << 20
-"""Bytes of a snapshot between two syncs."""
-UNCHECKED: Final = 64 << 10
-"""Bytes that are encoded between two looks at the clock."""
-BYTES_A_PIECE: Final = 1 << 10
-"""What a node counts as, beside its bytes."""
 STOP_SECONDS: Final = 5.0
 """Seconds that a server which stops waits for a disk that is full or failing."""
 
@@ -355,43 +347,18 @@ class Store:
             tables = live.tables_of(self._engine)
             zxid = tables.zxid
             pieces = snapshots.encode_growing(tables, live.nodes_of(self._engine.tree, tables))
-            written = await self._write_snapshot(pieces, zxid)
+            file = SnapshotFile(self._directory.folder, zxid, self._disk, self._snapshot_thread)
+            written = await file.write(pieces, lambda: self._closing)
+            # What the snapshot has seen while it was written must be in the log before it counts.
+            await self._logged(self._engine.zxid)
+            if self._log is not None and not self._waits:
+                await self._in_log_thread(self._log.sync)
+            await file.publish()
             _log.info("wrote snapshot.%x: %d bytes in %.1f s", zxid, written, perf_counter() - started)
+            if self._settings.purge:
+                await self._loop.run_in_executor(self._snapshot_thread, self._purge)
         except OSError as error:
             _log.error("the snapshot of zxid 0x%x could not be written: %s", zxid, error)
-
-    async def _write_snapshot(self, pieces: Iterator[bytes], zxid: int) -> int:
-        folder, disk = self._directory.folder, self._disk
-        temporary, final = folder / f"{PRIVATE}snapshot.tmp", folder / f"snapshot.{zxid:x}"
-        descriptor = disk.create(temporary)
-        size, synced, more = 0, 0, True
-        try:
-            while more:
-                if self._closing:
-                    raise OSError("the server stops")
-                data, more = _some(pieces, SLICE)
-                await asyncio.gather(asyncio.sleep(SLICE), self._in_thread(disk.write, descriptor, data, size))
-                size += len(data)
-                if size - synced > SYNC_BYTES or not more:  # all at once, it would delay the syncs of the log
-                    await self._in_thread(disk.sync, descriptor)
-                    synced = size
-        except BaseException:
-            disk.remove(temporary)
-            raise
-        finally:
-            disk.close(descriptor)
-        # What the snapshot has seen while it was written must be in the log before it counts.
-        await self._logged(self._engine.zxid)
-        if self._log is not None and not self._waits:
-            await self._in_log_thread(self._log.sync)
-        await self._in_thread(self._publish, temporary, final)
-        if self._settings.purge:
-            await self._in_thread(self._purge)
-        return size
-
-    def _publish(self, temporary: Path, final: Path) -> None:
-        self._disk.rename(temporary, final)
-        self._disk.sync_folder(final.parent)
 
     def _purge(self) -> None:
         try:
@@ -440,9 +407,6 @@ class Store:
             retiring, self._retiring = self._retiring, None
             retiring.set_result(log)
 
-    async def _in_thread(self, function: Callable[..., None], *arguments: object) -> None:
-        await self._loop.run_in_executor(self._snapshot_thread, lambda: function(*arguments))
-
     async def _in_log_thread(self, function: Callable[[], None]) -> None:
         await self._loop.run_in_executor(self._log_thread, function)
 
@@ -486,18 +450,3 @@ class Store:
         self._snapshot_thread.shutdown()
         self.is_complete = not lost
         return self.is_complete
-
-
-def _some(pieces: Iterator[bytes], seconds: float) -> tuple[bytes, bool]:
-    """Return what can be encoded in some time, and whether there is more."""
-    some: list[bytes] = []
-    until = perf_counter() + seconds
-    unchecked = 0
-    for piece in pieces:
-        some.append(piece)
-        unchecked += BYTES_A_PIECE + len(piece)
-        if unchecked > UNCHECKED:
-            if perf_counter() > until:
-                return b"".join(some), True
-            unchecked = 0
-    return b"".join(some), False
