@@ -229,6 +229,14 @@ def test_a_node_that_somebody_creates_meanwhile_is_changed(servers: tuple[Server
     assert second.tree()["/copy/a"].data == b"1"
 
 
+def test_a_counter_is_raised_however_far_it_is(servers: tuple[Server, Server], tmp_path: Path) -> None:
+    file = tmp_path / "tree.json"
+    file.write_text('{"/q": {"$data": "", "$children_created": 601}}')
+    assert main(["load", servers[1].hosts, str(file)]) == 0
+    with Client(servers[1].hosts) as client:
+        assert client.create("/q/n-", b"", sequential=True) == "/q/n-0000000601"
+
+
 def test_a_tree_is_loaded_to_a_path_that_does_not_exist(servers: tuple[Server, Server], tmp_path: Path) -> None:
     file = tmp_path / "tree.json"
     file.write_text('{"/a": "x"}')

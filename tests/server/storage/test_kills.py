@@ -1,4 +1,5 @@
-"""A daemon that is killed at random moments: what it has acknowledged is there, and sessions go on.
+"""A daemon that is killed at random moments, and now and then stopped: what it has acknowledged is there, and sessions
+go on.
 
 ``ZOOLET_KILLS=1000`` makes it a long run; ``make kills`` does.
 """
@@ -125,16 +126,16 @@ def test_a_daemon_that_is_killed_loses_nothing_that_it_has_acknowledged(tmp_path
     rng = random.Random(1)
     writers = [Writer(number, port) for number in range(WRITERS)]
     options = ("--data-dir", str(tmp_path), "-DsnapCount=300", "-DpreAllocSize=256")
-    for kill in range(KILLS):
+    for turn in range(KILLS * 5 // 4):
         server = DaemonProcess(*options)
         server.command = [*SERVE, "--port", str(port), *options]
         server.process = server.start()
-        if not kill:
+        if not turn:
             for writer in writers:
                 writer.start()
         time.sleep(rng.uniform(0, 0.3))
         acknowledged = [writer.acknowledged for writer in writers]
-        server.process.send_signal(signal.SIGTERM if kill % 4 == 3 else signal.SIGKILL)
+        server.process.send_signal(signal.SIGTERM if turn % 5 == 4 else signal.SIGKILL)
         server.process.communicate()
         engine = recovered(tmp_path)
         for writer, count in zip(writers, acknowledged, strict=True):

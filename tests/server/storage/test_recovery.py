@@ -116,6 +116,14 @@ def test_counters_grow_as_the_log_says(tmp_path: Path) -> None:
     assert (server.tree.root.creates, server.tree.root.pzxid) == (8, 8)
 
 
+def test_a_delete_that_a_fuzzy_snapshot_has_seen_does_not_take_its_counters_back(tmp_path: Path) -> None:
+    write(tmp_path, t.DeleteTxn("/gone"), snapshot=Snapshot(5, [ROOT._replace(creates=2, pzxid=9)]), first=6)
+
+    server, _ = recovered(tmp_path)
+
+    assert (server.tree.root.creates, server.tree.root.pzxid) == (2, 9)
+
+
 def test_a_multi_is_applied_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     def part(record: Record) -> t.Txn:
         return t.Txn(TYPES[type(record)], record.encode())

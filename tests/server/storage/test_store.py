@@ -14,7 +14,15 @@ from support.waiting import until
 
 from zoolet.client import Client
 from zoolet.client import acl as acls
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.errors import NotReadOnlyError, ZooKeeperError
+from zoolet.protocol.framing import frame
+from zoolet.protocol.handshake import ConnectRequest
+from zoolet.protocol.operations import OpCode
+from zoolet.protocol.txns import CreateTxn, SetACLTxn
+from zoolet.server.config import build
+from zoolet.server.core.engine import Engine
 from zoolet.server.storage import live
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage import store as store_module
@@ -40,6 +48,9 @@ async def test_what_was_acknowledged_is_there_after_the_end_of_the_process(tmp_p
         async with client.transaction() as transaction:
             transaction.create("/m", b"")
             transaction.set("/m", b"2")
+        for name, text in (("limits", b"count=9,bytes=-1"), ("stats", b"")):
+            await client.create(f"/zookeeper/quota/m/zookeeper_{name}", text, parents=True)
+        await client.create("/m/counted", b"by the quota")
         with pytest.raises(ZooKeeperError):
             await client.delete("/nowhere")
         before = state_of(server.engine)
@@ -165,10 +176,14 @@ async def test_a_write_that_cannot_be_logged_is_answered_once_it_is(
         assert await reader.exists("/a")
         with pytest.raises(NotReadOnlyError):
             await reader.set("/a", b"other")
+        later = asyncio.create_task(writer.exists("/a"))
+        await asyncio.sleep(0.05)
         assert not write.done()
+        assert not later.done()  # it does not overtake
 
         setattr(disk, fails, True)
         await write
+        assert await later
         await reader.set("/a", b"other")
         assert state_of(recovered(tmp_path)) == state_of(server.engine)
         await writer.aclose()
@@ -232,6 +247,68 @@ async def test_a_snapshot_that_cannot_be_written_is_reported_and_harmless(
         await client.aclose()
 
 
+async def test_a_snapshot_counts_once_the_log_has_what_it_has_seen(tmp_path: Path) -> None:
+    disk = SlowDisk()
+    async with StoredServer(tmp_path, disk) as server:
+        client = await client_of(server)
+        await client.create("/a", b"old")
+        task = server.store.snapshot_soon()
+        await until(lambda: list((tmp_path / "version-2").glob("zoolet-snapshot.tmp")))
+        disk.may_sync.clear()
+        write = asyncio.create_task(client.set("/a", b"new"))
+        await until(lambda: server.engine.tree.find("/a").data == b"new")
+        await asyncio.sleep(0.05)
+        assert not task.done()
+        disk.may_sync.set()
+        await asyncio.gather(task, write)
+        await client.aclose()
+
+
+async def test_a_start_with_transactions_begins_a_snapshot(tmp_path: Path) -> None:
+    for expected in (False, True, True):
+        async with StoredServer(tmp_path) as server:
+            assert (server.store.snapshot_task is not None) is expected
+            client = await client_of(server)
+            await client.aclose()
+
+
+def test_a_growing_snapshot_has_nothing_that_is_younger_and_no_list_that_it_does_not_know() -> None:
+    engine = Engine(build().settings, rng=Random(0))
+    for number, path in enumerate(("/a", "/b"), 1):
+        engine.zxid = number
+        engine.apply(CreateTxn(path, b"", OPEN_ACL_UNSAFE, False, number), 0)
+    tables = live.tables_of(engine)
+    nodes = live.nodes_of(engine.tree, tables)
+    first = next(nodes)
+    engine.zxid = 3
+    engine.apply(CreateTxn("/c", b"", OPEN_ACL_UNSAFE, False, 3), 0)
+    engine.apply(SetACLTxn("/b", acls.digest("user", "password"), 1), 0)
+
+    rest = {node.path: node for node in nodes}
+
+    assert first.path == ""
+    assert {path for path in rest if not path.startswith("/zookeeper")} == {"/a", "/b"}
+    assert tables.acls[rest["/b"].acl] == live.NOBODY
+
+
+async def test_a_client_that_sends_nothing_more_gets_its_replies(tmp_path: Path) -> None:
+    disk = SlowDisk()
+    async with StoredServer(tmp_path, disk) as server:
+        disk.may_sync.clear()
+        host, _, port = server.hosts.partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        creates = [r.CreateRequest(f"/n{number}", b"", OPEN_ACL_UNSAFE, 0) for number in range(3)]
+        requests = [frame(r.RequestHeader(1, OpCode.CREATE).encode() + create.encode()) for create in creates]
+        writer.write(frame(ConnectRequest().encode()) + b"".join(requests))
+        writer.write_eof()
+        await until(lambda: server.engine.tree.get("/n2") is not None)
+        disk.may_sync.set()
+        async with asyncio.timeout(10):
+            received = await reader.read()
+        assert received.count(b"/n") == 3
+        writer.close()
+
+
 # --- a loss of power ---
 
 
@@ -290,7 +367,7 @@ async def test_a_graceful_stop_under_load_loses_nothing(tmp_path: Path) -> None:
             path = await client.create(f"/n{number}-", bytes(50), sequential=True)
             acknowledged.append(path)
 
-    async with StoredServer(tmp_path) as server:
+    async with StoredServer(tmp_path, SlowDisk(seconds=0.002)) as server:
         clients = [await client_of(server) for _ in range(4)]
         writers = [asyncio.create_task(write(client, number)) for client in clients for number in range(8)]
         await until(lambda: len(acknowledged) > 200)
@@ -410,6 +487,7 @@ async def test_a_client_that_is_not_read_from_does_not_expire(tmp_path: Path) ->
         disk.may_sync.set()
         await asyncio.gather(*writes)
         assert server.store.paused() == []
+        assert (await client.get("/a"))[1].version == len(writes)
         await client.aclose()
 
 
