@@ -155,10 +155,10 @@ async def _reason(hosts: Hosts) -> str:
         async with asyncio.timeout(1):
             _, writer = await asyncio.open_connection(address.host, address.port)
         writer.close()
+    except TimeoutError:
+        return ""
     except OSError as error:
         return error.strerror or str(error)
-    except TimeoutError:
-        pass
     return ""
 
 

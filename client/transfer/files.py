@@ -87,7 +87,7 @@ class Writer:
     def _pack(self, value: object) -> None:
         import msgpack  # it takes 5 ms to import
 
-        self._stream.write(msgpack.packb(value, use_bin_type=True))
+        self._stream.write(msgpack.packb(value, use_bin_type=True) or b"")
 
     def write(self, node: TransferNode) -> None:
         """Write a node."""
@@ -192,8 +192,9 @@ def _values(path: Path, stream: BinaryIO) -> Iterator[Any]:
 def _node(path: Path, value: Any) -> TransferNode:
     try:
         name, data, acl, creates, ttl, container = value
-        if not isinstance(name, str) or (problem := problem_of(name)) is not None:
-            raise FileError(path, f"{name!r} is no path: {problem if isinstance(name, str) else 'it is no text'}")
+        problem = problem_of(name) if isinstance(name, str) else "it is no text"
+        if problem is not None:
+            raise FileError(path, f"{name!r} is no path: {problem}")
         if not (data is None or isinstance(data, bytes)) or not isinstance(creates, int) or not 0 <= creates < 1 << 31:
             raise TypeError
         if not (ttl is None or (isinstance(ttl, int) and 0 < ttl < 1 << 40)) or not isinstance(container, bool):
