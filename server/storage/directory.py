@@ -44,6 +44,7 @@ LOGS: Final = "zoolet.logs"
 """Says where the logs are, if they are in another directory."""
 PRIVATE: Final = "zoolet-"
 """What the names of our own files begin with: ZooKeeper ignores them."""
+MOVED: Final = f"if they were moved, delete {LOGS}"
 KNOWN: Final = frozenset(
     {SUBFOLDER, LOCK, LOGS, "myid", "initialize", "zookeeper_server.pid", "lost+found", "zoolet.key"}
 )
@@ -319,7 +320,7 @@ def noted_logs(path: Path) -> Path | None:
         return None
     noted = Path(note.read_text(encoding="utf-8", errors="replace").strip())
     if not noted.is_dir():
-        raise StorageError(str(path), f"its logs are in {noted}, as {LOGS} says, which is not there")
+        raise StorageError(str(path), f"its logs are in {noted}, as {LOGS} says, which is not there; {MOVED}")
     return noted
 
 
@@ -331,7 +332,7 @@ def _log_path(path: Path, log_path: str | Path | None) -> str | Path | None:
     """
     noted = noted_logs(path)
     if noted is not None and log_path is not None and Path(log_path).resolve() != noted:
-        raise StorageError(str(path), f"its logs are in {noted}, as {LOGS} says, and not in {log_path}")
+        raise StorageError(str(path), f"its logs are in {noted}, as {LOGS} says, and not in {log_path}; {MOVED}")
     return log_path if noted is None else noted
 
 

@@ -11,6 +11,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
+from zoolet.client import Client
 from zoolet.server.app import assemble
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
@@ -68,6 +69,13 @@ class StoredServer:
     def engine(self) -> Engine:
         """Its state."""
         return self.daemon.engine
+
+
+async def client_of(server: StoredServer) -> Client:
+    """Return a connected client."""
+    client = Client(server.hosts, timeout=20.0)
+    await client.start()
+    return client
 
 
 def recovered(folder: Path) -> Engine:

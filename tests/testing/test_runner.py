@@ -46,7 +46,8 @@ async def test_a_port_that_is_taken_is_an_os_error_in_a_loop_too() -> None:
             async with Server(port=first.port):
                 pass
 
-        assert (len(asyncio.all_tasks()), descriptors()) == (tasks, open_before)
+        assert len(asyncio.all_tasks()) <= tasks  # one of the first server may have ended meanwhile
+        assert descriptors() == open_before
         assert await ruok_from_here(first.port) == b"imok"
 
 

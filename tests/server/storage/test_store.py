@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 import pytest
-from support.stored import FullDisk, RememberingDisk, SlowDisk, StoredServer, recovered, state_of
+from support.stored import FullDisk, RememberingDisk, SlowDisk, StoredServer, client_of, recovered, state_of
 from support.waiting import until
 
 from zoolet.client import Client
@@ -20,20 +19,8 @@ from zoolet.protocol.errors import NotReadOnlyError, ZooKeeperError
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest
 from zoolet.protocol.operations import OpCode
-from zoolet.protocol.txns import CreateTxn, SetACLTxn
-from zoolet.server.config import build
-from zoolet.server.core.engine import Engine
-from zoolet.server.storage import live
-from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage import store as store_module
 from zoolet.server.storage.directory import GAP, DataDir
-
-
-async def client_of(server: StoredServer) -> Client:
-    """Return a connected client."""
-    client = Client(server.hosts, timeout=20.0)
-    await client.start()
-    return client
 
 
 async def test_what_was_acknowledged_is_there_after_the_end_of_the_process(tmp_path: Path) -> None:
@@ -207,90 +194,6 @@ async def test_a_server_whose_disk_stays_full_stops_and_says_what_is_lost(
     await client.aclose()
 
 
-# --- snapshots ---
-
-
-async def test_snapshots_are_written_while_the_tree_changes_and_old_files_are_deleted(tmp_path: Path) -> None:
-    async with StoredServer(tmp_path, snap_count=50) as server:
-        client = await client_of(server)
-        for number in range(400):
-            await client.create(f"/n{number % 40}-{number}", bytes(100))
-            if number >= 40 and number % 3 == 0:
-                await client.delete(f"/n{(number - 40) % 40}-{number - 40}")
-        while server.store.snapshot_task is not None:
-            await server.store.snapshot_task
-        expected = state_of(server.engine)
-        names = sorted(path.name for path in (tmp_path / "version-2").iterdir())
-        await client.aclose()
-        snapshots = [name for name in names if name.startswith("snapshot.")]
-        assert len(snapshots) == 3
-        assert len(names) <= 7
-        # Each of those that are kept leads to the same state, the oldest with the most of the log.
-        for name in reversed(snapshots):
-            assert state_of(recovered(tmp_path))["nodes"] == expected["nodes"]
-            (tmp_path / "version-2" / name).unlink()
-
-
-async def test_a_snapshot_that_cannot_be_written_is_reported_and_harmless(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    disk = FullDisk()
-    async with StoredServer(tmp_path, disk) as server:
-        client = await client_of(server)
-        await client.create("/a", b"")
-        disk.writes = False
-        await server.store.snapshot_soon()
-        disk.writes = True
-        assert "could not be written: [Errno 28]" in caplog.text
-        await client.create("/b", b"")
-        assert state_of(recovered(tmp_path)) == state_of(server.engine)
-        await client.aclose()
-
-
-async def test_a_snapshot_counts_once_the_log_has_what_it_has_seen(tmp_path: Path) -> None:
-    disk = SlowDisk()
-    async with StoredServer(tmp_path, disk) as server:
-        client = await client_of(server)
-        await client.create("/a", b"old")
-        task = server.store.snapshot_soon()
-        await until(lambda: list((tmp_path / "version-2").glob("zoolet-snapshot.tmp")))
-        disk.may_sync.clear()
-        write = asyncio.create_task(client.set("/a", b"new"))
-        await until(lambda: server.engine.tree.find("/a").data == b"new")
-        await asyncio.sleep(0.05)
-        assert not task.done()
-        disk.may_sync.set()
-        await asyncio.gather(task, write)
-        await client.aclose()
-
-
-async def test_a_start_with_transactions_begins_a_snapshot(tmp_path: Path) -> None:
-    for expected in (False, True, True):
-        async with StoredServer(tmp_path) as server:
-            assert (server.store.snapshot_task is not None) is expected
-            client = await client_of(server)
-            await client.aclose()
-
-
-def test_a_growing_snapshot_has_nothing_that_is_younger_and_no_list_that_it_does_not_know() -> None:
-    engine = Engine(build().settings, rng=Random(0))
-    for number, path in enumerate(("/a", "/b"), 1):
-        engine.zxid = number
-        engine.apply(CreateTxn(path, b"", OPEN_ACL_UNSAFE, False, number), 0)
-    tables = live.tables_of(engine)
-    nodes = live.nodes_of(engine.tree, tables)
-    first = next(nodes)
-    engine.zxid = 3
-    engine.apply(CreateTxn("/c", b"", OPEN_ACL_UNSAFE, False, 3), 0)
-    engine.apply(SetACLTxn("/b", acls.digest("user", "password"), 1), 0)
-
-    rest = {node.path: node for node in nodes}
-
-    assert first.path == ""
-    assert {path for path in rest if not path.startswith("/zookeeper")} == {"/a", "/b"}
-    assert tables.acls[rest["/b"].acl] == live.NOBODY
-
-
 async def test_a_client_that_sends_nothing_more_gets_its_replies(tmp_path: Path) -> None:
     disk = SlowDisk()
     async with StoredServer(tmp_path, disk) as server:
@@ -381,41 +284,6 @@ async def test_a_graceful_stop_under_load_loses_nothing(tmp_path: Path) -> None:
         await client.aclose()
 
 
-async def test_snapshots_are_written_under_constant_load(tmp_path: Path) -> None:
-    disk = SlowDisk(seconds=0.002)
-    async with StoredServer(tmp_path, disk, snap_count=20) as server:
-        clients = [await client_of(server) for _ in range(4)]
-        await clients[0].create("/a", b"")
-        running = True
-
-        async def write(client: Client) -> None:
-            while running:
-                await client.set("/a", b"")
-
-        writers = [asyncio.create_task(write(client)) for client in clients for _ in range(4)]
-        folder = tmp_path / "version-2"
-        first = max(folder.glob("snapshot.*"))
-        await until(lambda: max(folder.glob("snapshot.*")) > first)
-        running = False
-        await asyncio.gather(*writers)
-        for client in clients:
-            await client.aclose()
-
-
-async def test_a_snapshot_does_not_take_the_space_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    disk = FullDisk()
-    async with StoredServer(tmp_path, disk) as server:
-        client = await client_of(server)
-        await client.create("/a", b"")
-        disk.reserves = False  # nearly full: the next log cannot be reserved
-        await server.store.snapshot_soon()
-        assert "could not be written: [Errno 28]" in caplog.text
-        assert server.engine.writable
-        await client.set("/a", b"goes on")
-        assert not list(tmp_path.rglob("zoolet-*.tmp"))  # noqa: ASYNC240
-        await client.aclose()
-
-
 async def test_a_failed_sync_with_interval_abandons_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -489,60 +357,3 @@ async def test_a_client_that_is_not_read_from_does_not_expire(tmp_path: Path) ->
         assert server.store.paused() == []
         assert (await client.get("/a"))[1].version == len(writes)
         await client.aclose()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
-async def test_a_snapshot_of_a_changing_tree_and_its_log_are_the_state(tmp_path: Path, seed: int) -> None:
-    random = Random(seed)
-    async with StoredServer(tmp_path) as server:
-        clients = [await client_of(server) for _ in range(2)]
-        changes = Changes(server, clients, random)
-        for _ in range(40):
-            await changes.make_one()
-        tables = live.tables_of(server.engine)
-        data = b""
-        for piece in snapshots.encode_growing(tables, live.nodes_of(server.engine.tree, tables)):
-            data += piece
-            for _ in range(random.choice((0, 0, 1, 3))):
-                await changes.make_one()
-        expected = state_of(server.engine)
-        for path in DataDir.find(tmp_path).snapshots.values():
-            path.unlink()
-        (tmp_path / "version-2" / f"snapshot.{tables.zxid:x}").write_bytes(data)
-
-        assert state_of(recovered(tmp_path)) == expected
-        for client in clients:
-            await client.aclose()
-
-
-class Changes:
-    """Random changes of all kinds, those that fail included."""
-
-    def __init__(self, server: StoredServer, clients: list[Client], random: Random) -> None:
-        self._server = server
-        self._clients = clients
-        self._random = random
-
-    async def make_one(self) -> None:
-        """Make one change."""
-        random, client = self._random, self._random.choice(self._clients)
-        paths = [path for path, _ in self._server.engine.tree.walk() if not path.startswith("/zookeeper")]
-        path = random.choice(paths)
-        list_ = random.choice((acls.OPEN, (*acls.OPEN, *acls.digest(f"u{random.randrange(4)}", "x")), acls.READ_ONLY))
-        kinds = ({}, {}, {"ephemeral": True}, {"sequential": True}, {"container": True}, {"ttl": 99.0}, {"acl": list_})
-        with suppress(ZooKeeperError):
-            match random.randrange(6):
-                case 0 | 1:
-                    child = f"{path.rstrip('/')}/{random.choice('abc')}"
-                    await client.create(child, random.randbytes(3), **random.choice(kinds))  # type: ignore[arg-type]
-                case 2:
-                    await client.delete(path)
-                case 3:
-                    await client.set(path, random.randbytes(4))
-                case 4:
-                    await client.set_acl(path, list_)
-                case _:
-                    async with client.transaction() as transaction:
-                        transaction.create(f"{path.rstrip('/')}/m{random.randrange(3)}", b"")
-                        transaction.delete(f"{path.rstrip('/')}/a")
