@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from zoolet.client.cli import transfer
+from zoolet.client.cli import status, transfer
 
 __all__ = ["add_commands"]
 
@@ -12,3 +12,4 @@ __all__ = ["add_commands"]
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
     transfer.add_commands(commands)
+    status.add_command(commands)

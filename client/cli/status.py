@@ -1,0 +1,115 @@
+"""``zoolet status``: whether servers serve, in one line."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import sys
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from zoolet.event_loop import run_loop
+
+if TYPE_CHECKING:  # a daemon imports this module for its parser
+    from zoolet.client.hosts import Address
+
+LONGEST: Final = 1 << 16
+"""The most bytes of an answer."""
+NOT_LISTED: Final = "is not executed because it is not in the whitelist"
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "status",
+        help="say in one line whether servers serve",
+        description="Say in one line whether servers serve. The exit code is 0 if each of them does, otherwise 1. They "
+        "are asked with the four-letter command srvr.",
+    )
+    parser.add_argument("hosts", metavar="HOSTS", help="HOST:PORT,HOST:PORT of any ZooKeeper servers")
+    parser.add_argument("--timeout", type=float, default=5.0, metavar="SECONDS", help="for each server (default 5)")
+    parser.set_defaults(command=_status)
+
+
+class Health(NamedTuple):
+    """What one server says of itself.
+
+    Args:
+        serves: Whether it serves clients.
+        text: How, or why not.
+        mode: ``standalone``, ``leader``, ``follower`` and so on; empty if it does not serve.
+    """
+
+    serves: bool
+    text: str
+    mode: str = ""
+
+
+def _status(options: argparse.Namespace, definitions: list[str]) -> int:
+    from zoolet.client.hosts import Hosts
+
+    try:
+        hosts = Hosts.parse(options.hosts)
+    except ValueError as error:
+        print(f"zoolet: {error}", file=sys.stderr)
+        return 2
+    return run_loop(_report(hosts.addresses, options.timeout))
+
+
+async def _report(addresses: tuple[Address, ...], timeout: float) -> int:
+    healths = await asyncio.gather(*(_ask(address, timeout) for address in addresses))
+    serving = sum(health.serves for health in healths)
+    if len(addresses) == 1:
+        print(f"{addresses[0]} {healths[0].text}")
+    else:
+        each = "; ".join(
+            f"{address} {health.mode or health.text}" for address, health in zip(addresses, healths, strict=True)
+        )
+        print(f"{serving} of {len(addresses)} serve: {each}")
+    return 0 if serving == len(addresses) else 1
+
+
+async def _ask(address: Address, timeout: float) -> Health:
+    """Ask one server how it is."""
+    try:
+        async with asyncio.timeout(timeout):
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            try:
+                writer.write(b"srvr")
+                answer = await reader.read(LONGEST)
+                while answer and len(answer) < LONGEST and (more := await reader.read(LONGEST)):
+                    answer += more
+            finally:
+                writer.close()
+    except TimeoutError:
+        return Health(False, f"does not answer within {timeout:g} s")
+    except OSError as error:
+        return Health(False, f"does not answer: {error.strerror or error}")
+    return read_answer(answer.decode("utf-8", "replace"))
+
+
+def read_answer(text: str) -> Health:
+    """Return what an answer to ``srvr`` means.
+
+    Source: ServerStats.toString; AbstractFourLetterCommand.ZK_NOT_SERVING.
+    """
+    facts = {name: value for name, _, value in (line.partition(": ") for line in text.splitlines())}
+    mode = re.sub(r"[^a-z-]", "", facts.get("Mode", ""))
+    if not mode:
+        if NOT_LISTED in text:
+            return Health(False, "answers, but may not say how it is: srvr is not in 4lw.commands.whitelist")
+        return Health(
+            False, "runs, and does not serve" if "not currently serving" in text else "is no ZooKeeper server"
+        )
+    shown = [f"serves as {mode}"]
+    for name, before, behind in (
+        ("Zxid", "zxid ", ""),
+        ("Node count", "", " nodes"),
+        ("Connections", "", " connections"),
+        ("Outstanding", "", " outstanding"),
+        ("Latency min/avg/max", "latency ", " ms"),
+    ):
+        value = re.sub(r"[^0-9a-fx./-]", "", facts.get(name, ""))
+        if value:
+            shown.append(f"{before}{value}{behind}")
+    return Health(True, ", ".join(shown), mode)
