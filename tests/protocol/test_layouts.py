@@ -185,6 +185,7 @@ names = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_charac
 def stat_of(node: Node) -> r.Stat:
     """Return the Stat of a node as a record."""
     children = len(node.children or ())
+    is_container, is_ttl = node.owner == -(1 << 63), node.owner >> 56 == -1  # all others are sessions
     return r.Stat(
         czxid=node.czxid,
         mzxid=node.mzxid,
@@ -193,7 +194,7 @@ def stat_of(node: Node) -> r.Stat:
         version=node.version,
         cversion=c_int32(2 * node.creates - children).value,
         aversion=node.aversion,
-        ephemeralOwner=max(node.owner, 0),
+        ephemeralOwner=0 if is_container or is_ttl else node.owner,
         dataLength=len(node.data or b""),
         numChildren=children,
         pzxid=node.pzxid,
