@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from zoolet.server.core.client_connection import ClientConnection
@@ -14,6 +14,7 @@ from zoolet.server.core.server_connection import State
 from zoolet.server.net.clock import Clock
 from zoolet.server.net.turns import TURN, TurnQueue
 from zoolet.server.net.unread import UnreadBytes
+from zoolet.server.storage.output import Output, TransactionLog
 
 SPARE_DESCRIPTORS: Final = 8
 """File descriptors that are reserved for four-letter commands, so that operators can still query the server."""
@@ -54,7 +55,7 @@ ConnectionFactory = Callable[[ClientConnection, Callable[[], None]], SansIOConne
 """Creates a connection. The second argument makes the transport call ``receive_data(b"")`` and send the output."""
 
 
-class OpenSocket(Protocol):
+class OpenSocket(Output, Protocol):
     """An accepted socket, as other parts of the server see it."""
 
     @property
@@ -89,62 +90,6 @@ class OpenSocket(Protocol):
     @property
     def connection(self) -> SansIOConnection | None:
         """The connection without I/O; None after the socket is closed."""
-        ...
-
-    # For the log, which holds output until its transactions are logged.
-
-    @property
-    def session_id(self) -> int:
-        """The session of the connection; 0 if it has none."""
-        ...
-
-    def pop_output(self) -> tuple[bytes, bool]:
-        """Return the bytes to send, and whether the connection is to be closed behind them."""
-        ...
-
-    def send_output(self, data: bytes, closing: bool, last: bool) -> None:
-        """Send bytes that have waited; *last* says that no others wait."""
-        ...
-
-    def pause(self) -> None:
-        """Read nothing more until :meth:`resume`."""
-        ...
-
-    def resume(self) -> None:
-        """Read again."""
-        ...
-
-
-class LoggedOutput(Protocol):
-    """The output of one connection, as the log sees it."""
-
-    @property
-    def session_id(self) -> int:
-        """The session of the connection; 0 if it has none."""
-        ...
-
-
-class Log(Protocol):
-    """Where transactions are logged before the output that shows them is sent: a ``Store``."""
-
-    def hold(self, output: OpenSocket) -> bool:
-        """Return whether the output of a connection has to wait; it is sent later then."""
-        ...
-
-    def forget(self, output: OpenSocket) -> None:
-        """Forget a connection that is gone."""
-        ...
-
-    def commit_soon(self) -> None:
-        """Log what was applied."""
-        ...
-
-    def paused(self) -> Sequence[LoggedOutput]:
-        """Return the connections that are not read from because so much of their output waits."""
-        ...
-
-    async def close(self) -> bool:
-        """Log what remains, and close the files; return whether all could be logged."""
         ...
 
 
@@ -183,7 +128,7 @@ class Connections:
         self.unread = UnreadBytes(engine)
         self.open: dict[ClientConnection, OpenSocket] = {}
         self.on_accept: Callable[[], None] = lambda: None
-        self.log: Log | None = None
+        self.log: TransactionLog | None = None
         self.stopping = False
         self.last_descriptor = _descriptor_limit() - SPARE_DESCRIPTORS
         self._sweeping = False

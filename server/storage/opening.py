@@ -66,7 +66,7 @@ class OpenDirectory:
             raise
 
     def undo(self) -> None:
-        """Release the lock of a directory that is not used after all, and leave no trace of it."""
+        """Release the lock of a directory that is not used after all; its file is as it was before."""
         for lock in self._locks:
             lock.undo()
         self._locks.clear()
@@ -118,7 +118,6 @@ class OpenDirectory:
 
     def store(self, engine: Engine, recovered: Recovered) -> Store:
         """Return the files of the server, in the running event loop; a snapshot is begun if there is something new."""
-        self.directory = DataDir.find(self.directory.path, self._log_path)
         store = self._store = Store(engine, self.directory, self.settings, self.disk)
         if recovered.transactions or recovered.problems:
             store.snapshot_soon()

@@ -32,7 +32,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Final, Protocol
+from typing import Final
 
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.journal import Applied, Journal
@@ -42,6 +42,7 @@ from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.log_file import LogFile
+from zoolet.server.storage.output import Output
 from zoolet.server.storage.settings import StorageSettings
 from zoolet.server.storage.snapshot_file import SnapshotFile
 
@@ -52,31 +53,6 @@ SYNC_INTERVAL: Final = 1.0
 """Seconds between two syncs with ``interval``."""
 STOP_SECONDS: Final = 5.0
 """Seconds that a server which stops waits for a disk that is full or failing."""
-
-
-class Output(Protocol):
-    """The output of one connection, which may have to wait."""
-
-    @property
-    def session_id(self) -> int:
-        """The session of the connection; 0 if it has none."""
-        ...
-
-    def pop_output(self) -> tuple[bytes, bool]:
-        """Return the bytes to send now, and whether the connection is to be closed behind them."""
-        ...
-
-    def send_output(self, data: bytes, closing: bool, last: bool) -> None:
-        """Send bytes that have waited; *last* says that no others wait. Nothing happens if the connection is gone."""
-        ...
-
-    def pause(self) -> None:
-        """Receive nothing more until :meth:`resume`."""
-        ...
-
-    def resume(self) -> None:
-        """Receive again; called only after :meth:`pause`."""
-        ...
 
 
 @dataclass
@@ -439,6 +415,7 @@ class Store:
             waiter.cancel()
         if self._retiring is not None:
             self._retiring.cancel()
+            self._retiring = None
         if self.snapshot_task is not None:
             await asyncio.wait((self.snapshot_task,))
         for log in filter(None, (self._log, self._next)):

@@ -84,7 +84,7 @@ LAYERS: Final = (
     Layer(("server/core",), ("protocol", "server/core"), pure=True),
     Layer(("server/storage",), ("protocol", "server/core", "server/storage")),
     Layer(("server/admin",), ("protocol", "server/core", "server/admin")),
-    Layer(("server/net",), ("protocol", "server/core", "server/admin", "server/net")),
+    Layer(("server/net",), ("protocol", "server/core", "server/admin", "server/net", "server/storage/output")),
     Layer(("server",), ("protocol", "server", "event_loop", "progress")),
     Layer(("event_loop", "progress"), ()),
     Layer(("server/testing",), ("protocol", "server", "client")),

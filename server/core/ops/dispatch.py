@@ -117,14 +117,15 @@ def build_dispatch(*, read_only: bool = False, writable: bool = True) -> Dispatc
 
     Args:
         read_only: Refuse writes, and sync.
-        writable: Do not refuse writes, as it is done while they cannot be logged.
+        writable: Serve writes; they are refused while they cannot be logged.
 
     Source: ReadOnlyRequestProcessor.
     """
     table: Dispatch = {}
+    refuses_writes = read_only or not writable
     for op, entry in TABLE.items():
         operation = OPERATIONS[op]
-        if (operation.takes_zxid and not (writable and not read_only)) or (read_only and op == OpCode.SYNC):
+        if (operation.takes_zxid and refuses_writes) or (read_only and op == OpCode.SYNC):
             table[op] = _skip_body, _refuse, False
         elif entry.decode is None:
             assert operation.request is not None, op
