@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from zoolet.server.cli import datadir, proxy, run, serve
 from zoolet.server.config import ConfigError
+from zoolet.server.storage.errors import StorageError
 
 __all__ = ["main", "parser"]
 
@@ -37,6 +38,9 @@ def main(arguments: Sequence[str] | None = None, more: AddCommands | None = None
     except ConfigError as error:
         print(f"zoolet: {error}", file=sys.stderr)
         return 2
+    except StorageError as error:
+        print(f"zoolet: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("zoolet: interrupted", file=sys.stderr)
         return 1

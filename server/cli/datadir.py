@@ -41,14 +41,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _datadir(options: argparse.Namespace, definitions: list[str]) -> int:
     jobs: dict[str, Callable[[DataDir], int]] = {"show": _show, "verify": _verify, "export": _export}
-    try:
-        directory = DataDir.find(options.directory, options.log_dir)
-        if not directory.snapshots and not directory.logs:
-            raise StorageError(options.directory, "there are neither snapshots nor logs")
-        return jobs[options.what](directory)
-    except StorageError as error:
-        print(f"zoolet: {error}", file=sys.stderr)
-        return 1
+    directory = DataDir.find(options.directory, options.log_dir)
+    if not directory.snapshots and not directory.logs:
+        raise StorageError(options.directory, "there are neither snapshots nor logs")
+    return jobs[options.what](directory)
 
 
 def _engine() -> Engine:

@@ -34,7 +34,6 @@ from zoolet.server.net.gc import GcTuner
 
 if TYPE_CHECKING:  # most servers have no files
     from zoolet.server.storage.opening import OpenDirectory
-    from zoolet.server.storage.settings import StorageSettings
 
 _log = logging.getLogger("zoolet.server")
 OPTIONS: Final = tuple((key.option, key) for key in KEYS if key.option is not None)
@@ -105,55 +104,29 @@ async def _daemon(config: Config) -> int:
         except tls.TlsError as error:
             print(f"zoolet: {error}", file=sys.stderr)
             return 2
-    data = None
-    if config.storage.data_dir is not None:
-        data = _open(config.storage)
-        if data is None:
-            return 1
-    try:
-        return await _serve_until_signal(config, context, data)
-    finally:
-        if data is not None:
-            data.release()
-
-
-def _open(settings: StorageSettings) -> OpenDirectory | None:
-    """Open a data directory; if that cannot be, report it and return None."""
-    from zoolet.server.storage.errors import StorageError
+    if config.storage.data_dir is None:
+        return await _serve_until_signal(config, context, None)
     from zoolet.server.storage.opening import OpenDirectory
 
+    data = OpenDirectory(config.storage)
     try:
-        return OpenDirectory(settings)
-    except StorageError as error:
-        print(f"zoolet: {error}", file=sys.stderr)
+        return await _serve_until_signal(config, context, data)
     except OSError as error:
-        print(f"zoolet: {error.filename or settings.data_dir}: {error.strerror or error}", file=sys.stderr)
-    return None
+        error.filename = error.filename or config.storage.data_dir  # a failed write does not say where
+        raise
+    finally:
+        data.release()
 
 
-def _assemble(config: Config, gc_tuner: GcTuner, data: OpenDirectory | None) -> Daemon | None:
-    """Return the server with its data; if they cannot be used, report it and return None."""
+def _assemble(config: Config, gc_tuner: GcTuner, data: OpenDirectory | None) -> Daemon:
     clock, rng = RealClock(), SystemRandom()
-    if data is None:
-        return assemble(config, clock=clock, rng=rng, gc_tuner=gc_tuner)
-    from zoolet.server.storage.errors import StorageError
-
-    try:
-        with Progress("recovering") as progress:
-            return assemble(config, clock=clock, rng=rng, gc_tuner=gc_tuner, data=data, progress=progress.show)
-    except StorageError as error:
-        print(f"zoolet: {error}", file=sys.stderr)
-    except OSError as error:
-        print(f"zoolet: {error.filename or config.storage.data_dir}: {error.strerror or error}", file=sys.stderr)
-    data.undo()
-    return None
+    with Progress("recovering") as progress:
+        return assemble(config, clock=clock, rng=rng, gc_tuner=gc_tuner, data=data, progress=progress.show)
 
 
 async def _serve_until_signal(config: Config, context: ssl.SSLContext | None, data: OpenDirectory | None) -> int:
     with GcTuner() as gc_tuner:
         daemon = _assemble(config, gc_tuner, data)
-        if daemon is None:
-            return 1
         stop = asyncio.Event()
         _handle_signals(daemon, config, stop)
         ready = await _listen(daemon, config, context)

@@ -62,19 +62,18 @@ class OpenDirectory:
                 self._locks.append(Lock(noted / files.SUBFOLDER))
             self.directory = DataDir.find(paths[0], self._log_path)
         except BaseException:
-            self.undo()
+            self.release()
             raise
 
-    def undo(self) -> None:
-        """Release the lock of a directory that is not used after all; its file is as it was before."""
-        for lock in self._locks:
-            lock.undo()
-        self._locks.clear()
-
     def release(self) -> None:
-        """Release the lock, and note whether all that was ever shown is in the files."""
+        """Release the lock. Its file says from now on whether all that was ever shown is in the files; if the server has
+        not begun, it is as it was before.
+        """
         for lock in self._locks:
-            if self._store is not None and self._store.is_complete:
+            if self._store is None:
+                lock.undo()
+                continue
+            if self._store.is_complete:
                 lock.note_clean_end()
             lock.release()
         self._locks.clear()
@@ -159,5 +158,5 @@ class OpenDirectory:
         engine.zxid += GAP
         log = LogFile(self.directory.log_folder, self.disk, 0)
         failure = ErrorTxn(ErrorCode.OK)
-        log.append(engine.zxid, txnlog.encode_all([(0, 0, engine.zxid, engine.now, ERROR, failure)]))
+        log.append(engine.zxid, txnlog.encode([(0, 0, engine.zxid, engine.now, ERROR, failure)]))
         log.close()

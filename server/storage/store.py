@@ -154,7 +154,7 @@ class Store:
         if self._committing is not None:
             return
         self._retire()
-        data = txnlog.encode_all(self.journal.entries)  # if this fails, nothing is forgotten
+        data = txnlog.encode(self.journal.entries)  # if this fails, nothing is forgotten
         entries = self.journal.pop_all()
         outputs = [(output, *output.pop_output()) for output in self._waiting]
         self._waiting.clear()

@@ -131,21 +131,7 @@ def encode_header() -> bytes:
     return _HEADER.pack(MAGIC, VERSION, 0)
 
 
-def encode(header: t.TxnHeader, record: Record, digest: int | None = None) -> bytes:
-    """Return the bytes of a transaction.
-
-    Args:
-        header: Its header.
-        record: What it did.
-        digest: The digest of the tree after it; None for none.
-    """
-    body = header.encode() + record.encode()
-    if digest is not None:
-        body += struct.pack(">iQ", 2, digest)
-    return _ENTRY.pack(zlib.adler32(body), len(body)) + body + b"B"
-
-
-def encode_all(entries: Iterable[Applied]) -> bytes:
+def encode(entries: Iterable[Applied]) -> bytes:
     """Return the bytes of transactions of a journal."""
     pieces: list[bytes] = []
     for session_id, xid, zxid, time, kind, record in entries:

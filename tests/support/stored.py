@@ -47,7 +47,7 @@ class StoredServer:
         try:
             self.daemon = assemble(build(), clock=RealClock(), rng=Random(0), data=self._data)
         except BaseException:
-            self._data.undo()
+            self._data.release()
             raise
         self.hosts = f"127.0.0.1:{await self.daemon.start('127.0.0.1', 0)}"
         return self
