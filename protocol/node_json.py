@@ -82,7 +82,7 @@ def node_of(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
     """Return the node that a JSON value stands for, and what it has of children.
 
     Raises:
-        NodeJsonError: It is no node.
+        NodeJsonError: It is not a node.
     """
     if not isinstance(value, dict) or set(value) == {"base64"}:
         try:

@@ -8,6 +8,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from zoolet.client.cli.options import add_timeout
 from zoolet.event_loop import run_loop
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
@@ -27,7 +28,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "are asked with the four-letter command srvr.",
     )
     parser.add_argument("hosts", metavar="HOSTS", help="HOST:PORT,HOST:PORT of any ZooKeeper servers")
-    parser.add_argument("--timeout", type=float, default=5.0, metavar="SECONDS", help="for each server (default 5)")
+    add_timeout(parser, 5.0, "for each server")
     parser.set_defaults(command=_status)
 
 
@@ -99,7 +100,7 @@ def read_answer(text: str) -> Health:
         if NOT_LISTED in text:
             return Health(False, "answers, but may not say how it is: srvr is not in 4lw.commands.whitelist")
         return Health(
-            False, "runs, and does not serve" if "not currently serving" in text else "is no ZooKeeper server"
+            False, "runs, and does not serve" if "not currently serving" in text else "is not a ZooKeeper server"
         )
     shown = [f"serves as {mode}"]
     for name, before, behind in (

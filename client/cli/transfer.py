@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from zoolet.client.cli.options import add_timeout
 from zoolet.event_loop import run_loop
 from zoolet.progress import Progress
 
@@ -22,8 +24,6 @@ if TYPE_CHECKING:  # a daemon imports this module for its parser
 
 HOSTS: Final = "HOST:PORT,HOST:PORT/PATH of any ZooKeeper server; without a path the whole tree"
 GOES_ON: Final = "; the same command goes on where it was"
-LISTED: Final = 20
-"""Nodes that a dry run names of each kind."""
 SHOWN: Final = 5
 """Nodes that are named if many could not be read or written."""
 
@@ -75,21 +75,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="authenticate first, as in digest:user:password, or @FILE with such lines; may be repeated",
     )
     parser.add_argument("--tls-ca", metavar="FILE", help="connect over TLS; the certificates of the authority, in PEM")
-    parser.add_argument("--tls-cert", metavar="FILE", help="the client's own certificate, and its key, in PEM")
-    parser.add_argument(
-        "--timeout",
-        type=_seconds,
-        default=10.0,
-        metavar="SECONDS",
-        help="for connecting, and of the session (default 10)",
-    )
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < 1e6:
-        raise ValueError(text)
-    return seconds
+    parser.add_argument("--tls-cert", metavar="FILE", help="the client's own certificate, in PEM")
+    parser.add_argument("--tls-key", metavar="FILE", help="its key, if it is not in the same file")
+    add_timeout(parser, 10.0, "for connecting, and of the session")
 
 
 def _command(job: Callable[[argparse.Namespace], Coroutine[Any, Any, int]]) -> Callable[..., int]:
@@ -131,8 +119,6 @@ async def _connected(where: str, options: argparse.Namespace) -> AsyncIterator[t
         client = Client(addresses, options.timeout, operation_timeout=timeout, auth=auth, tls=_tls(options))
     except ValueError as error:
         raise TransferError(str(error)) from None
-    import asyncio
-
     try:
         async with asyncio.timeout(options.timeout):
             await client.start()
@@ -148,8 +134,6 @@ async def _connected(where: str, options: argparse.Namespace) -> AsyncIterator[t
 
 async def _reason(hosts: Hosts) -> str:
     """Return why the first server cannot be connected to; empty if it can."""
-    import asyncio
-
     address = hosts.addresses[0]
     try:
         async with asyncio.timeout(1):
@@ -172,7 +156,7 @@ def _tls(options: argparse.Namespace) -> ssl.SSLContext | None:
     try:
         context = ssl.create_default_context(cafile=options.tls_ca)
         if options.tls_cert is not None:
-            context.load_cert_chain(options.tls_cert)
+            context.load_cert_chain(options.tls_cert, options.tls_key)
     except (OSError, ssl.SSLError) as error:
         raise TransferError(f"{options.tls_ca}, {options.tls_cert or 'no certificate'}: {error}") from None
     return context
@@ -196,7 +180,7 @@ def _credentials(text: str) -> tuple[str, bytes]:
 
 async def _dump(options: argparse.Namespace) -> int:
     from zoolet.client.transfer.files import Writer
-    from zoolet.client.transfer.source import Source
+    from zoolet.client.transfer.source import NO_PERMISSION, Source
 
     async with _connected(options.source, options) as (client, root):
         source = Source(client, root)
@@ -211,7 +195,7 @@ async def _dump(options: argparse.Namespace) -> int:
     print(f"{options.file}: {_nodes(writer.nodes)} of {root}{_left_out(source.ephemerals)}", file=out)
     if not named:
         print(f"zoolet: {options.file} is kept as it was; what could be read is in {writer.temporary}", file=sys.stderr)
-    return _complain("could not be read", dict.fromkeys(source.unreadable, "no permission; --auth may give it"))
+    return _complain("could not be read", dict.fromkeys(source.unreadable, NO_PERMISSION))
 
 
 async def _load(options: argparse.Namespace) -> int:
@@ -239,7 +223,7 @@ async def _load(options: argparse.Namespace) -> int:
 
 
 async def _push(options: argparse.Namespace) -> int:
-    from zoolet.client.transfer.source import Source
+    from zoolet.client.transfer.source import NO_PERMISSION, Source
     from zoolet.client.transfer.target import Target
 
     async with _connected(options.source, options) as (source_client, source_root):
@@ -258,7 +242,7 @@ async def _push(options: argparse.Namespace) -> int:
                     done += len(batch)
                     progress.show("nodes", done, source.total)
                 await target.finish()
-    wrong = _complain("could not be read", dict.fromkeys(source.unreadable, "no permission; --auth may give it"))
+    wrong = _complain("could not be read", dict.fromkeys(source.unreadable, NO_PERMISSION))
     return max(wrong, _report(target, options, source.ephemerals))
 
 
@@ -273,15 +257,15 @@ def _report(target: Target, options: argparse.Namespace, ephemerals: int) -> int
     would = "would be " if options.dry_run else ""
     counters = f", counters of {_nodes(outcome.counters)} raised" if outcome.counters else ""
     print(
-        f"{options.target}: {would}{len(outcome.created):,} created, {len(outcome.changed):,} changed, "
+        f"{options.target}: {would}{outcome.created.count:,} created, {outcome.changed.count:,} changed, "
         f"{outcome.same:,} the same{counters}{_left_out(ephemerals)}"
     )
     if options.dry_run:
-        for what, paths in (("create", outcome.created), ("change", outcome.changed)):
-            for path in paths[:LISTED]:
+        for what, nodes in (("create", outcome.created), ("change", outcome.changed)):
+            for path in nodes.first:
                 print(f"{what} {path}")
-            if len(paths) > LISTED:
-                print(f"{what} {len(paths) - LISTED:,} more")
+            if nodes.count > len(nodes.first):
+                print(f"{what} {nodes.count - len(nodes.first):,} more")
     return _complain("could not be written", outcome.failed)
 
 

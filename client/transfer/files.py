@@ -192,9 +192,9 @@ def _values(path: Path, stream: BinaryIO) -> Iterator[Any]:
 def _node(path: Path, value: Any) -> TransferNode:
     try:
         name, data, acl, creates, ttl, container = value
-        problem = problem_of(name) if isinstance(name, str) else "it is no text"
+        problem = problem_of(name) if isinstance(name, str) else "it is not text"
         if problem is not None:
-            raise FileError(path, f"{name!r} is no path: {problem}")
+            raise FileError(path, f"{name!r} is not a path: {problem}")
         if not (data is None or isinstance(data, bytes)) or not isinstance(creates, int) or not 0 <= creates < 1 << 31:
             raise TypeError
         if not (ttl is None or (isinstance(ttl, int) and 0 < ttl < 1 << 40)) or not isinstance(container, bool):
@@ -203,7 +203,7 @@ def _node(path: Path, value: Any) -> TransferNode:
     except (TypeError, ValueError) as error:
         if isinstance(error, FileError):
             raise
-        raise FileError(path, f"it has something that is no node: {value!r:.80}") from None
+        raise FileError(path, f"it has something that is not a node: {value!r:.80}") from None
 
 
 def _acl(value: Any) -> AclList:
@@ -237,7 +237,7 @@ def _read_json(path: Path) -> Iterator[TransferNode]:
     for name in sorted(nodes):  # parents are before their children
         problem = problem_of(name)
         if problem is not None:
-            raise FileError(path, f"{name!r} is no path: {problem}")
+            raise FileError(path, f"{name!r} is not a path: {problem}")
         above = name.rpartition("/")[0]
         children[above] = children.get(above, 0) + bool(name)
     for name in sorted(nodes.keys() | implied, key=lambda name: (name.count("/"), name)):

@@ -28,6 +28,7 @@ RECONNECT_TIMEOUTS: Final = 6
 """Session timeouts to wait for a connection that is lost."""
 ATTEMPTS: Final = 10
 """How often requests are made whose connection is lost each time."""
+NO_PERMISSION: Final = "no permission; --auth may give it"
 SYSTEM: Final = "/zookeeper"
 """The nodes of the server itself, which are not transferred."""
 T = TypeVar("T")
@@ -151,14 +152,13 @@ class Source:
         client = self._client
         looks = await look(client, [joined(self._root, path) for path in paths])
         batch, parents, ephemerals, unreadable = [], [], 0, []
+        # Those that were deleted or created meanwhile are left out.
         for path, seen in zip(paths, looks, strict=True):
             if isinstance(seen, NoAuthError):
                 unreadable.append(joined(self._root, path))
             elif isinstance(seen, Look) and seen.stat.ephemeralOwner and path:
                 ephemerals += 1
-            elif (
-                isinstance(seen, Look) and seen.stat.czxid <= self._until
-            ):  # otherwise it was deleted or created meanwhile
+            elif isinstance(seen, Look) and seen.stat.czxid <= self._until:
                 batch.append(TransferNode(path, seen.data, seen.acl, creates_of(seen.stat)))
                 if seen.stat.numChildren:
                     parents.append(path)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from zoolet.client.client import Client
 from zoolet.client.transfer.node import TransferNode, joined
-from zoolet.client.transfer.source import Look, answers, creates_of, look, retried
+from zoolet.client.transfer.source import NO_PERMISSION, Look, answers, creates_of, look, retried
 from zoolet.protocol import paths
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
@@ -29,9 +29,28 @@ from zoolet.protocol.operations import OpCode
 
 PAIRS: Final = 250
 """Children that one transaction creates and deletes again to raise a counter."""
-NO_PERMISSION: Final = "no permission; --auth may give it"
+LISTED: Final = 20
+"""Nodes of each kind that an outcome names."""
 FARTHEST: Final = 1_000_000
 """By how much a counter is raised at most."""
+
+
+@dataclass
+class Nodes:
+    """Some nodes.
+
+    Args:
+        count: How many there are.
+        first: The paths of the first few.
+    """
+
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, paths: list[str]) -> None:
+        """Add nodes."""
+        self.count += len(paths)
+        self.first += paths[: LISTED - len(self.first)]
 
 
 @dataclass
@@ -46,18 +65,11 @@ class Outcome:
         failed: The nodes that could not be written, with the reasons.
     """
 
-    created: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
+    created: Nodes = field(default_factory=Nodes)
+    changed: Nodes = field(default_factory=Nodes)
     same: int = 0
     counters: int = 0
     failed: dict[str, str] = field(default_factory=dict)
-
-    def add(self, other: Outcome) -> None:
-        """Add what has been done by another transfer."""
-        self.created += [path for path in other.created if path not in other.failed]
-        self.changed += [path for path in other.changed if path not in other.failed]
-        self.same += other.same
-        self.failed |= other.failed
 
 
 class Target:
@@ -88,48 +100,52 @@ class Target:
         for node in batch:
             if node.creates:
                 self._counters[joined(self._root, node.path)] = node.creates
-        outcome = await retried(self._client, lambda: self._write(batch))
-        self.outcome.add(outcome)
+        while batch:
+            batch = await retried(self._client, lambda batch=batch: self._write(batch))  # type: ignore[misc]
 
-    async def _write(self, batch: list[TransferNode]) -> Outcome:
-        """Write nodes; after a loss of the connection this is done again, and finds what it has written."""
-        outcome, client = Outcome(), self._client
-        targets = [joined(self._root, node.path) for node in batch]
+    async def _write(self, batch: list[TransferNode]) -> list[TransferNode]:
+        """Write nodes; after a loss of the connection this is done again, and finds what it has written.
+
+        Returns:
+            The nodes that somebody else has created meanwhile.
+        """
+        client = self._client
+        created: dict[str, TransferNode] = {}
+        changed: list[str] = []
+        failed: dict[str, str] = {}
         written: list[str] = []
         calls: list[Awaitable[Any]] = []
+        targets = [joined(self._root, node.path) for node in batch]
         for path, node, seen in zip(targets, batch, await look(client, targets), strict=True):
             if isinstance(seen, NoAuthError):
-                outcome.failed[path] = NO_PERMISSION
+                failed[path] = NO_PERMISSION
                 continue
-            is_new = isinstance(seen, ZooKeeperError)
-            writes = [self._create(path, node)] if isinstance(seen, ZooKeeperError) else self._changes(path, node, seen)
-            if not writes:
-                outcome.same += 1
-                continue
-            (outcome.created if is_new else outcome.changed).append(path)
+            if isinstance(seen, ZooKeeperError):
+                writes = [self._create(path, node)]
+                created[path] = node
+            elif writes := self._changes(path, node, seen):
+                changed.append(path)
             if not self._dry_run:
                 try:
                     calls += [client.call(*write) for write in writes]
                 except ValueError as error:  # it is longer than max_request
-                    outcome.failed[path] = str(error).removeprefix(f"{path}: ")
+                    failed[path] = str(error).removeprefix(f"{path}: ")
                     continue
                 written += [path] * len(writes)
-        replies = await answers(calls, ZooKeeperError)
-        appeared: list[str] = []
-        for path, reply in zip(written, replies, strict=True):
+        appeared: list[TransferNode] = []
+        for path, reply in zip(written, await answers(calls, ZooKeeperError), strict=True):
             if isinstance(reply, ConnectionLossError | SessionExpiredError):
                 raise reply
-            if isinstance(reply, NoAuthError):
-                outcome.failed.setdefault(path, NO_PERMISSION)
-            elif isinstance(reply, NodeExistsError):
-                appeared.append(path)  # somebody else has created it meanwhile
+            if isinstance(reply, NodeExistsError):
+                appeared.append(created.pop(path))
             elif isinstance(reply, ZooKeeperError):
-                outcome.failed.setdefault(path, ErrorCode(reply.code).name)
-        if appeared:
-            outcome.created = [path for path in outcome.created if path not in appeared]
-            rest = await self._write([node for path, node in zip(targets, batch, strict=True) if path in appeared])
-            outcome.add(rest)
-        return outcome
+                failed[path] = NO_PERMISSION if isinstance(reply, NoAuthError) else ErrorCode(reply.code).name
+        outcome = self.outcome  # only now: what is above may be made again
+        outcome.created.add([path for path in created if path not in failed])
+        outcome.changed.add([path for path in changed if path not in failed])
+        outcome.same += len(batch) - len(appeared) - len({*created, *changed, *failed})
+        outcome.failed |= failed
+        return appeared
 
     def _create(self, path: str, node: TransferNode) -> tuple[OpCode, Any]:
         acl = OPEN_ACL_UNSAFE if node.acl is None else node.acl

@@ -105,7 +105,7 @@ def _log(file: Path) -> str:
     zxids = [entry.header.zxid for entry in log]
     if tail := log.tail():
         raise StorageError(
-            str(file), f"{len(zxids)} transactions, then {len(tail)} bytes that are none, from byte {log.end}"
+            str(file), f"{len(zxids)} transactions, then {len(tail)} bytes that are not, from byte {log.end}"
         )
     return f"{len(zxids)} transactions" + (f", 0x{zxids[0]:x} to 0x{zxids[-1]:x}" if zxids else "")
 

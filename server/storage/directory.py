@@ -107,7 +107,8 @@ class DataDir:
             log_path: That of the logs, if it is another one.
 
         Raises:
-            StorageError: One of them does not exist, is no directory, is of another version, or has files of the other.
+            StorageError: One of them does not exist, is not a directory, is of another version, or has files of the
+                other.
         """
         folder = _folder_in(Path(path))
         log_path = _log_path(Path(path), log_path)

@@ -34,7 +34,7 @@ class OpenDirectory:
         disk: The operations on files.
 
     Raises:
-        StorageError: It is no data directory, is of another version, or another server uses it. Nothing was changed.
+        StorageError: It is not a data directory, is of another version, or another server uses it. Nothing was changed.
         OSError: It cannot be created, read or written.
     """
 
@@ -66,8 +66,8 @@ class OpenDirectory:
             raise
 
     def release(self) -> None:
-        """Release the lock. Its file says from now on whether all that was ever shown is in the files; if the server has
-        not begun, it is as it was before.
+        """Release the lock. Its file says from now on whether all that was ever shown is in the files; if the server
+        has not begun, it is as it was before.
         """
         for lock in self._locks:
             if self._store is None:

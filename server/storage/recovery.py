@@ -146,7 +146,7 @@ def _apply_record(engine: Engine, record: Record, session_id: int) -> None:
 def _apply_create(engine: Engine, record: t.CreateTxn | t.CreateContainerTxn | t.CreateTTLTxn, session_id: int) -> None:
     tree = engine.tree
     if (problem := paths.path_error(record.path)) is not None:
-        raise StorageError("", f"the log has the create of a node {record.path!r}, which is no path: {problem}")
+        raise StorageError("", f"the log has the create of a node {record.path!r}, which is not a path: {problem}")
     parent = tree.get(record.path.rpartition("/")[0])
     if parent is None:
         return

@@ -58,7 +58,7 @@ class Log:
     Attributes:
         size: The bytes of the file.
         end: Where the last valid transaction ends, once all are read.
-        incomplete: Whether another one follows that was not written completely, which is no damage.
+        incomplete: Whether another one follows that was not written completely, which is not damage.
     """
 
     def __init__(self, data: bytes, where: str = "") -> None:
@@ -72,7 +72,7 @@ class Log:
         """Yield the transactions, up to the end of the log or to one that was not written completely.
 
         Raises:
-            StorageError: The file is no log, or is damaged; the transactions before the damage were yielded.
+            StorageError: The file is not a log, or is damaged; the transactions before the damage were yielded.
         """
         data, where = self._data, self._where
         if encode_header().startswith(data):

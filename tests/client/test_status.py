@@ -77,9 +77,9 @@ def test_several_servers_of_which_one_is_missing(capsys: pytest.CaptureFixture[s
     [
         (b"This ZooKeeper instance is not currently serving requests\n", "runs, and does not serve"),
         (b"srvr is not executed because it is not in the whitelist.\n", "answers, but may not say how it is"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is no ZooKeeper server"),
-        (b"", "is no ZooKeeper server"),
-        (b"\xff\xfe\x1b[31m: red\n", "is no ZooKeeper server"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is not a ZooKeeper server"),
+        (b"", "is not a ZooKeeper server"),
+        (b"\xff\xfe\x1b[31m: red\n", "is not a ZooKeeper server"),
     ],
 )
 def test_what_does_not_serve(capsys: pytest.CaptureFixture[str], answer: bytes, line: str) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from support.daemon import running
+from support.tls_clients import AUTHORITY, CERTIFICATE, FILES
 
 from zoolet.__main__ import main
 from zoolet.client import acl
@@ -210,10 +212,7 @@ def test_a_list_with_a_masked_password_is_not_copied(
     assert "/app/shared" not in second.tree()
 
 
-def test_a_push_into_itself_by_another_name_ends(servers: tuple[Server, Server]) -> None:
-    first, _ = servers
-    port = first.hosts.rpartition(":")[2]
-    assert main(["push", f"{first.hosts}/app", f"127.0.0.2:{port}/app/a/copy", "--timeout", "1", *AUTH]) == 1
+def test_a_push_into_itself_by_another_name_ends() -> None:
     with Server("0.0.0.0") as server:
         server.populate({"/app/a": b"1"})
         port = server.hosts.rpartition(":")[2]
@@ -250,14 +249,25 @@ def test_credentials_may_be_in_a_file(servers: tuple[Server, Server], tmp_path: 
     assert main(["dump", f"{servers[0].hosts}/app", str(tmp_path / "x"), *auth]) == 0
 
 
-def test_a_connection_over_tls(
+@pytest.mark.slow
+def test_a_transfer_over_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    client = ("--tls-cert", str(FILES / "client.pem"), "--tls-key", str(FILES / "client-key.pem"))
+    (tmp_path / "tree.json").write_text('{"/a": "x"}')
+    with running("--secure-port", "0", *CERTIFICATE, *AUTHORITY) as daemon:
+        hosts = f"localhost:{daemon.port()}"
+        assert main(["load", hosts, str(tmp_path / "tree.json"), *AUTHORITY, *client]) == 0
+        assert main(["dump", f"{hosts}/a", str(tmp_path / "back.json"), *AUTHORITY, *client]) == 0
+        assert json.loads((tmp_path / "back.json").read_text()) == {"/": "x"}
+        capsys.readouterr()
+        assert hosts in refused(capsys, "dump", hosts, str(tmp_path / "x"), *AUTHORITY, "--timeout", "1")
+
+
+def test_certificates_that_cannot_be_read_are_refused(
     servers: tuple[Server, Server], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = refused(capsys, "dump", servers[0].hosts, str(tmp_path / "x"), "--tls-ca", str(tmp_path / "nowhere.pem"))
-    assert "nowhere.pem" in line
-    assert "--tls-cert needs --tls-ca" in refused(
-        capsys, "dump", servers[0].hosts, str(tmp_path / "x"), "--tls-cert", "x"
-    )
+    dump = ("dump", servers[0].hosts, str(tmp_path / "x"))
+    assert "nowhere.pem" in refused(capsys, *dump, "--tls-ca", str(tmp_path / "nowhere.pem"))
+    assert "--tls-cert needs --tls-ca" in refused(capsys, *dump, "--tls-cert", "x")
 
 
 def test_what_must_not_be_read_is_named(servers: tuple[Server, Server], capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,7 +124,7 @@ class FullDisk(Disk):
 
 
 class SlowDisk(Disk):
-    """A disk whose syncs wait for ``may_sync``; ``synced`` counts them.
+    """A disk whose syncs wait for ``may_sync``; ``syncing`` counts those that were begun, ``synced`` those that ended.
 
     Args:
         seconds: How long each takes at least.
@@ -134,10 +134,11 @@ class SlowDisk(Disk):
         self._seconds = seconds
         self.may_sync = threading.Event()
         self.may_sync.set()
-        self.synced = 0
+        self.syncing = self.synced = 0
 
     def sync(self, descriptor: int) -> None:
         """Wait, then sync."""
+        self.syncing += 1
         assert self.may_sync.wait(20)
         time.sleep(self._seconds)
         self.synced += 1

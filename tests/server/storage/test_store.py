@@ -97,8 +97,8 @@ async def test_one_sync_is_for_all_that_arrived_during_the_one_before(tmp_path: 
         disk.may_sync.clear()
         first = asyncio.create_task(clients[0].set("/a", b""))
         await until(lambda: server.engine.tree.find("/a").version == 1)
-        await asyncio.sleep(0.02)
         before = disk.synced
+        await until(lambda: disk.syncing > before)
         others = [asyncio.create_task(client.set("/a", b"")) for client in clients[1:]]
         await until(lambda: server.engine.tree.find("/a").version == 10)
 
@@ -311,8 +311,9 @@ async def test_interval_syncs_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     disk = SlowDisk()
     async with StoredServer(tmp_path, disk, fsync="interval") as server:
         client = await client_of(server)
+        before = disk.synced
         await client.create("/a", b"")
-        await asyncio.sleep(0.03)
+        await until(lambda: disk.synced > before)
         before = disk.synced
         await client.set("/a", b"1")
         await until(lambda: disk.synced > before)
@@ -341,7 +342,7 @@ async def test_a_client_that_is_not_read_from_does_not_expire(tmp_path: Path) ->
         disk.may_sync.clear()
         writes = [asyncio.create_task(client.set("/a", b"1"))]
         await until(lambda: server.engine.tree.find("/a").version == 1)
-        await asyncio.sleep(0.01)
+        await until(lambda: disk.syncing > disk.synced)
         for count in (2, 3):
             writes += [asyncio.create_task(client.set("/a", b"1"))]
             await until(lambda count=count: server.engine.tree.find("/a").version >= count or server.store.paused())
