@@ -12,6 +12,7 @@ While refusing, nothing listens, so that the kernel refuses connections, but a b
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Container
 from typing import Any
@@ -37,6 +38,7 @@ class Acceptor:
         self._placeholder: socket.socket | None = None  # keeps the port while connections are refused
         self._resuming: asyncio.Task[None] | None = None
         self._refuse_again = False
+        self._pending: socket.socket | None = None  # listens, and is given to the loop by _resuming
         self._bound: tuple[int, str] | None = None  # family and address, of a server with one
         self._next: socket.socket | None = None  # to listen on next, while the loop begins to listen on another
 
@@ -68,16 +70,19 @@ class Acceptor:
     def refuse(self) -> None:
         """Refuse new connections until :meth:`accept`; the port stays reserved.
 
-        Right after :meth:`accept` the loop does not listen yet; then this happens as soon as it does.
+        Right after :meth:`accept` and :meth:`move` the loop does not accept yet from the socket that listens already.
+        Then that socket is shut down, and the rest is done when the loop has it.
         """
         if self._resuming is not None and not self._resuming.done():
             self._refuse_again = True
+            if self._pending is not None:
+                _shut_down(self._pending)
             return
         if self._server is None or self._refused is not None:
             return
         bound: socket.socket = self._server.sockets[0]
         self._refused = bound.family, bound.getsockname()
-        self._server.close()
+        _stop_listening(self._server)
         self._keep_port()
 
     def _keep_port(self) -> None:
@@ -95,6 +100,8 @@ class Acceptor:
 
     def accept(self) -> None:
         """Accept connections again, on the same port."""
+        if self._refuse_again and self._pending is not None:
+            self._pending.listen(self._backlog)  # it was shut down
         self._refuse_again = False
         if self._refused is None:
             return
@@ -106,16 +113,24 @@ class Acceptor:
         listening = _stream_socket(family)
         listening.bind(address)
         listening.listen(self._backlog)  # from now on clients wait in the backlog until the loop accepts them
-        self._resuming = self._loop.create_task(self._listen_on(listening))
+        self._listen_on(listening)
 
-    async def _listen_on(self, listening: socket.socket) -> None:
-        while True:
+    def _listen_on(self, listening: socket.socket) -> None:
+        self._pending = listening
+        self._resuming = self._loop.create_task(self._give_to_loop(listening))
+
+    async def _give_to_loop(self, listening: socket.socket) -> None:
+        while not self._refuse_again:
             self._server = await self._loop.create_server(self._protocol, sock=listening, backlog=self._backlog)
             if self._next is None:
                 break
-            self._server.close()
-            listening, self._next = self._next, None
-        self._resuming = None
+            _stop_listening(self._server)
+            self._pending = listening = self._next
+            self._next = None
+        else:  # the loop does not have it: it only keeps the port
+            self._refused = listening.family, listening.getsockname()
+            self._placeholder = listening
+        self._resuming = self._pending = None
         if self._refuse_again:
             self._refuse_again = False
             self.refuse()
@@ -146,8 +161,8 @@ class Acceptor:
             self._next = listening
         else:
             if self._server is not None:
-                self._server.close()
-            self._resuming = self._loop.create_task(self._listen_on(listening))
+                _stop_listening(self._server)
+            self._listen_on(listening)
         return port
 
     async def close(self) -> None:
@@ -158,7 +173,7 @@ class Acceptor:
         if self._placeholder is not None:
             self._placeholder.close()
         if self._server is not None and refused is None:
-            self._server.close()
+            _stop_listening(self._server)
 
     async def wait_closed(self) -> None:
         """Wait until the socket is closed; all connections must be closed before."""
@@ -171,6 +186,23 @@ class Acceptor:
         if self._placeholder is not None:
             sockets.append(self._placeholder)
         return [listening.fileno() for listening in sockets]
+
+
+def _stop_listening(server: asyncio.Server) -> None:
+    """Stop listening at once: uvloop closes a socket some rounds of the loop later, and until then it would accept
+    connections.
+    """
+    for listening in server.sockets:
+        if hasattr(listening, "family"):  # a simulated one has none
+            # Those of uvloop cannot be shut down, but their descriptors can.
+            with socket.fromfd(listening.fileno(), listening.family, socket.SOCK_STREAM) as duplicate:
+                _shut_down(duplicate)
+    server.close()
+
+
+def _shut_down(listening: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # not every system shuts down what listens
+        listening.shutdown(socket.SHUT_RDWR)
 
 
 def _stream_socket(family: int) -> socket.socket:

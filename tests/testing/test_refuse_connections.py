@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -88,6 +90,34 @@ async def test_refusing_right_after_accepting_refuses_again() -> None:
         server.refuse_connections()
         with pytest.raises(ConnectionRefusedError):
             await _connect_until_refused(server.port)
+        server.accept_connections()
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.close()
+        await writer.wait_closed()
+
+
+def refused(port: int) -> bool:
+    """Return whether the kernel refuses a connection now."""
+    with socket.socket() as peer:
+        return peer.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+
+
+@pytest.mark.parametrize("rounds", range(4))
+async def test_connections_are_refused_at_once_however_far_the_loop_is(rounds: int) -> None:
+    async with Server() as server:
+        for _ in range(3):
+            server.accept_connections()
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            assert not refused(server.port)
+            server.refuse_connections()
+            assert refused(server.port)
+            server.accept_connections()
+            assert not refused(server.port)
+            server.refuse_connections()
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+                assert refused(server.port)
         server.accept_connections()
         _, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.close()
