@@ -196,13 +196,18 @@ def _stop_listening(server: asyncio.Server) -> None:
         if hasattr(listening, "family"):  # a simulated one has none
             # Those of uvloop cannot be shut down, but their descriptors can.
             with socket.fromfd(listening.fileno(), listening.family, socket.SOCK_STREAM) as duplicate:
-                _shut_down(duplicate)
+                with contextlib.suppress(OSError):  # as in _shut_down
+                    duplicate.shutdown(socket.SHUT_RDWR)
     server.close()
 
 
 def _shut_down(listening: socket.socket) -> None:
+    """Listen no more, and keep the port; the socket may listen again."""
+    address = listening.getsockname()
     with contextlib.suppress(OSError):  # not every system shuts down what listens
         listening.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):  # Linux frees a port that it has chosen itself; any other one is bound still
+        listening.bind(address)
 
 
 def _stream_socket(family: int) -> socket.socket:

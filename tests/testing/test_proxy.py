@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Final
 
 import pytest
@@ -237,11 +237,24 @@ def test_a_name_that_cannot_be_one_closes_the_connection() -> None:
         assert wire.ended()
 
 
+@contextmanager
+def answering_nobody() -> Iterator[str]:
+    """Yield the address of a server whose backlog is full: a connection to it neither succeeds nor fails."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
 async def test_nothing_is_left_at_the_end_of_a_block() -> None:
     before = asyncio.all_tasks()
-    async with Proxy("192.0.2.1:2181") as proxy:  # an address that answers nobody
-        _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
-        await proxy.until(lambda: proxy._tasks)
+    with answering_nobody() as hosts:
+        async with Proxy(hosts) as proxy:
+            _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+            await proxy.until(lambda: proxy._tasks)
     writer.close()
     await writer.wait_closed()
     assert asyncio.all_tasks() == before
