@@ -1,14 +1,9 @@
 """Quotas: how many nodes and bytes may be in a subtree, and how many are.
 
-A quota on ``/a/b`` is the pair of ordinary nodes ``/zookeeper/quota/a/b/zookeeper_limits`` and ``.../zookeeper_stats``.
-The first has the limits, the second the present amounts, both as text::
-
-    count=3,bytes=800=;byteHardLimit=1000;countHardLimit=5
-
-``count`` and ``bytes`` of the limits are soft: a write that exceeds them is logged. A write that exceeds a hard limit
-is refused, if ``enforceQuota`` is on. A missing number, or -1, means no limit. Only the nearest quota at or above a
-node applies. The stats node is updated silently: its version and times do not change, and no watch fires. Every client
-may write below ``/zookeeper/quota``, so a text of more than 256 bytes is not a quota, and a text is parsed once.
+The two nodes of a quota, and their text, are described in :mod:`zoolet.protocol.quotas`. A write that exceeds a soft
+limit is logged. A write that exceeds a hard limit is refused, if ``enforceQuota`` is on. Only the nearest quota at or
+above a node applies. The stats node is updated silently: its version and times do not change, and no watch fires. Every
+client may write below ``/zookeeper/quota``, so a text of more than 256 bytes is not a quota, and a text is parsed once.
 
 Two cases that stop Apache ZooKeeper are harmless here: limits directly below ``/zookeeper/quota`` are a plain node, and
 stats that do not parse are not updated.
@@ -18,84 +13,13 @@ Source: DataTree.createNode, updateQuotaStat; ZooKeeperServer.checkQuota; StatsT
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final
-
 from zoolet.protocol.errors import MarshallingError, QuotaExceededError
+from zoolet.protocol.quotas import LIMITS, STATS, Amount, wrapped
 from zoolet.server.core.ancestors import AncestorIndex
 from zoolet.server.core.node import Node
 from zoolet.server.core.settings import Settings
 from zoolet.server.core.tree import QUOTA, Tree
 from zoolet.server.core.warnings import Warnings
-
-LIMITS: Final = "/zookeeper_limits"
-STATS: Final = "/zookeeper_stats"
-MAX_TEXT: Final = 256
-"""The most bytes of a limits or stats node; all four numbers at their longest have 117."""
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """The numbers of a limits or stats node; -1 means none."""
-
-    count: int = -1
-    size: int = -1
-    count_hard: int = -1
-    size_hard: int = -1
-    others: tuple[tuple[str, int], ...] = ()
-    """All numbers except ``count`` and ``bytes``, sorted by key; they are preserved when a stats node is updated."""
-
-    @classmethod
-    def parse(cls, data: bytes | None) -> Amount:
-        """Parse the text of a limits or stats node; empty data means no numbers.
-
-        Raises:
-            ValueError: The data is null, too long, or not of the form ``key=number,key=number``.
-
-        Source: StatsTrack.
-        """
-        if data is None:
-            raise ValueError("null data")
-        if len(data) > MAX_TEXT:
-            raise ValueError(f"a text of {len(data)} bytes; the limit is {MAX_TEXT}")
-        return _parse(data)
-
-
-@lru_cache(maxsize=1024)  # by text, so nothing invalidates an entry; at most 256 kB of keys
-def _parse(data: bytes) -> Amount:
-    if not data:
-        return Amount()
-    numbers: dict[str, int] = {}
-    for pair in _split("[,;]+", data.decode("utf-8", "replace")):
-        key, *texts = _split("=", pair) or [""]
-        if not texts:
-            raise ValueError(f"no number in {pair!r}")
-        number = texts[0] or "-1"
-        if not re.fullmatch(r"[+-]?\d+", number) or _wrapped(int(number)) != int(number):
-            raise ValueError(f"not a number of 64 bits: {number!r}")
-        numbers[key] = int(number)
-    return Amount(
-        numbers.get("count", -1),
-        numbers.get("bytes", -1),
-        numbers.get("countHardLimit", -1),
-        numbers.get("byteHardLimit", -1),
-        tuple(sorted((key, number) for key, number in numbers.items() if key not in ("count", "bytes"))),
-    )
-
-
-def _split(separator: str, text: str) -> list[str]:
-    """Split as Java's String.split does: empty parts at the end are omitted."""
-    parts = re.split(separator, text)
-    while parts and not parts[-1]:
-        parts.pop()
-    return parts
-
-
-def _wrapped(number: int) -> int:
-    """Wrap a number around as Java's long does."""
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 class Quota:
@@ -151,8 +75,8 @@ class Quota:
         except ValueError:
             return
         for unit, new, soft, hard, changes in (
-            ("nodes", _wrapped(used.count + count), limits.count, limits.count_hard, count != 0),
-            ("bytes", _wrapped(used.size + size), limits.size, limits.size_hard, size != 0),
+            ("nodes", wrapped(used.count + count), limits.count, limits.count_hard, count != 0),
+            ("bytes", wrapped(used.size + size), limits.size, limits.size_hard, size != 0),
         ):
             if changes and hard > -1 and new > hard:
                 raise QuotaExceededError(path, f"there would be {new} {unit} below {above}; the hard limit is {hard}")
@@ -231,7 +155,7 @@ class Quota:
             used = Amount.parse(stats.data)
         except ValueError:
             return
-        self._write(QUOTA + above + STATS, stats, _wrapped(used.count + count), _wrapped(used.size + size), used.others)
+        self._write(QUOTA + above + STATS, stats, used.plus(count, size))
 
     def _recount(self, above: str) -> None:
         count = size = 0
@@ -240,14 +164,12 @@ class Quota:
                 count += 1
                 size += len(node.data or b"")
         path = QUOTA + above + STATS
-        self._write(path, self._tree.find(path), count, size)
+        self._write(path, self._tree.find(path), Amount(count, size))
 
-    def _write(self, path: str, stats: Node, count: int, size: int, others: tuple[tuple[str, int], ...] = ()) -> None:
-        """Write a stats node; the = behind the bytes ends the text for releases that know no further numbers."""
+    def _write(self, path: str, stats: Node, amount: Amount) -> None:
         if self._before is not None:
             self._before[1].setdefault(path, stats.data)
-        text = f"count={count},bytes={size}" + ("=" if others else "")
-        self._tree.set_data_silently(stats, (text + "".join(f";{key}={number}" for key, number in others)).encode())
+        self._tree.set_data_silently(stats, amount.encode())
 
     def recount_all(self) -> None:
         """Search the tree for quotas, and count what is below them, after the tree was read from files.

@@ -17,12 +17,12 @@ from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import TTL_MODES, CreateMode
 from zoolet.protocol.errors import ErrorCode, MarshallingError, ThrottledOpError, ZooKeeperError
 from zoolet.protocol.operations import OpCode
+from zoolet.protocol.quotas import STATS
 from zoolet.protocol.txns import ErrorTxn, MultiTxn, Txn
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.compat import Compat
 from zoolet.server.core.journal import ERROR
 from zoolet.server.core.ops.dispatch import APPLIES, TABLE, WRITES, Entry, reads
-from zoolet.server.core.quota import STATS
 from zoolet.server.core.state import ServerState
 
 Operations = list[tuple[OpCode, Record]]

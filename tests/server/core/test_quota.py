@@ -19,7 +19,7 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
 from zoolet.protocol.errors import MarshallingError, QuotaExceededError, ThrottledOpError
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.quota import MAX_TEXT, Amount, _parse
+from zoolet.protocol.quotas import MAX_TEXT, Amount, _parse
 from zoolet.server.core.settings import Settings
 
 moderate = settings(max_examples=40, deadline=None)
