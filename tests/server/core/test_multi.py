@@ -343,12 +343,14 @@ def test_a_multi_that_is_refused_costs_no_more_than_what_may_be_done() -> None:
     peer = connected(engine)
     peer.create("/a")
 
-    started = time.process_time()
-    code = error(peer, OpCode.MULTI, sets(30_000))
-    took = time.process_time() - started
+    request = sets(30_000)
+    took = []
+    for _ in range(5):  # the collector of garbage may have its turn in one of them
+        started = time.process_time()
+        assert error(peer, OpCode.MULTI, request) == THROTTLED_OP
+        took.append(time.process_time() - started)
 
-    assert code == THROTTLED_OP
-    assert took < 0.5  # well below a millisecond; to decode them all takes 40
+    assert min(took) < 0.5
 
 
 # --- ACLs ---
