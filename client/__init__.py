@@ -8,12 +8,13 @@ from __future__ import annotations
 if __name__ != "zoolet.client":
     raise ImportError("import zoolet.client, not client")
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from zoolet.client import serializers
 from zoolet.client.backoff import Backoff
 from zoolet.client.call import Call
-from zoolet.client.client import Client
 from zoolet.client.hooks import RequestHook, RequestInfo
-from zoolet.client.recipes import LockLostError
 from zoolet.client.serializers import UndecodableError
 from zoolet.client.states import Event, State, WatchOverflowError
 from zoolet.client.transaction import Transaction
@@ -35,6 +36,10 @@ from zoolet.protocol.errors import (
     ZooKeeperError,
 )
 from zoolet.protocol.records import Stat
+
+if TYPE_CHECKING:
+    from zoolet.client.client import Client
+    from zoolet.client.recipes import LockLostError
 
 __all__ = [
     "AuthFailedError",
@@ -66,3 +71,14 @@ __all__ = [
     "ZooKeeperError",
     "serializers",
 ]
+
+_LATER: Final = {"Client": "zoolet.client.client", "LockLostError": "zoolet.client.recipes"}
+"""What is imported when it is first used: with it come all recipes, which a command of the shell does without."""
+
+if not TYPE_CHECKING:  # type checkers would take every name for one that is there
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_LATER[name]), name)
+        return value

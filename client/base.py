@@ -79,6 +79,22 @@ class BaseClient:
 
     # --- beginning and end ---
 
+    def begin(self) -> None:
+        """Begin to connect, and do not wait for it: calls wait for the connection, each for its operation timeout.
+
+        Raises:
+            RuntimeError: It was started before.
+        """
+        self._core.begin()
+
+    async def first_round(self) -> str:
+        """Wait until a server was reached, or all of them have been tried once without success.
+
+        Returns:
+            Why the last server was not reached; empty if one was.
+        """
+        return await self._core.first_round()
+
     async def start(self) -> None:
         """Connect; ``async with`` does this.
 
@@ -166,6 +182,11 @@ class BaseClient:
     def terminal_error(self) -> Exception | None:
         """Why no call is taken any more; None while calls are taken."""
         return self._core.terminal_error
+
+    @property
+    def last_reason(self) -> str:
+        """Why the last connection, or the last try to connect, ended; empty if none did."""
+        return self._core.last_reason
 
     @property
     def rng(self) -> Random:

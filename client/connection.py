@@ -107,6 +107,8 @@ class Connection:
         self._next: Iterator[Address] = hosts.in_turn(rng)
         self._preferred: Address | None = None
         self.last_reason = ""
+        self.round_failed: asyncio.Future[None] = loop.create_future()
+        """Done once all servers have been tried without success."""
         self._ended = False
 
     # --- called by the client ---
@@ -279,6 +281,8 @@ class Connection:
             failed += 1
             if not served and self.session.overdue(now):
                 self._advance(self._expire)
+            if failed >= count and not self.round_failed.done():
+                self.round_failed.set_result(None)
             if failed % count == 0 and not (served and failed <= count):
                 await asyncio.sleep(next(delays, self._backoff.longest))
 

@@ -127,12 +127,10 @@ class ClientCore:
 
     # --- beginning and end ---
 
-    async def start(self) -> None:
-        """Connect.
+    def begin(self) -> Connection:
+        """Begin to connect, and do not wait for it.
 
         Raises:
-            ConnectionLossError: No server was reached within the session timeout; the message says why.
-            AuthFailedError: The credentials were refused.
             RuntimeError: It was started before.
         """
         if self.connection is not None:
@@ -141,17 +139,42 @@ class ClientCore:
         self.connection = Connection(self.hosts, self.session, self.loop, self.rng, self._backoff, self._tls)
         fork.register(self)
         self.connection.start()
+        return self.connection
+
+    async def start(self) -> None:
+        """Connect.
+
+        Raises:
+            ConnectionLossError: No server was reached within the session timeout; the message says why.
+            AuthFailedError: The credentials were refused.
+            RuntimeError: It was started before.
+        """
+        connection = self.begin()
         try:
             async with asyncio.timeout(self._session_timeout):
                 await self.wait_for(State.CONNECTED, State.READ_ONLY)
         except TimeoutError:
-            reason = self.connection.last_reason
+            reason = connection.last_reason
             await self.aclose()
             text = f"no server was reached within {self._session_timeout} s; the last: {reason}"
             raise ConnectionLossError(None, text) from None
         except BaseException:  # cancelled or refused: no connection may be left
             await self.aclose()
             raise
+
+    async def first_round(self) -> str:
+        """Wait until a server was reached, or all have been tried once; return why the last one was not."""
+        connection, _ = self._started()
+        reached = asyncio.ensure_future(self.wait_for(State.CONNECTED, State.READ_ONLY))
+        either: list[asyncio.Future[Any]] = [reached, connection.round_failed]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not reached.done():
+                return connection.last_reason
+            await reached
+            return ""
+        finally:
+            reached.cancel()
 
     async def aclose(self) -> None:
         """End the background tasks, the session and the connection; waits at most two seconds for each of them."""
@@ -184,6 +207,11 @@ class ClientCore:
     def terminal_error(self) -> Exception | None:
         """Why no call is taken any more; None while calls are taken."""
         return self.session.terminal_error
+
+    @property
+    def last_reason(self) -> str:
+        """Why the last connection, or the last try to connect, ended."""
+        return self.connection.last_reason if self.connection is not None else ""
 
     def _on_state(self, state: State, reason: str) -> None:
         level = logging.WARNING if state in (State.SUSPENDED, State.LOST) else logging.INFO

@@ -327,6 +327,14 @@ class Watcher:
         except WatchOverflowError as error:
             raise WatchOverflowError(self._path, error.limit) from None
 
+    def deliver_to(self, receive: Callable[[Event], None]) -> None:
+        """Call a function with each event at once, inside the loop, in place of iterating; call this before entering.
+
+        It is called in the order of the events of all watches of the client, with their paths as the server names them.
+        Watches of one path that an event reaches are called with the same object.
+        """
+        self._registration.receive = receive
+
     @property
     def pending(self) -> int:
         """How many events wait to be taken."""

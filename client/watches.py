@@ -79,6 +79,8 @@ class Registration:
         self.wake = wake
         self.events: deque[Event] = deque()
         self.overflowed = False
+        self.receive: Callable[[Event], None] | None = None
+        """Called with each event, in place of queueing it."""
         self.exists: bool | None = None
         """Of a PERSISTENT watch: whether its node exists, as far as the events tell."""
         self.resync: SubtreeResync | None = None
@@ -100,7 +102,9 @@ class Registration:
 
     def put(self, event: Event) -> None:
         """Queue an event without looking at it."""
-        if len(self.events) >= self.limit:
+        if self.receive is not None:
+            self.receive(event)
+        elif len(self.events) >= self.limit:
             self.events.clear()
             self.overflowed = True
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from zoolet.client.cli import status, transfer
+from zoolet.client.cli import shell, status, transfer
 
 __all__ = ["add_commands"]
 
@@ -13,3 +13,4 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the commands to the parser."""
     transfer.add_commands(commands)
     status.add_command(commands)
+    shell.add_command(commands)

@@ -10,13 +10,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from zoolet.client.cli.options import add_timeout
+from zoolet.client.cli.options import OptionError, add_connection, add_timeout, auth_of, tls_of
 from zoolet.event_loop import run_loop
 from zoolet.progress import Progress
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
-    import ssl
-
     from zoolet.client.client import Client
     from zoolet.client.hosts import Hosts
     from zoolet.client.transfer.node import TransferNode
@@ -67,16 +65,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a connection."""
-    parser.add_argument(
-        "--auth",
-        action="append",
-        default=[],
-        metavar="SCHEME:CREDENTIALS",
-        help="authenticate first, as in digest:user:password, or @FILE with such lines; may be repeated",
-    )
-    parser.add_argument("--tls-ca", metavar="FILE", help="connect over TLS; the certificates of the authority, in PEM")
-    parser.add_argument("--tls-cert", metavar="FILE", help="the client's own certificate, in PEM")
-    parser.add_argument("--tls-key", metavar="FILE", help="its key, if it is not in the same file")
+    add_connection(parser)
     add_timeout(parser, 10.0, "for connecting, and of the session")
 
 
@@ -113,11 +102,12 @@ async def _connected(where: str, options: argparse.Namespace) -> AsyncIterator[t
 
     try:
         hosts = Hosts.parse(where.rstrip("/"))
-        auth = tuple(_credentials(text) for text in _all_of(options.auth))
         addresses = ",".join(map(str, hosts.addresses))
         timeout = max(60.0, options.timeout)
-        client = Client(addresses, options.timeout, operation_timeout=timeout, auth=auth, tls=_tls(options))
-    except ValueError as error:
+        client = Client(
+            addresses, options.timeout, operation_timeout=timeout, auth=auth_of(options), tls=tls_of(options)
+        )
+    except (ValueError, OptionError) as error:
         raise TransferError(str(error)) from None
     try:
         async with asyncio.timeout(options.timeout):
@@ -144,38 +134,6 @@ async def _reason(hosts: Hosts) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return ""
-
-
-def _tls(options: argparse.Namespace) -> ssl.SSLContext | None:
-    if options.tls_ca is None:
-        if options.tls_cert is not None:
-            raise TransferError("--tls-cert needs --tls-ca")
-        return None
-    import ssl
-
-    try:
-        context = ssl.create_default_context(cafile=options.tls_ca)
-        if options.tls_cert is not None:
-            context.load_cert_chain(options.tls_cert, options.tls_key)
-    except (OSError, ssl.SSLError) as error:
-        raise TransferError(f"{options.tls_ca}, {options.tls_cert or 'no certificate'}: {error}") from None
-    return context
-
-
-def _all_of(credentials: list[str]) -> list[str]:
-    """Return credentials, with the lines of files in place of ``@FILE``."""
-    texts = []
-    for text in credentials:
-        lines = Path(text[1:]).read_text(encoding="utf-8").splitlines() if text.startswith("@") else [text]
-        texts += [line.strip() for line in lines if line.strip()]
-    return texts
-
-
-def _credentials(text: str) -> tuple[str, bytes]:
-    scheme, colon, credentials = text.partition(":")
-    if not colon or not scheme or not credentials:
-        raise ValueError(f"--auth is {text!r}; it must be SCHEME:CREDENTIALS, such as digest:user:password")
-    return scheme, credentials.encode()
 
 
 async def _dump(options: argparse.Namespace) -> int:

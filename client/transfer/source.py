@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from zoolet.client.client import Client
 from zoolet.client.states import State
+from zoolet.client.surface import ClientSurface as Client
 from zoolet.client.transfer.node import TransferNode, joined
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import ACL

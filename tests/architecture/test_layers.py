@@ -97,6 +97,7 @@ LAYERS: Final = (
     ),
     Layer(("client",), ("protocol", "client")),  # the client, the shell
     Layer(("client/cli",), ("protocol", "client", "event_loop", "progress")),
+    Layer(("client/shell",), ("protocol", "client", "progress", "")),
     Layer(("__init__", "__main__", "testing"), ("server", "client", "")),
 )
 

@@ -1,0 +1,113 @@
+"""Copying and editing: cp, edit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zoolet.client.shell.command import command
+from zoolet.client.shell.errors import CommandError
+from zoolet.client.shell.flags import Flag, Parsed
+from zoolet.client.shell.texts import stat_json
+from zoolet.progress import Progress
+from zoolet.protocol import paths
+from zoolet.protocol.errors import BadVersionError
+
+if TYPE_CHECKING:
+    from zoolet.client.shell.shell import Shell
+
+
+@command(
+    "cp",
+    "[-n] source target",
+    "copy a node and all below it; what is the same at the target is not written again",
+    Flag("n", "write nothing, and say what would be written"),
+    least=2,
+    paths=2,
+    ours=True,
+)
+async def cp(shell: Shell, arguments: Parsed) -> None:
+    from zoolet.client.transfer.source import Source
+    from zoolet.client.transfer.target import Target
+
+    source_path, target_path = (shell.path(word) for word in arguments.words[:2])
+    if f"{target_path}/".startswith(f"{source_path.rstrip('/')}/"):
+        raise CommandError(f"{target_path} is within {source_path}: it would be copied into itself")
+    client = shell.client
+    if target_path != "/" and await client.exists(paths.parent(target_path)) is None:
+        raise CommandError(f"Node does not exist: {paths.parent(target_path)}")
+    if await client.exists(source_path) is None:
+        raise CommandError(f"Node does not exist: {source_path}")
+    source = Source(client, client.add_chroot(source_path))
+    await source.count()
+    target = Target(client, client.add_chroot(target_path), dry_run=arguments.has("n"))
+    await target.begin()
+    with Progress("copying") as progress:
+        done = 0
+        async for batch in source.batches():
+            await target.write(batch)
+            done += len(batch)
+            progress.show("nodes", done, source.total)
+        await target.finish()
+    outcome = target.outcome
+    value = {
+        "created": outcome.created.count,
+        "changed": outcome.changed.count,
+        "same": outcome.same,
+        "ephemerals": source.ephemerals,
+        "failed": {client.strip_chroot(path): reason for path, reason in outcome.failed.items()},
+        "unreadable": [client.strip_chroot(path) for path in source.unreadable],
+    }
+    would = "would be " if arguments.has("n") else ""
+    left_out = f"; {source.ephemerals:,} ephemeral left out" if source.ephemerals else ""
+    line = f"{would}{outcome.created.count:,} created, {outcome.changed.count:,} changed, {outcome.same:,} the same"
+    shell.out.show(value, [line + left_out])
+    wrong = [f"{client.strip_chroot(path)}: {reason}" for path, reason in outcome.failed.items()]
+    wrong += [f"Insufficient permission : {client.strip_chroot(path)}" for path in source.unreadable]
+    if wrong:
+        raise CommandError("\n".join(wrong[:20]))
+
+
+@command("edit", "path", "change the data of a node in $VISUAL or $EDITOR", least=1, paths=1, ours=True)
+async def edit(shell: Shell, arguments: Parsed) -> None:
+    path = shell.path(arguments.words[0])
+    data, stat = await shell.client.get(path)
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    changed = await asyncio.to_thread(_edited, editor, path, data or b"")
+    if changed == (data or b""):
+        shell.out.show({"path": path, "changed": False}, [f"{path} is as it was"])
+        return
+    try:
+        new = await shell.client.set(path, changed, stat.version)
+    except BadVersionError:
+        kept = _keep(changed)
+        raise CommandError(f"{path} was changed by somebody else meanwhile; your text is in {kept}") from None
+    shell.out.show({"path": path, "changed": True, "stat": stat_json(new)}, [f"{path} has version {new.version}"])
+
+
+def _edited(editor: str, path: str, data: bytes) -> bytes:
+    """Return data as it is after an editor has had it."""
+    with tempfile.TemporaryDirectory(prefix="zoolet-") as folder:
+        file = Path(folder, (path.rpartition("/")[2] or "root")[:80])
+        file.write_bytes(data)
+        try:
+            code = subprocess.call([*shlex.split(editor), str(file)])
+            changed = file.read_bytes()
+        except (OSError, ValueError) as error:
+            raise CommandError(f"{editor}: {error}; set EDITOR to the command of an editor") from None
+    if code:
+        raise CommandError(f"{editor} ended with code {code}; {path} is as it was")
+    return changed
+
+
+def _keep(data: bytes) -> str:
+    """Write data to a file that stays, and return its name."""
+    descriptor, name = tempfile.mkstemp(prefix="zoolet-edit-")
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    return name

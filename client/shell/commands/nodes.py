@@ -1,0 +1,296 @@
+"""Nodes: create, get, set, stat, ls, delete, and how many there are."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any, Final
+
+from zoolet.client.shell.acl_text import parse_acl
+from zoolet.client.shell.command import COMMANDS, command
+from zoolet.client.shell.errors import CommandError, checked_path, plain_text, text_of
+from zoolet.client.shell.flags import Flag, Parsed
+from zoolet.client.shell.texts import data_text, hexdump, stat_json, stat_lines
+from zoolet.client.shell.walk import walk
+from zoolet.client.watches import Kind
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.enums import SEQUENTIAL_MODES, CreateMode
+from zoolet.protocol.errors import ErrorCode, InvalidACLError, NoNodeError
+from zoolet.protocol.node_json import data_json
+from zoolet.protocol.operations import OpCode
+
+if TYPE_CHECKING:
+    from zoolet.client.shell.shell import Shell
+
+STAT: Final = Flag("s", "Print znode stats additionally")
+WATCH: Final = Flag("w", "Watch for changes on the znode")
+LONGEST_TTL: Final = (1 << 40) - 1
+"""Milliseconds."""
+
+
+def deprecated(form: str, instead: str) -> str:
+    """Return what is said of a form that older releases had."""
+    return f"'{form}' has been deprecated. Please use '{instead}' instead."
+
+
+def value_json(path: str, data: bytes | None, stat: r.Stat | None = None) -> dict[str, Any]:
+    """Return a node as JSON."""
+    value: dict[str, Any] = {"path": path, "data": None if data is None else data_json(data)}
+    if stat is not None:
+        value["stat"] = stat_json(stat)
+    return value
+
+
+def number(text: str, error: str) -> int:
+    """Return a number that was typed.
+
+    Raises:
+        CommandError: It is none of 64 bits; the message is *error*.
+    """
+    try:
+        value = int(text)
+    except ValueError:
+        raise CommandError(error) from None
+    if not -(1 << 63) <= value < 1 << 63:
+        raise CommandError(error)
+    return value
+
+
+def version(arguments: Parsed) -> int:
+    """Return the version that ``-v`` asks for; -1 for any.
+
+    Raises:
+        CommandError: It is not a number of 32 bits.
+    """
+    text = arguments.flags.get("v", "-1")
+    value = number(text, f"-v is {text}; it must be a number, the version of the node")
+    if not -(1 << 31) <= value < 1 << 31:
+        raise CommandError(f"-v is {text}; a version has 32 bits")
+    return value
+
+
+# --- create ---
+
+
+@command(
+    "create",
+    "[-s] [-e] [-c] [-t ttl] path [data] [acl]",
+    "create a node",
+    Flag("e", "ephemeral: it goes with this session"),
+    Flag("s", "sequential: a number is appended to its name"),
+    Flag("c", "a container: it goes some time after its last child"),
+    Flag("t", "it goes after so many milliseconds without change", "ttl"),
+    least=1,
+    paths=1,
+)
+async def create(shell: Shell, arguments: Parsed) -> None:
+    mode, ttl = _mode(arguments)
+    path = _new_path(shell, arguments.words[0], mode)
+    data = arguments.words[1].encode("utf-8", "surrogateescape") if len(arguments.words) > 1 else None
+    acl = OPEN_ACL_UNSAFE if len(arguments.words) < 3 else parse_acl(arguments.words[2], shell.out)
+    if not acl:
+        raise CommandError("Acl is not valid : null", advice=plain_text(ErrorCode.INVALID_ACL, None))
+    below = shell.client.add_chroot(path + "0")[:-1] if mode in SEQUENTIAL_MODES else shell.client.add_chroot(path)
+    try:
+        if ttl is not None:
+            request: Any = r.CreateTTLRequest(below, data, acl, mode, ttl)
+            reply = await shell.request(OpCode.CREATE_TTL, request, path)
+        else:
+            op = OpCode.CREATE_CONTAINER if mode == CreateMode.CONTAINER else OpCode.CREATE
+            reply = await shell.request(op, r.CreateRequest(below, data, acl, mode), path)
+    except InvalidACLError as error:
+        raise CommandError(text_of(error), advice=plain_text(ErrorCode.INVALID_ACL, path)) from None
+    created = shell.client.strip_chroot(reply.path)
+    shell.out.remark(f"Created {created}", {"created": created})
+
+
+def _new_path(shell: Shell, word: str, mode: CreateMode) -> str:
+    """Return the path of a node that is created; that of a sequential one may end with a slash."""
+    if mode not in SEQUENTIAL_MODES or not word.endswith("/"):
+        return shell.path(word)
+    return shell.path(word + "0")[:-1]
+
+
+def _mode(arguments: Parsed) -> tuple[CreateMode, int | None]:
+    """Return the kind of node, and its TTL in milliseconds."""
+    ephemeral, sequential, container = arguments.has("e"), arguments.has("s"), arguments.has("c")
+    if container and (ephemeral or sequential):
+        raise CommandError("-c cannot be combined with -s or -e. Containers cannot be ephemeral or sequential.")
+    if not arguments.has("t"):
+        mode = CreateMode.CONTAINER if container else CreateMode(int(ephemeral) + 2 * int(sequential))
+        return mode, None
+    ttl = number(arguments.flags["t"], "-t argument must be a long value")
+    if ephemeral or container:
+        raise CommandError(f"TTLs cannot be used with {'Ephemeral' if ephemeral else 'Container'} znodes")
+    if not 0 < ttl <= LONGEST_TTL:
+        raise CommandError(f"ttl must be positive and cannot be larger than: {LONGEST_TTL}")
+    return CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL if sequential else CreateMode.PERSISTENT_WITH_TTL, ttl
+
+
+# --- get, set, stat ---
+
+
+async def read(shell: Shell, path: str, watch: bool) -> tuple[bytes | None, r.Stat]:
+    """Read a node, and watch it if that is wanted."""
+    if watch:
+        data, stat = await shell.watches.set(Kind.DATA, path)
+    else:
+        data, stat = await shell.client.get(path)
+    return data, stat
+
+
+@command(
+    "get",
+    "[-s] [-w] [-b] [-x] path",
+    "print the data of a node",
+    Flag("b", "Output data in base64 format"),
+    STAT,
+    WATCH,
+    Flag("x", "Output data in hexdump format"),
+    least=1,
+    lists_flags=True,
+    paths=1,
+)
+async def get(shell: Shell, arguments: Parsed) -> None:
+    if len(arguments.words) > 1:
+        shell.out.remark(deprecated("get path [watch]", "get [-s] [-w] path"))
+    path = shell.path(arguments.words[0])
+    data, stat = await read(shell, path, arguments.has("w") or len(arguments.words) > 1)
+    if data is None:
+        lines = ["null"]
+    elif arguments.has("b"):
+        lines = [base64.b64encode(data).decode()]
+    elif arguments.has("x"):
+        lines = hexdump(data)
+    else:
+        lines = [data_text(data)]
+    if arguments.has("s"):
+        lines += stat_lines(stat)
+    shell.out.show(value_json(path, data, stat if arguments.has("s") else None), lines)
+
+
+@command(
+    "set",
+    "path data [-s] [-v version] [-b]",
+    "replace the data of a node",
+    Flag("b", "Supply data in base64 format"),
+    STAT,
+    Flag("v", "Set with an expected version", "version"),
+    least=2,
+    lists_flags=True,
+    paths=1,
+)
+async def set_data(shell: Shell, arguments: Parsed) -> None:
+    path = shell.path(arguments.words[0])
+    data = arguments.words[1].encode("utf-8", "surrogateescape")
+    if arguments.has("b"):
+        try:
+            data = base64.b64decode(data, validate=True)
+        except binascii.Error as error:
+            raise CommandError(f"the data is not base64: {error}") from None
+    if not arguments.has("v") and len(arguments.words) == 3 and arguments.words[2].lstrip("-").isdigit():
+        arguments.flags["v"] = arguments.words[2]  # the form of release 3.4
+    stat = await shell.client.set(path, data, version(arguments))
+    shell.out.show({"path": path, "stat": stat_json(stat)}, stat_lines(stat) if arguments.has("s") else ())
+
+
+@command("stat", "[-w] path", "print the Stat of a node", WATCH, least=1, paths=1)
+async def stat(shell: Shell, arguments: Parsed) -> None:
+    if len(arguments.words) > 1:
+        shell.out.remark(deprecated("stat path [watch]", "stat [-w] path"))
+    path = shell.path(arguments.words[0])
+    if arguments.has("w") or len(arguments.words) > 1:
+        result = await shell.watches.set(Kind.EXIST, path)
+    else:
+        result = await shell.client.exists(path)
+    if result is None:
+        raise NoNodeError(path)
+    shell.out.show({"path": path, "stat": stat_json(result)}, stat_lines(result))
+
+
+# --- ls ---
+
+
+@command(
+    "ls",
+    "[-s] [-w] [-R] path",
+    "list the children of a node",
+    Flag("?", "help"),
+    Flag("R", "recurse"),
+    Flag("s", "stat"),
+    Flag("w", "watch"),
+    paths=1,
+)
+async def ls(shell: Shell, arguments: Parsed) -> None:
+    row = COMMANDS["ls"]
+    if arguments.has("?"):
+        raise CommandError(row.usage_text(), advice="\n".join(["usage: ls [options] path", *row.flag_lines()]))
+    if not arguments.words and not shell.directory:
+        raise CommandError(row.usage_text())
+    if len(arguments.words) > 1:
+        shell.out.remark(deprecated("ls path [watch]", "ls [-w] path"))
+    path = shell.path(arguments.word(0, "."))
+    if arguments.has("R"):
+        await _list_all(shell, path, arguments.has("w"))
+    else:
+        await _list(shell, path, arguments.has("w") or len(arguments.words) > 1, arguments.has("s"))
+
+
+async def _list(shell: Shell, path: str, watch: bool, with_stat: bool) -> None:
+    if watch:
+        names = await shell.watches.set(Kind.CHILD, path)
+        result = await shell.client.exists(path) if with_stat else None
+    else:
+        names, result = await shell.client.children_and_stat(path)
+    names = sorted(names)
+    value: dict[str, Any] = {"path": path, "children": names}
+    lines = [f"[{', '.join(names)}]"]
+    if with_stat and result is not None:
+        value["stat"] = stat_json(result)
+        lines += stat_lines(result)
+    shell.out.show(value, lines)
+
+
+async def _list_all(shell: Shell, path: str, watch: bool) -> None:
+    async for batch in walk(shell.client, path, skips_forbidden=False):
+        for each in batch:
+            if watch:
+                await shell.watches.set(Kind.CHILD, each)
+            shell.out.line({"path": each}, each)
+        shell.out.flush()
+
+
+@command("ls2", "path [watch]", "list the children of a node, and print its Stat", least=1, paths=1, ours=True)
+async def ls2(shell: Shell, arguments: Parsed) -> None:
+    shell.out.remark(deprecated("ls2", "ls [-s] path"))
+    await _list(shell, shell.path(arguments.words[0]), len(arguments.words) > 1, True)
+
+
+# --- delete, and counts ---
+
+
+@command("delete", "[-v version] path", "delete a node", Flag("v", "version", "version"), least=1, paths=1)
+async def delete(shell: Shell, arguments: Parsed) -> None:
+    if len(arguments.words) > 1 and not arguments.has("v"):
+        shell.out.remark(deprecated("delete path [version]", "delete [-v version] path"))
+        arguments.flags["v"] = arguments.words[1]
+    path = shell.path(arguments.words[0])
+    await shell.client.delete(path, version(arguments))
+    shell.out.show({"deleted": path}, ())
+
+
+@command("getAllChildrenNumber", "path", "count the nodes below a node, at any depth", least=1, paths=1)
+async def count(shell: Shell, arguments: Parsed) -> None:
+    path = shell.path(arguments.words[0])
+    total = await shell.client.count_below(path)
+    shell.out.show({"path": path, "count": total}, [str(total)])
+
+
+@command("getEphemerals", "path", "list the ephemeral nodes of this session", paths=1)
+async def ephemerals(shell: Shell, arguments: Parsed) -> None:
+    prefix = arguments.word(0, "/")
+    if prefix != "/":
+        checked_path(prefix)
+    result = sorted(await shell.client.ephemerals(prefix))
+    shell.out.show({"ephemerals": result}, [f"[{', '.join(result)}]"])

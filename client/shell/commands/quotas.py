@@ -1,0 +1,197 @@
+"""Quotas: setquota, listquota, delquota.
+
+Source: SetQuotaCommand; ListQuotaCommand; DelQuotaCommand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from zoolet.client.shell.command import command
+from zoolet.client.shell.errors import CommandError, checked_path
+from zoolet.client.shell.flags import Flag, Parsed
+from zoolet.client.shell.walk import walk
+from zoolet.protocol import paths
+from zoolet.protocol.errors import NodeExistsError, NoNodeError
+from zoolet.protocol.quotas import LIMITS, STATS, Amount
+
+if TYPE_CHECKING:
+    from zoolet.client.shell.shell import Shell
+
+QUOTA: Final = "/zookeeper/quota"
+_NODES: Final = (LIMITS.strip("/"), STATS.strip("/"))
+_LIMITS: Final = (
+    Flag("n", "num soft quota", "value"),
+    Flag("b", "bytes soft quota", "value"),
+    Flag("N", "num hard quota", "value"),
+    Flag("B", "bytes hard quota", "value"),
+)
+_UNSET: Final = {"count": -1, "bytes": -1, "byteHardLimit": -1, "countHardLimit": -1}
+_KEYS: Final = {"n": "count", "b": "bytes", "N": "countHardLimit", "B": "byteHardLimit"}
+"""Which number of the text each flag sets."""
+
+
+def _numbers(amount: Amount) -> dict[str, int]:
+    return {"count": amount.count, "bytes": amount.size, **dict(amount.others)}
+
+
+def _text(numbers: dict[str, int]) -> bytes:
+    others = tuple(sorted((key, value) for key, value in numbers.items() if key not in ("count", "bytes")))
+    return Amount(numbers["count"], numbers["bytes"], others=others).encode()
+
+
+async def _amount(shell: Shell, path: str) -> Amount | None:
+    """Return the numbers of a limits or stats node; None if there is no such node."""
+    try:
+        data, _ = await shell.client.get(path)
+    except NoNodeError:
+        return None
+    try:
+        return Amount.parse(data or b"")
+    except ValueError as error:
+        raise CommandError(f"{path} is not a quota: {error}") from None
+
+
+@command(
+    "setquota",
+    "-n|-b|-N|-B val path",
+    "limit the nodes or bytes of a subtree",
+    one_of=_LIMITS,
+    one_required=True,
+    least=1,
+    paths=1,
+)
+async def set_quota(shell: Shell, arguments: Parsed) -> None:
+    path = arguments.words[0]
+    if path.startswith(QUOTA):
+        shell.out.error(f"cannot set a quota under the path: {QUOTA}")
+        return
+    chosen = _chosen(shell, arguments)
+    if chosen is None:
+        return
+    checked_path(path)
+    if await shell.client.exists(path) is None:
+        raise CommandError(f"{path} does not exist.")
+    await _refuse_nested(shell, path)
+    above = ""
+    for name in (QUOTA + path).strip("/").split("/"):
+        above = f"{above}/{name}"
+        await _create(shell, above, None)
+    if not await _create(shell, above + LIMITS, _text({**_UNSET, **chosen})):
+        limits = await _amount(shell, above + LIMITS)
+        await shell.client.set(above + LIMITS, _text({**_UNSET, **_numbers(limits or Amount()), **chosen}))
+    await _create(shell, above + STATS, Amount(0, 0).encode())
+    limits, used = await _amount(shell, above + LIMITS), await _amount(shell, above + STATS)
+    if limits is not None and used is not None:
+        _warn(shell, _numbers(limits), used)
+    shell.out.show({"path": path, "limits": _numbers(limits or Amount())}, ())
+
+
+def _chosen(shell: Shell, arguments: Parsed) -> dict[str, int] | None:
+    """Return the limit that was typed; None if it was said what is wrong with it."""
+    ((flag, text),) = arguments.flags.items()
+    counts = flag in "nN"
+    try:
+        value = int(text)
+        if not -(1 << (31 if counts else 63)) <= value < 1 << (31 if counts else 63):
+            raise ValueError(text)
+    except ValueError:
+        shell.out.error("NumberFormatException happens when parsing the option value")
+        return None
+    if counts and value <= 0:
+        shell.out.error("the num quota must be greater than zero")
+        return None
+    if value < 0:
+        shell.out.error("the bytes quota must be greater than or equal to zero")
+        return None
+    return {_KEYS[flag]: value}
+
+
+async def _refuse_nested(shell: Shell, path: str) -> None:
+    """Refuse a quota above or below another one: only the nearest would count."""
+    client = shell.client
+    checked_path(QUOTA + path)
+    try:
+        async for batch in walk(client, QUOTA + path):
+            for node in batch:
+                if node.endswith(LIMITS) and node != QUOTA + path + LIMITS:
+                    owner = node[len(QUOTA) : -len(LIMITS)]
+                    raise CommandError(f"{path} has a child {owner} which has a quota")
+    except NoNodeError:
+        pass
+    above = paths.parent(path)
+    while above != "/":
+        if await client.exists(QUOTA + above + LIMITS) is not None:
+            raise CommandError(f"{path} has a parent {above} which has a quota")
+        above = paths.parent(above)
+
+
+async def _create(shell: Shell, path: str, data: bytes | None) -> bool:
+    """Create a node, and return whether it was missing."""
+    try:
+        await shell.create(path, data)
+    except NodeExistsError:
+        return False
+    return True
+
+
+def _warn(shell: Shell, limits: dict[str, int], used: Amount) -> None:
+    for what, existing, keys in (
+        ("count", used.count, ("count", "countHardLimit")),
+        ("bytes", used.size, ("bytes", "byteHardLimit")),
+    ):
+        if any(-1 < limits.get(key, -1) < existing for key in keys):
+            text = f"[Warning]: the {what} quota you create is less than the existing {what}:{existing}"
+            shell.out.remark(text)
+
+
+@command("listquota", "path", "print the quota of a node, and what is used of it", least=1, paths=1)
+async def list_quota(shell: Shell, arguments: Parsed) -> None:
+    path = arguments.words[0]
+    node = f"{QUOTA}{path}{LIMITS}"
+    shell.out.remark(f"absolute path is {node}")
+    limits = await _amount(shell, checked_path(node))
+    if limits is None:
+        shell.out.error(f"quota for {path} does not exist.")
+        return
+    used = await _amount(shell, f"{QUOTA}{path}{STATS}")
+    value: dict[str, Any] = {"path": path, "limits": _numbers(limits), "used": _numbers(used) if used else None}
+    lines = [f"Output quota for {path} {_text(_numbers(limits)).decode()}"]
+    if used is not None:
+        lines.append(f"Output stat for {path} {replace(used, others=()).encode().decode()}")
+    shell.out.show(value, lines)
+
+
+@command(
+    "delquota",
+    "[-n|-b|-N|-B] path",
+    "remove the quota of a node, or one of its limits",
+    one_of=tuple(flag._replace(value="") for flag in _LIMITS),
+    least=1,
+    paths=1,
+)
+async def delete_quota(shell: Shell, arguments: Parsed) -> None:
+    path = arguments.words[0]
+    node = f"{QUOTA}{path}"
+    limits = await _amount(shell, node + LIMITS) if path.startswith("/") else None
+    if limits is None:
+        shell.out.show({"path": path, "limits": None}, [f"Quota does not exist for {path}"])
+        return
+    for flag in arguments.flags:
+        numbers = {**_UNSET, **_numbers(limits), _KEYS[flag]: -1}
+        await shell.client.set(node + LIMITS, _text(numbers))
+        shell.out.show({"path": path, "limits": numbers}, ())
+    if not arguments.flags:
+        await _remove(shell, node)
+        shell.out.show({"path": path, "limits": None}, ())
+
+
+async def _remove(shell: Shell, node: str) -> None:
+    """Delete the nodes of a quota, and those above them that have no other children."""
+    for name in await shell.client.children(node):
+        if name in _NODES:
+            await shell.client.delete(f"{node}/{name}")
+    while node != QUOTA and not await shell.client.children(node):
+        await shell.client.delete(node)
+        node = paths.parent(node)

@@ -1,0 +1,131 @@
+"""Searching: find, by what nodes are, and grep, by what they hold."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import re
+import time
+from typing import TYPE_CHECKING
+
+from zoolet.client.shell.command import command
+from zoolet.client.shell.commands.nodes import number
+from zoolet.client.shell.errors import CommandError
+from zoolet.client.shell.flags import Flag, Parsed
+from zoolet.client.shell.output import BOLD
+from zoolet.client.shell.texts import stat_json
+from zoolet.client.shell.walk import AT_ONCE, walk
+from zoolet.protocol import records as r
+from zoolet.protocol.errors import NoAuthError, NoNodeError
+
+if TYPE_CHECKING:
+    from zoolet.client.shell.shell import Shell
+
+
+@command(
+    "find",
+    "[path] [-name pattern] [-ephemeral] [-owner session] [-larger bytes] [-changed seconds] [-empty]",
+    "print the paths of nodes that are as the flags say",
+    Flag("name", "the last name matches this, with * and ? as in a shell", "pattern"),
+    Flag("ephemeral", "it is ephemeral"),
+    Flag("owner", "it is ephemeral, and of this session, as in 0x1234", "session"),
+    Flag("larger", "its data has more bytes", "bytes"),
+    Flag("changed", "its data was changed in the last so many seconds, by this machine's clock", "seconds"),
+    Flag("empty", "it has neither data nor children"),
+    paths=1,
+    ours=True,
+)
+async def find(shell: Shell, arguments: Parsed) -> None:
+    root = shell.path(arguments.word(0, shell.directory or "/"))
+    pattern = re.compile(fnmatch.translate(arguments.flags.get("name", "*")))
+    test = _Test(arguments)
+    async for batch in walk(shell.client, root):
+        named = [path for path in batch if pattern.match(path.rpartition("/")[2])]
+        for start in range(0, len(named), AT_ONCE):
+            part = named[start : start + AT_ONCE]
+            stats: list[r.Stat | None] = [None] * len(part)
+            if test.needs_stat or shell.out.as_json:
+                stats = await asyncio.gather(*map(shell.client.exists, part))
+            for path, stat in zip(part, stats, strict=True):
+                if not test.needs_stat or (stat is not None and test.passes(stat)):
+                    shell.out.line({"path": path, "stat": stat_json(stat) if stat is not None else None}, path)
+            shell.out.flush()
+
+
+class _Test:
+    """What the flags of find ask of a Stat."""
+
+    def __init__(self, arguments: Parsed) -> None:
+        flags = arguments.flags
+        self.needs_stat = bool(flags.keys() - {"name"})
+        self._ephemeral = "ephemeral" in flags
+        self._empty = "empty" in flags
+        self._owner = self._larger = self._since = None
+        if "owner" in flags:
+            try:
+                self._owner = int(flags["owner"], 16) & 0xFFFFFFFFFFFFFFFF
+            except ValueError:
+                raise CommandError(f"-owner is {flags['owner']}; it must be a session id, as in 0x1234") from None
+        if "larger" in flags:
+            self._larger = number(flags["larger"], f"-larger is {flags['larger']}; it must be a number of bytes")
+        if "changed" in flags:
+            try:
+                self._since = (time.time() - float(flags["changed"])) * 1000
+            except ValueError:
+                raise CommandError(f"-changed is {flags['changed']}; it must be a number of seconds") from None
+
+    def passes(self, stat: r.Stat) -> bool:
+        """Return whether a node is as the flags say."""
+        owner = stat.ephemeralOwner & 0xFFFFFFFFFFFFFFFF
+        return (
+            not (self._ephemeral and not owner)
+            and not (self._empty and (stat.dataLength or stat.numChildren))
+            and (self._owner is None or owner == self._owner)
+            and (self._larger is None or stat.dataLength > self._larger)
+            and (self._since is None or stat.mtime >= self._since)
+        )
+
+
+@command(
+    "grep",
+    "[-i] [-l] [-F] pattern [path]",
+    "print the lines of data that match a regular expression",
+    Flag("i", "small and capital letters are the same"),
+    Flag("l", "print only the paths"),
+    Flag("F", "the pattern is plain text"),
+    least=1,
+    ours=True,
+)
+async def grep(shell: Shell, arguments: Parsed) -> None:
+    text = re.escape(arguments.words[0]) if arguments.has("F") else arguments.words[0]
+    try:
+        pattern = re.compile(text.encode("utf-8", "surrogateescape"), re.IGNORECASE if arguments.has("i") else 0)
+    except re.error as error:
+        raise CommandError(f"{arguments.words[0]} is not a regular expression: {error}") from None
+    root = shell.path(arguments.word(1, shell.directory or "/"))
+    matched = False
+    async for batch in walk(shell.client, root):
+        for start in range(0, len(batch), AT_ONCE):
+            matched = await _search(shell, batch[start : start + AT_ONCE], pattern, arguments.has("l")) or matched
+            shell.out.flush()
+    if not matched:
+        raise CommandError(f"nothing below {root} matches {arguments.words[0]}")
+
+
+async def _search(shell: Shell, paths: list[str], pattern: re.Pattern[bytes], only_paths: bool) -> bool:
+    """Print what matches in the data of some nodes; return whether anything does."""
+    matched = False
+    answers = await asyncio.gather(*(shell.client.get(path) for path in paths), return_exceptions=True)
+    for path, answer in zip(paths, answers, strict=True):
+        if isinstance(answer, NoNodeError | NoAuthError):
+            continue
+        if isinstance(answer, BaseException):
+            raise answer
+        lines = [line for line in (answer[0] or b"").split(b"\n") if pattern.search(line)]
+        matched = matched or bool(lines)
+        if only_paths and lines:
+            shell.out.line({"path": path}, path)
+        for line in [] if only_paths else lines:
+            shown = line.decode("utf-8", "backslashreplace")
+            shell.out.line({"path": path, "line": shown}, f"{shell.out.paint(path, BOLD)}: {shown}")
+    return matched

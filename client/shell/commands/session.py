@@ -1,0 +1,92 @@
+"""The shell itself: connect, close, quit, cd, pwd, history, redo, help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from zoolet.client.shell import words
+from zoolet.client.shell.command import COMMANDS, command, listed
+from zoolet.client.shell.errors import CommandError
+from zoolet.client.shell.flags import Parsed
+from zoolet.protocol.errors import NoNodeError
+
+if TYPE_CHECKING:
+    from zoolet.client.shell.shell import Shell
+
+SHOWN: Final = 11
+"""Lines that history shows."""
+
+
+@command("connect", "host:port", "close the session, and connect to other servers", offline=True)
+async def connect(shell: Shell, arguments: Parsed) -> None:
+    await shell.close()
+    shell.connect(arguments.word(0) or None)
+
+
+@command("close", "", "close the session", offline=True)
+async def close(shell: Shell, arguments: Parsed) -> None:
+    await shell.close()
+
+
+@command("quit", "", "close the session, and end the shell", aliases=("exit",), offline=True)
+async def quit_shell(shell: Shell, arguments: Parsed) -> None:
+    shell.ended = True
+
+
+@command("cd", "[path]", "begin relative paths at a node; without one, at the root", ours=True, paths=1)
+async def cd(shell: Shell, arguments: Parsed) -> None:
+    path = shell.path(arguments.word(0, "/"))
+    if await shell.client.exists(path) is None:
+        raise NoNodeError(path)
+    shell.directory = path
+
+
+@command("pwd", "", "print the node that relative paths begin at", ours=True, offline=True)
+async def pwd(shell: Shell, arguments: Parsed) -> None:
+    shell.out.show({"path": shell.directory or "/"}, [shell.directory or "/"])
+
+
+@command("history", "", "print the last lines", offline=True)
+async def history(shell: Shell, arguments: Parsed) -> None:
+    lines = list(enumerate(shell.history))[-SHOWN:] or [(0, "null")]
+    shell.out.show(
+        [{"number": number, "line": line} for number, line in lines], [f"{number} - {line}" for number, line in lines]
+    )
+    shell.report_if_closed()
+
+
+@command("redo", "cmdno", "execute a line of the history", offline=True)
+async def redo(shell: Shell, arguments: Parsed) -> None:
+    if not arguments.words:
+        return
+    text = arguments.words[0]
+    place = int(text) if text.isdecimal() else -1
+    if not 0 <= place < len(shell.history) - 1:
+        raise CommandError("Command index out of range")
+    line = shell.history[place]
+    if words.split(line)[0] == "redo":
+        raise CommandError("No redoing redos")
+    shell.history[-1] = shell.pending = line
+
+
+@command("help", "[command]", "explain the commands", ours=True, offline=True)
+async def help_command(shell: Shell, arguments: Parsed) -> None:
+    if arguments.words:
+        row = COMMANDS.get(arguments.words[0])
+        if row is None:
+            raise CommandError(f"there is no command {arguments.words[0]}; help lists them")
+        shell.out.show(
+            {"name": row.name, "usage": row.usage, "summary": row.summary},
+            [f"{row.name} {row.usage}", f"  {row.summary}", *row.flag_lines()],
+        )
+        return
+    rows = listed()
+    width = max(len(row.name) for row in rows)
+    shell.out.show(
+        [{"name": row.name, "usage": row.usage, "summary": row.summary} for row in rows],
+        [
+            *(f"{row.name:<{width}}  {row.summary}" for row in rows),
+            "",
+            "help COMMAND explains its flags; --json makes the result of any command JSON.",
+        ],
+    )

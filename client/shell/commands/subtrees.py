@@ -1,0 +1,182 @@
+"""Subtrees: deleteall, tree, du."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final
+
+from zoolet.client.shell.command import command
+from zoolet.client.shell.commands.nodes import number
+from zoolet.client.shell.errors import CommandError
+from zoolet.client.shell.flags import Flag, Parsed
+from zoolet.client.shell.nodes_text import shown_data
+from zoolet.client.shell.walk import AT_ONCE, children_of, walk
+from zoolet.progress import Progress
+from zoolet.protocol.errors import NoNodeError, ZooKeeperError
+
+if TYPE_CHECKING:
+    from zoolet.client.shell.shell import Shell
+
+BATCH: Final = 1000
+"""Nodes that deleteall deletes at once."""
+
+
+@command(
+    "deleteall",
+    "path [-b batch size]",
+    "delete a node and all below it",
+    Flag("b", "how many are deleted at once (default 1000)", "batch size"),
+    least=1,
+    paths=1,
+)
+async def delete_all(shell: Shell, arguments: Parsed) -> None:
+    text = arguments.flags.get("b", str(BATCH))
+    batch = number(text, "-b argument must be an int value")
+    if not 0 < batch < 1 << 31:
+        raise CommandError(f"-b is {text}; it must be at least 1")
+    await _delete_all(shell, shell.path(arguments.words[0]), batch)
+
+
+async def _delete_all(shell: Shell, path: str, batch: int) -> None:
+    nodes: list[str] = []
+    with Progress("listing") as progress:
+        async for paths in walk(shell.client, path, skips_forbidden=False):
+            nodes += paths
+            progress.show("nodes", len(nodes), 0)
+    failed = deleted = 0
+    first: ZooKeeperError | None = None
+    with Progress("deleting") as progress:
+        for end in range(len(nodes), 0, -batch):  # each is listed before what is below it
+            calls = [shell.client.delete(each) for each in reversed(nodes[max(0, end - batch) : end])]
+            for answer in await asyncio.gather(*calls, return_exceptions=True):
+                if isinstance(answer, NoNodeError) or answer is None:
+                    deleted += 1
+                elif isinstance(answer, ZooKeeperError):
+                    failed, first = failed + 1, first or answer
+                else:
+                    raise answer
+            progress.show("nodes", deleted, len(nodes))
+    if failed:
+        shell.out.error("Failed to delete some node(s) in the subtree!")
+    shell.out.show({"path": path, "deleted": deleted, "failed": failed, "reason": str(first or "") or None}, ())
+
+
+@command("rmr", "path", "delete a node and all below it", least=1, paths=1, ours=True)
+async def rmr(shell: Shell, arguments: Parsed) -> None:
+    shell.out.remark("The command 'rmr' has been deprecated. Please use 'deleteall' instead.")
+    await _delete_all(shell, shell.path(arguments.words[0]), BATCH)
+
+
+# --- tree ---
+
+
+@command(
+    "tree",
+    "[-L depth] [-d] [path]",
+    "draw a subtree",
+    Flag("L", "draw no more levels than this", "depth"),
+    Flag("d", "print short data, too"),
+    paths=1,
+    ours=True,
+)
+async def tree(shell: Shell, arguments: Parsed) -> None:
+    path = shell.path(arguments.word(0, shell.directory or "/"))
+    depth = number(
+        arguments.flags.get("L", "1000000"), f"-L is {arguments.flags.get('L')}; it must be a number of levels"
+    )
+    (first,) = await children_of(shell.client, [path])
+    if isinstance(first, ZooKeeperError):
+        raise first
+    texts = await _texts(shell, [path]) if arguments.has("d") else [""]
+    shell.out.line({"path": path}, path + texts[0])
+    count = 0
+    async for each, line in _branches(shell, first, "", depth, arguments.has("d")):
+        shell.out.line({"path": each}, line)
+        count += 1
+        if count % AT_ONCE == 0:
+            shell.out.flush()
+    if not shell.out.as_json:
+        shell.out.show(None, ["", f"{count + 1:,} node{'s' * (count > 0)}"])
+
+
+async def _branches(
+    shell: Shell, siblings: list[str], indent: str, depth: int, with_data: bool
+) -> AsyncIterator[tuple[str, str]]:
+    """Yield each node below, and its line; children are asked for in batches of siblings."""
+    if depth < 1:
+        return
+    for start in range(0, len(siblings), AT_ONCE):
+        batch = siblings[start : start + AT_ONCE]
+        below = await children_of(shell.client, batch) if depth > 1 else [[] for _ in batch]
+        texts = await _texts(shell, batch) if with_data else [""] * len(batch)
+        for place, (path, children, text) in enumerate(zip(batch, below, texts, strict=True), start):
+            last = place == len(siblings) - 1
+            yield path, f"{indent}{'└' if last else '├'}── {path.rpartition('/')[2]}{text}"
+            if isinstance(children, list) and children:
+                further = _branches(shell, children, indent + ("    " if last else "│   "), depth - 1, with_data)
+                async for each in further:
+                    yield each
+
+
+async def _texts(shell: Shell, paths: list[str]) -> list[str]:
+    """Return what is printed behind the name of each node."""
+    answers = await asyncio.gather(*(shell.client.get(path) for path in paths), return_exceptions=True)
+    texts = []
+    for answer in answers:
+        if isinstance(answer, ZooKeeperError):
+            texts.append("")
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            text = shown_data(answer[0])
+            texts.append(f"  {text}" if text else "")
+    return texts
+
+
+# --- du ---
+
+
+@command(
+    "du",
+    "[-L depth] [path]",
+    "count the bytes of data and the nodes of subtrees",
+    Flag("L", "print so many levels (default 1)", "depth"),
+    paths=1,
+    ours=True,
+)
+async def du(shell: Shell, arguments: Parsed) -> None:
+    root = shell.path(arguments.word(0, shell.directory or "/"))
+    depth = _levels(arguments, "1")
+    sums: dict[str, list[int]] = {}
+    done = 0
+    with Progress("reading") as progress:
+        async for batch in walk(shell.client, root):
+            for start in range(0, len(batch), AT_ONCE):
+                part = batch[start : start + AT_ONCE]
+                for path, stat in zip(part, await asyncio.gather(*map(shell.client.exists, part)), strict=True):
+                    if stat is not None:
+                        _add(sums, root, path, depth, stat.dataLength)
+                done += len(part)
+                progress.show("nodes", done, 0)
+    for path in sorted(sums):
+        size, nodes = sums[path]
+        shell.out.line({"path": path, "bytes": size, "nodes": nodes}, f"{size:>14,} bytes {nodes:>10,} nodes  {path}")
+    shell.out.flush()
+
+
+def _add(sums: dict[str, list[int]], root: str, path: str, depth: int, size: int) -> None:
+    """Add a node to the sums of those above it that are printed."""
+    below = path[len(root.rstrip("/")) :].strip("/").split("/") if path != root else []
+    above = root
+    for name in ["", *below[:depth]]:
+        above = above if not name else f"{above.rstrip('/')}/{name}"
+        entry = sums.setdefault(above, [0, 0])
+        entry[0] += size
+        entry[1] += 1
+
+
+def _levels(arguments: Parsed, default: str) -> int:
+    """Return the number of levels that ``-L`` asks for."""
+    text = arguments.flags.get("L", default)
+    return number(text, f"-L is {text}; it must be a number of levels")

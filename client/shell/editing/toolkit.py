@@ -1,0 +1,76 @@
+"""Lines read with prompt_toolkit, the extra ``shell``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.patch_stdout import patch_stdout
+
+from zoolet.client.shell import words
+from zoolet.client.shell.editing.history import history_file, is_kept
+
+
+class _Completer(Completer):
+    def __init__(self, complete: Callable[[str], list[str]]) -> None:
+        self._complete = complete
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        line = document.text_before_cursor
+        _, last = words.last_word(line)
+        for word in self._complete(line):
+            shown = word.rpartition("/")[2] if word.startswith("/") else word
+            yield Completion(words.quote(word), start_position=-len(last), display=shown or "/")
+
+
+class _History(FileHistory):
+    """A file without passwords."""
+
+    def store_string(self, string: str) -> None:
+        if is_kept(string):
+            super().store_string(string)
+
+
+class ToolkitEditor:
+    """Reads lines with a prompt that is drawn again when it changes.
+
+    Args:
+        complete: Returns what the last word of a line may be.
+    """
+
+    def __init__(self, complete: Callable[[str], list[str]]) -> None:
+        history: History
+        try:
+            history = _History(str(history_file()))
+        except OSError:
+            history = InMemoryHistory()
+        self._session: PromptSession[str] = PromptSession(
+            history=history,
+            completer=ThreadedCompleter(_Completer(complete)),
+            complete_while_typing=False,
+            auto_suggest=AutoSuggestFromHistory(),
+            enable_history_search=True,
+        )
+
+    def read(self, prompt: Callable[[], str]) -> str:
+        """Read a line."""
+        with patch_stdout(raw=True):
+            return self._session.prompt(lambda: ANSI(prompt()))
+
+    def write(self, text: str) -> None:
+        """Write text above the line; :func:`patch_stdout` draws the line again."""
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def redraw(self) -> None:
+        """Draw the prompt again."""
+        self._session.app.invalidate()
+
+    def close(self) -> None:
+        """The history is in its file already."""

@@ -1,0 +1,122 @@
+"""Executing lines: from words to a row of the table of commands, its flags, and what it does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from zoolet.client.shell import commands, words
+from zoolet.client.shell.command import COMMANDS, listed
+from zoolet.client.shell.errors import NOT_FOUND, CommandError
+from zoolet.client.shell.flags import FlagError, parse
+from zoolet.client.shell.output import Output
+from zoolet.client.shell.shell import Settings, Shell
+from zoolet.protocol.errors import ZooKeeperError
+
+commands.load()
+
+USAGE: Final = "ZooKeeper -server host:port -client-configuration properties-file cmd args"
+JSON: Final = "--json"
+"""A flag that each command has."""
+
+
+async def execute(shell: Shell, line: str) -> int:
+    """Execute a line that was typed, and return its exit code."""
+    if not line.strip():
+        return shell.exit_code
+    shell.history.append(line)
+    code = await run(shell, words.split(line))
+    if shell.pending:
+        line, shell.pending = shell.pending, ""
+        code = await run(shell, words.split(line))
+    return code
+
+
+async def run(shell: Shell, arguments: Sequence[str]) -> int:
+    """Execute the words of a command, and return its exit code."""
+    as_json = shell.out.as_json
+    shell.exit_code = 1
+    try:
+        await _run(shell, arguments)
+        shell.exit_code = 0
+    except CommandError as error:
+        if error.advice:
+            shell.out.error(error.advice)
+        shell.out.error(str(error))
+        shell.exit_code = error.code
+    except FlagError as error:
+        shell.out.error(str(error))
+    except ZooKeeperError as error:
+        shell.out.error(shell.explained(error))
+    finally:
+        shell.out.as_json = as_json
+    return shell.exit_code
+
+
+async def _run(shell: Shell, arguments: Sequence[str]) -> None:
+    if not arguments:
+        raise CommandError("No command entered", advice=usage())
+    name, *rest = arguments
+    row = COMMANDS.get(name)
+    if row is None:
+        raise CommandError(f"Command not found: Command not found {name}", NOT_FOUND, usage())
+    if not row.offline:
+        shell.client  # noqa: B018 - it raises that there is no connection
+    if JSON in rest:
+        rest.remove(JSON)
+        shell.out.as_json = True
+    parsed = parse(row.flags, rest, one_of=row.one_of, required=row.one_required)
+    if len(parsed.words) < row.least:
+        raise CommandError(row.usage_text())
+    await row.run(shell, parsed)
+
+
+def usage() -> str:
+    """Return the list of all commands, as it is shown for one that is unknown."""
+    return "\n".join([USAGE, *(f"\t{row.name} {row.usage}" for row in listed())])
+
+
+async def run_once(settings: Settings, out: Output, arguments: Sequence[str]) -> int:
+    """Connect, execute one command, and return its exit code."""
+    shell = Shell(settings, out)
+    try:
+        shell.connect()
+    except CommandError as error:
+        out.error(str(error))
+        return 1
+    try:
+        connecting = asyncio.ensure_future(shell.client.first_round())
+        running: asyncio.Future[int] = asyncio.ensure_future(run(shell, arguments))
+        either: list[asyncio.Future[Any]] = [connecting, running]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not (running.done() or settings.waits_first) and (reason := connecting.result()):
+            running.cancel()
+            out.error(f"KeeperErrorCode = ConnectionLoss: {reason}")
+            return 1
+        return await running
+    finally:
+        connecting.cancel()
+        await shell.close()
+
+
+async def run_script(settings: Settings, out: Output, read_line: Callable[[], str]) -> int:
+    """Connect, execute lines until there are no more, and return the exit code of the last one.
+
+    Args:
+        settings: How to connect.
+        out: Where to write.
+        read_line: Returns the next line, or the empty string; called in another thread.
+    """
+    shell = Shell(settings, out)
+    try:
+        shell.connect()
+    except CommandError as error:
+        out.error(str(error))
+        return 1
+    try:
+        while not shell.ended and (line := await asyncio.to_thread(read_line)):
+            await execute(shell, line.rstrip("\r\n"))
+        return shell.exit_code
+    finally:
+        await shell.close()

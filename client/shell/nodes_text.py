@@ -1,0 +1,22 @@
+"""A node in one line."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LONGEST: Final = 60
+"""Characters of data that are shown in a line."""
+
+
+def shown_data(data: bytes | None) -> str:
+    """Return data as the rest of a line: short text as it is, all else as its size."""
+    if not data:
+        return ""
+    size = f"({len(data):,} bytes)"
+    if len(data) > 4 * LONGEST:
+        return size
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return size
+    return text if len(text) <= LONGEST and text.isprintable() else size

@@ -1,0 +1,36 @@
+"""A line that is typed, and the words of it.
+
+Source: ZooKeeperMain.MyCommandOptions.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_WORD: Final = re.compile(r"\"([^\"]*)\"|'([^']*)'|([^\s\"']\S*)")
+
+
+def split(line: str) -> list[str]:
+    """Split a line at blanks. A word that begins with a quote ends with the same quote, and may contain blanks.
+
+    There are no escapes, and a quote without its partner is passed over, as in ZooKeeper's own shell.
+    """
+    return [double or single or plain for double, single, plain in _WORD.findall(line)]
+
+
+def quote(word: str) -> str:
+    """Return a word so that :func:`split` reads it as one; a word with both kinds of quote and a blank cannot be."""
+    if word and not re.search(r"\s", word) and word[0] not in "\"'":
+        return word
+    return f"'{word}'" if '"' in word else f'"{word}"'
+
+
+def last_word(line: str) -> tuple[list[str], str]:
+    """Return the complete words of a line that is being typed, and what there is of the last one, quotes left out."""
+    if not line or line[-1].isspace():
+        return split(line), ""
+    cut = len(line)
+    while cut and not line[cut - 1].isspace():
+        cut -= 1
+    return split(line[:cut]), line[cut:].lstrip("\"'")

@@ -1,0 +1,91 @@
+"""The shell prints what ZooKeeper's own shell prints: 359 commands, recorded with releases 3.8.0 and 3.9.4.
+
+``commands.txt`` has the commands, ``zkcli-*.txt`` what Apache's shells printed for them against Apache's servers of the
+same release: ``python tests/support/zkcli.py`` records them again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.apache import ApacheZooKeeper, require_apache
+from support.shells import shell_on
+from support.zkcli import Step, java_command, load, normalised, record
+
+from zoolet.client.shell.command import COMMANDS
+from zoolet.server import Server
+
+FOLDER: Final = Path(__file__).parent
+NAMES: Final = {"3.8": "zkcli-3.8.0.txt", "3.9": "zkcli-3.9.4.txt"}
+NEW_IN_3_9: Final = frozenset(
+    """
+    get|set|set /app|set /q -s|bogus|bogus with words|removewatches /q -p|removewatches /q -r|set -b /q aGVsbG8=|get /q
+    |deleteall /q
+    """.replace("\n    ", "")
+    .strip()
+    .split("|")
+)
+"""What release 3.9 prints otherwise: it has new flags, and lists them. The shell is like 3.9."""
+
+
+def differences(expected: list[Step], printed: list[Step], release: str) -> list[str]:
+    """Return how two transcripts differ."""
+    ours = [row.name for row in COMMANDS.values() if row.ours or row.alias]
+    texts = []
+    for want, have in zip(expected, printed, strict=True):
+        if release == "3.8" and want.command in NEW_IN_3_9:
+            continue
+        if normalised(want) != normalised(have, ours):
+            texts.append(f"{want.command}\n  expected {normalised(want)}\n  printed  {normalised(have, ours)}")
+    return texts
+
+
+def recorded(release: str) -> list[Step]:
+    """Return what Apache's shell printed."""
+    steps = load(FOLDER / NAMES[release])
+    assert [step.command for step in steps] == (FOLDER / "commands.txt").read_text(encoding="utf-8").splitlines()
+    return steps
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(recorded("3.8")) >= 350
+    verbs = {step.command.split()[0] for step in recorded("3.9")}
+    without = {"connect", "close", "quit", "version"}  # see test_session.py
+    assert {row.name for row in COMMANDS.values() if not row.ours and not row.alias} - verbs <= without
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", ["3.8", "3.9"])
+async def test_the_shell_prints_what_zkcli_prints(release: str) -> None:
+    expected = recorded(release)
+    async with Server(compat=release) as server, shell_on(server.hosts, one_stream=True) as shell:
+        printed = await shell.type([step.command for step in expected])
+    assert differences(expected, printed, release) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", ["3.8", "3.9"])
+async def test_the_shell_prints_it_on_apache_too(release: str) -> None:
+    require_apache(release)
+    expected = recorded(release)
+    with ApacheZooKeeper(release) as apache:
+        async with shell_on(apache.hosts, one_stream=True) as shell:
+            printed = await shell.type([step.command for step in expected])
+    assert differences(expected, printed, release) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", ["3.8", "3.9"])
+def test_zkcli_prints_it_on_zoolet_too(release: str) -> None:
+    require_apache(release)
+    expected = recorded(release)
+    with Server(compat=release) as server:
+        printed = record(java_command(release, "-server", server.hosts), [step.command for step in expected])
+    texts = [
+        f"{want.command}: {normalised(have)}"
+        for want, have in zip(expected, printed, strict=True)
+        if normalised(want) != normalised(have)
+    ]
+    assert texts == []

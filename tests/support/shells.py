@@ -1,0 +1,100 @@
+"""The shell inside the test's process: what a line prints."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from support.zkcli import Step, step_of
+
+from zoolet.client.shell.interpreter import execute
+from zoolet.client.shell.output import Output
+from zoolet.client.shell.shell import Settings, Shell
+from zoolet.client.states import State
+
+
+class Screen(io.StringIO):
+    """What the shell writes to; a terminal, if that is wanted."""
+
+    def __init__(self, terminal: bool = False) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        """Return whether it is a terminal."""
+        return self._terminal
+
+    def pop(self) -> str:
+        """Return what was written since the last time."""
+        text = self.getvalue()
+        self.seek(0)
+        self.truncate()
+        return text
+
+
+class Printed(NamedTuple):
+    """What a line printed.
+
+    Args:
+        out: To the first stream.
+        err: To the second one.
+        code: Its exit code.
+    """
+
+    out: str
+    err: str
+    code: int
+
+
+class ShellAtHand:
+    """A shell whose lines are executed by a test.
+
+    Args:
+        shell: The shell.
+        out: Its first stream.
+        err: Its second one; may be the same.
+    """
+
+    def __init__(self, shell: Shell, out: Screen, err: Screen) -> None:
+        self.shell = shell
+        self._out = out
+        self._err = err
+
+    async def __call__(self, line: str) -> Printed:
+        """Execute a line."""
+        code = await execute(self.shell, line)
+        for _ in range(3):  # events that the server has sent with the answer
+            await asyncio.sleep(0)
+        return Printed(self._out.pop(), self._err.pop() if self._err is not self._out else "", code)
+
+    async def type(self, lines: Sequence[str]) -> list[Step]:
+        """Execute lines, each followed by a marker as in a recording, and return what they printed."""
+        steps = []
+        await execute(self.shell, "ls /marker-0")
+        self._out.pop()
+        for number, line in enumerate(lines, 1):
+            printed = await self(line)
+            await execute(self.shell, f"ls /marker-{number}")
+            late = self._out.pop().partition(f"Node does not exist: /marker-{number}\n")[0]
+            steps.append(step_of(line, (printed.out + late).split("\n")[:-1]))
+        return steps
+
+
+@asynccontextmanager
+async def shell_on(
+    hosts: str, *, terminal: bool = False, as_json: bool = False, colour: bool = False, one_stream: bool = False
+) -> AsyncIterator[ShellAtHand]:
+    """Yield a connected shell."""
+    out = Screen(terminal)
+    err = out if one_stream else Screen(terminal)
+    shell = Shell(Settings(hosts), Output(out, err, as_json=as_json, colour=colour))
+    shell.connect()
+    try:
+        await shell.client.wait_for(State.CONNECTED)
+        out.pop()
+        yield ShellAtHand(shell, out, err)
+    finally:
+        await shell.close()

@@ -1,0 +1,183 @@
+"""Transcripts of ZooKeeper's command line: what each line that is typed prints, of Apache's zkCli and of zoolet's."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from support.apache import JARS, NEEDED, ApacheZooKeeper, jars_of
+
+MARKER: Final = re.compile(r"Node does not exist: /marker-(\d+)$")
+PAUSE: Final = 0.02
+"""Seconds for events, which are printed by another thread than answers."""
+QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+
+
+def java_command(release: str, *arguments: str) -> list[str]:
+    """Return the command that starts Apache's zkCli, without JLine, so that it reads lines from its input."""
+    jars = jars_of("3.9") if release == "3.9" else [jar for pattern in NEEDED for jar in sorted(JARS.glob(pattern))]
+    return [
+        "java",
+        "-XX:TieredStopAtLevel=1",
+        QUIET,
+        "-cp",
+        ":".join(map(str, jars)),
+        "org.apache.zookeeper.ZooKeeperMain",
+        *arguments,
+    ]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line that was typed, and the lines it printed.
+
+    Args:
+        command: The line.
+        output: What it printed, stderr too.
+        events: The watch events it printed, in order.
+    """
+
+    command: str
+    output: tuple[str, ...]
+    events: tuple[str, ...]
+
+
+def record(argv: Sequence[str], commands: Sequence[str], environment: dict[str, str] | None = None) -> list[Step]:
+    """Type commands into a shell, one by one, and return what each of them prints.
+
+    After each of them a node that does not exist is listed: its message shows where the output ends.
+    """
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "TZ": "UTC", **(environment or {})},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    steps: list[Step] = []
+    try:
+        reader = _Reader(process.stdout.fileno())
+        for number, command in enumerate(("", *commands)):
+            process.stdin.write(f"{command}\n".encode())
+            process.stdin.flush()
+            time.sleep(PAUSE)
+            process.stdin.write(f"ls /marker-{number}\n".encode())
+            process.stdin.flush()
+            lines = reader.until_marker(number)
+            if number:
+                steps.append(step_of(command, lines))
+        process.stdin.close()
+        process.wait(20)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        if not process.stdin.closed:
+            process.stdin.close()
+    return steps
+
+
+class _Reader:
+    """Reads lines up to a marker."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._rest = b""
+
+    def until_marker(self, number: int) -> list[str]:
+        deadline = time.monotonic() + 40
+        while True:
+            text = self._rest.decode("utf-8", "replace")
+            lines = text.split("\n")
+            for place, line in enumerate(lines[:-1]):
+                match = MARKER.search(line)
+                if match is not None and int(match[1]) == number:
+                    self._rest = "\n".join(lines[place + 1 :]).encode()
+                    return lines[:place]
+            ready, _, _ = select.select([self._descriptor], [], [], max(0.0, deadline - time.monotonic()))
+            more = os.read(self._descriptor, 1 << 16) if ready else b""
+            if not more:
+                raise AssertionError(f"no marker {number} came; the output is\n{text}")
+            self._rest += more
+
+
+def step_of(command: str, lines: list[str]) -> Step:
+    """Return what a line printed, events apart."""
+    output: list[str] = []
+    events: list[str] = []
+    pending = iter(lines)
+    for line in pending:
+        if line.startswith("WatchedEvent "):
+            events.append(line)
+            if output[-3:] == ["", "WATCHER::", ""]:
+                del output[-3:]
+        else:
+            output.append(line)
+    return Step(command, tuple(output), tuple(events))
+
+
+def save(path: Path, steps: Sequence[Step]) -> None:
+    """Write a transcript: ``> command``, its output, and its events behind ``! ``."""
+    text = []
+    for step in steps:
+        text.append(f"> {step.command}")
+        text += [f"  {line}" for line in step.output]
+        text += [f"! {line}" for line in step.events]
+    path.write_text("\n".join(text) + "\n", encoding="utf-8")
+
+
+def load(path: Path) -> list[Step]:
+    """Read a transcript."""
+    steps: list[Step] = []
+    for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
+        if line.startswith("> "):
+            steps.append(Step(line[2:], (), ()))
+        elif line.startswith("! "):
+            steps[-1] = Step(steps[-1].command, steps[-1].output, (*steps[-1].events, line[2:]))
+        else:
+            steps[-1] = Step(steps[-1].command, (*steps[-1].output, line[2:]), steps[-1].events)
+    return steps
+
+
+def normalised(step: Step, extra: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+    """Return what a step printed without what differs from run to run: times, zxids, sessions, the order of identities.
+
+    Args:
+        step: The step.
+        extra: Commands that are left out of lists of commands.
+    """
+    lines = []
+    for line in step.output:
+        if line.startswith("\t") and line.split()[0] in extra:
+            continue
+        line = re.sub(r"^([cm]time = ).*[1-9].* \d{4}$", r"\1...", line)
+        line = re.sub(r"^(([cmp]Zxid|ephemeralOwner) = 0x)[1-9a-f][0-9a-f]*", r"\1...", line)
+        lines.append(line)
+    if lines[:1] == ["Auth scheme: User"]:
+        lines.sort()
+    events = [re.sub(r" zxid: .*", "", event) for event in step.events]
+    if all("WatchRemoved" in event for event in events):  # in the order of a Java hash table
+        events.sort()
+    return lines, events
+
+
+def main() -> None:
+    """Record what Apache's shells print."""
+    folder = Path(__file__).parents[1] / "client" / "shell"
+    commands = (folder / "commands.txt").read_text(encoding="utf-8").splitlines()
+    for release, name in (("3.8", "zkcli-3.8.0.txt"), ("3.9", "zkcli-3.9.4.txt")):
+        with ApacheZooKeeper(release) as apache:
+            save(folder / name, record(java_command(release, "-server", apache.hosts), commands))
+
+
+if __name__ == "__main__":
+    main()
