@@ -4,6 +4,9 @@ PORT ?= 2181
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
+# pip compiles what it copies, but not what it links to: without this a command starts in 160 ms instead of 100 where
+# Python may not write bytecode itself.
+COMPILE = $(BIN)/python -m compileall -q $(PACKAGE)
 PACKAGE := __init__.py __main__.py event_loop.py progress.py testing.py py.typed protocol server client
 
 .PHONY: kills help setup links run test types lint bench bench-server bench-disk bench-clients schedules ensemble budget docs apache-3.9 differential kazoo-suite wheel clean attacks fuzz
@@ -20,10 +23,12 @@ $(BIN)/pip:
 # .daemon: what `make run` needs is installed; .tools: the rest too. The metadata hold the version, hence __init__.py.
 $(VENV)/.daemon: pyproject.toml setup.py __init__.py | $(BIN)/pip
 	$(INSTALL) --editable .
+	$(COMPILE)
 	touch $@
 
 $(VENV)/.tools: pyproject.toml setup.py __init__.py | $(BIN)/pip
 	$(INSTALL) --editable '.[dev]'
+	$(COMPILE)
 	touch $(VENV)/.daemon $@
 
 # What the documentation site needs; the tests that build it skip without it.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from zoolet.client.cli import shell, status, transfer
-
 __all__ = ["add_commands"]
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
+    from zoolet.client.cli import shell, status, transfer  # not for the shell, which comes here first
+
     transfer.add_commands(commands)
     status.add_command(commands)
     shell.add_command(commands)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from zoolet.client.shell.flags import Flag, Parsed
@@ -66,8 +67,23 @@ class Command:
         return [f"{name:<{width}}{flag.help}" for name, flag in zip(names, self.flags, strict=True)]
 
 
-COMMANDS: Final[dict[str, Command]] = {}
-"""All commands by name; filled by :mod:`zoolet.client.shell.commands`."""
+_COMMANDS: Final[dict[str, Command]] = {}
+_PACKAGE: Final = "zoolet.client.shell.commands"
+_MODULES: Final = ["nodes", "access", "session", "watching", "servers", "subtrees", "searching", "copying", "quotas"]
+"""The modules with commands that are imported when they are needed: a shell for one command needs one of them."""
+
+
+def find(name: str) -> Command | None:
+    """Return the command of that name; None if there is none."""
+    while name not in _COMMANDS and _MODULES:
+        import_module(f"{_PACKAGE}.{_MODULES.pop(0)}")
+    return _COMMANDS.get(name)
+
+
+def all_commands() -> dict[str, Command]:
+    """Return all commands by name, aliases too."""
+    find("")
+    return _COMMANDS
 
 
 def command(
@@ -88,7 +104,7 @@ def command(
 
     def enter(run: Run) -> Run:
         for each in (name, *aliases):
-            COMMANDS[each] = Command(
+            _COMMANDS[each] = Command(
                 each, usage, summary, run, (*flags, *one_of), least, one_of, one_required, lists_flags, ours,
                 name if each != name else "", paths, offline,
             )  # fmt: skip
@@ -99,4 +115,5 @@ def command(
 
 def listed() -> list[Command]:
     """Return the commands in order of their names, aliases left out."""
-    return [COMMANDS[name] for name in sorted(COMMANDS) if not COMMANDS[name].alias]
+    rows = all_commands()
+    return [rows[name] for name in sorted(rows) if not rows[name].alias]

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from zoolet.client.shell import words
-from zoolet.client.shell.command import COMMANDS, listed
+from zoolet.client.shell.command import find, listed
 from zoolet.client.shell.errors import CommandError
 from zoolet.protocol import paths
 from zoolet.protocol.errors import ZooKeeperError
@@ -30,7 +30,7 @@ async def completions(shell: Shell, line: str) -> list[str]:
     complete, last = words.last_word(line)
     if not complete:
         return [row.name for row in listed() if row.name.startswith(last)]
-    row = COMMANDS.get(complete[0])
+    row = find(complete[0])
     if row is None:
         return []
     if complete[0] == "help":

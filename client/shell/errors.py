@@ -26,6 +26,10 @@ class CommandError(Exception):
         self.advice = advice
 
 
+class UsageError(Exception):
+    """The words of a command make no sense; how it is used is printed."""
+
+
 NOT_FOUND: Final = 127
 """The exit code of an unknown command."""
 _OF_NODES: Final = {

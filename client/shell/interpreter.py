@@ -6,15 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from zoolet.client.shell import commands, words
-from zoolet.client.shell.command import COMMANDS, listed
-from zoolet.client.shell.errors import NOT_FOUND, CommandError
+from zoolet.client.shell import words
+from zoolet.client.shell.command import find, listed
+from zoolet.client.shell.errors import NOT_FOUND, CommandError, UsageError
 from zoolet.client.shell.flags import FlagError, parse
 from zoolet.client.shell.output import Output
 from zoolet.client.shell.shell import Settings, Shell
 from zoolet.protocol.errors import ZooKeeperError
-
-commands.load()
 
 USAGE: Final = "ZooKeeper -server host:port -client-configuration properties-file cmd args"
 JSON: Final = "--json"
@@ -58,7 +56,7 @@ async def _run(shell: Shell, arguments: Sequence[str]) -> None:
     if not arguments:
         raise CommandError("No command entered", advice=usage())
     name, *rest = arguments
-    row = COMMANDS.get(name)
+    row = find(name)
     if row is None:
         raise CommandError(f"Command not found: Command not found {name}", NOT_FOUND, usage())
     if not row.offline:
@@ -67,9 +65,12 @@ async def _run(shell: Shell, arguments: Sequence[str]) -> None:
         rest.remove(JSON)
         shell.out.as_json = True
     parsed = parse(row.flags, rest, one_of=row.one_of, required=row.one_required)
-    if len(parsed.words) < row.least:
-        raise CommandError(row.usage_text())
-    await row.run(shell, parsed)
+    try:
+        if len(parsed.words) < row.least:
+            raise UsageError
+        await row.run(shell, parsed)
+    except UsageError:
+        raise CommandError(row.usage_text()) from None
 
 
 def usage() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TextIO
 
@@ -48,7 +47,7 @@ class Output:
             lines: What it is as text; not iterated if JSON is wanted.
         """
         if self.as_json:
-            self._out.write(json.dumps(value, ensure_ascii=True) + "\n")
+            self._out.write(_json(value))
         else:
             for line in lines:
                 self._write_line(line)
@@ -57,7 +56,7 @@ class Output:
     def line(self, value: Any, text: str) -> None:
         """Write a result that is one of many; :meth:`flush` sends it off."""
         if self.as_json:
-            self._out.write(json.dumps(value, ensure_ascii=True) + "\n")
+            self._out.write(_json(value))
         else:
             self._write_line(text)
 
@@ -93,7 +92,7 @@ class Output:
     def event(self, text: str, value: Any) -> None:
         """Write an event as ZooKeeper's own shell does, beside what is being typed."""
         if self.as_json:
-            self.beside(json.dumps(value) + "\n")
+            self.beside(_json(value))
         else:
             shown = printable(text) if self._out_is_terminal else text
             self.beside(f"\nWATCHER::\n\n{self.paint(shown, CYAN)}\n")
@@ -105,6 +104,12 @@ class Output:
     def paint(self, text: str, colour: str) -> str:
         """Return text in a colour, if there are colours; it is made harmless first."""
         return text if not self.colour else _Painted(f"\x1b[{colour}m{printable(text)}\x1b[0m")
+
+
+def _json(value: Any) -> str:
+    import json  # not for text: each module counts at the start of a shell for one command
+
+    return json.dumps(value) + "\n"
 
 
 class _Painted(str):

@@ -6,7 +6,6 @@ Source: StatPrinter; GetAclCommand; WatchedEvent.toString; io.netty.buffer.ByteB
 from __future__ import annotations
 
 import time
-import unicodedata
 from typing import Any, Final
 
 from zoolet.protocol import records as r
@@ -14,6 +13,8 @@ from zoolet.protocol.acl import AclList
 from zoolet.protocol.enums import EventType, Perm
 
 _PERMISSIONS: Final = ((Perm.CREATE, "c"), (Perm.DELETE, "d"), (Perm.READ, "r"), (Perm.WRITE, "w"), (Perm.ADMIN, "a"))
+_HARMLESS: Final = frozenset("\n\t\xa0\u3000")
+"""What is shown as it is although Python does not call it printable."""
 _EVENTS: Final = {
     EventType.NONE: "None",
     EventType.NODE_CREATED: "NodeCreated",
@@ -105,15 +106,11 @@ def data_text(data: bytes | None) -> str:
 
 def printable(text: str) -> str:
     """Return text that does nothing to a terminal but show itself: no escape sequence, no change of direction."""
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return text
     return "".join(
-        character if character in "\n\t" or _is_harmless(character) else _escaped(character) for character in text
+        character if character.isprintable() or character in _HARMLESS else _escaped(character) for character in text
     )
-
-
-def _is_harmless(character: str) -> bool:
-    return unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 
 
 def _escaped(character: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zoolet.client.shell.acl_text import parse_acl
-from zoolet.client.shell.command import COMMANDS, command
+from zoolet.client.shell.command import command
 from zoolet.client.shell.commands.nodes import STAT, version
-from zoolet.client.shell.errors import CommandError
+from zoolet.client.shell.errors import CommandError, UsageError
 from zoolet.client.shell.flags import Flag, Parsed
 from zoolet.client.shell.texts import acl_lines, stat_json, stat_lines
 from zoolet.client.shell.walk import walk
@@ -57,7 +57,7 @@ async def set_acl(shell: Shell, arguments: Parsed) -> None:
 @command("addauth", "scheme auth", "authenticate, as in addauth digest user:password", least=1)
 async def add_auth(shell: Shell, arguments: Parsed) -> None:
     if len(arguments.words) < 2 and arguments.words[0] != "world":
-        raise CommandError(COMMANDS["addauth"].usage_text())
+        raise UsageError
     await shell.client.add_auth(arguments.words[0], arguments.word(1).encode("utf-8", "surrogateescape"))
     shell.out.show({"authenticated": arguments.words[0]}, ())
 

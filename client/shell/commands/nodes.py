@@ -7,8 +7,8 @@ import binascii
 from typing import TYPE_CHECKING, Any, Final
 
 from zoolet.client.shell.acl_text import parse_acl
-from zoolet.client.shell.command import COMMANDS, command
-from zoolet.client.shell.errors import CommandError, checked_path, plain_text, text_of
+from zoolet.client.shell.command import command, find
+from zoolet.client.shell.errors import CommandError, UsageError, checked_path, plain_text, text_of
 from zoolet.client.shell.flags import Flag, Parsed
 from zoolet.client.shell.texts import data_text, hexdump, stat_json, stat_lines
 from zoolet.client.shell.walk import walk
@@ -223,11 +223,12 @@ async def stat(shell: Shell, arguments: Parsed) -> None:
     paths=1,
 )
 async def ls(shell: Shell, arguments: Parsed) -> None:
-    row = COMMANDS["ls"]
     if arguments.has("?"):
+        row = find("ls")
+        assert row is not None
         raise CommandError(row.usage_text(), advice="\n".join(["usage: ls [options] path", *row.flag_lines()]))
     if not arguments.words and not shell.directory:
-        raise CommandError(row.usage_text())
+        raise UsageError
     if len(arguments.words) > 1:
         shell.out.remark(deprecated("ls path [watch]", "ls [-w] path"))
     path = shell.path(arguments.word(0, "."))

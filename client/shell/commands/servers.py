@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from zoolet.client.shell.command import COMMANDS, command
+from zoolet.client.shell.command import command
 from zoolet.client.shell.commands.nodes import STAT
-from zoolet.client.shell.errors import CommandError
+from zoolet.client.shell.errors import CommandError, UsageError
 from zoolet.client.shell.flags import Flag, Parsed
 from zoolet.client.shell.texts import data_text, stat_json, stat_lines
 from zoolet.client.watches import Kind
@@ -93,7 +93,7 @@ async def reconfig(shell: Shell, arguments: Parsed) -> None:
     joining, leaving, members = (_lower(arguments.flags.get(name)) for name in ("add", "remove", "members"))
     file = arguments.flags.get("file")
     if joining is leaving is members is file is None:
-        raise CommandError(COMMANDS["reconfig"].usage_text())
+        raise UsageError
     version = _config_version(arguments.flags.get("v"))
     whole = file is not None or members is not None
     if whole and (joining is not None or leaving is not None):

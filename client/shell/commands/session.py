@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from zoolet.client.shell import words
-from zoolet.client.shell.command import COMMANDS, command, listed
+from zoolet.client.shell.command import command, find, listed
 from zoolet.client.shell.errors import CommandError
 from zoolet.client.shell.flags import Parsed
 from zoolet.protocol.errors import NoNodeError
@@ -72,7 +72,7 @@ async def redo(shell: Shell, arguments: Parsed) -> None:
 @command("help", "[command]", "explain the commands", ours=True, offline=True)
 async def help_command(shell: Shell, arguments: Parsed) -> None:
     if arguments.words:
-        row = COMMANDS.get(arguments.words[0])
+        row = find(arguments.words[0])
         if row is None:
             raise CommandError(f"there is no command {arguments.words[0]}; help lists them")
         shell.out.show(

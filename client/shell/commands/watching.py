@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from zoolet.client.shell.command import COMMANDS, command
-from zoolet.client.shell.errors import CommandError
+from zoolet.client.shell.command import command
+from zoolet.client.shell.errors import CommandError, UsageError
 from zoolet.client.shell.flags import Flag, Parsed
 from zoolet.client.shell.nodes_text import shown_data
 from zoolet.client.states import Event
@@ -37,7 +37,7 @@ SIGNS: Final = {
 async def add_watch(shell: Shell, arguments: Parsed) -> None:
     kind = MODES.get(arguments.flags.get("m", "PERSISTENT_RECURSIVE").upper())
     if kind is None:
-        raise CommandError(COMMANDS["addWatch"].usage_text())
+        raise UsageError
     path = shell.path(arguments.words[0])
     await shell.watches.set(kind, path)
     shell.out.show({"watching": path, "recursive": kind is Kind.RECURSIVE}, ())

@@ -151,9 +151,7 @@ def test_who_reads_the_output_may_have_enough() -> None:
 @pytest.mark.slow
 def test_it_starts_in_a_moment(tmp_path: Path) -> None:
     """The figure of the README is measured on a quiet machine; here is only what would not be noticed otherwise."""
-    code = (
-        "import sys, zoolet.client.shell.interpreter; print(*sys.modules)"
-    )
+    code = "import sys, zoolet.client.shell.interpreter; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": ""}
     )
