@@ -11,6 +11,8 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, Thre
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from zoolet.client.shell import words
@@ -60,8 +62,24 @@ class ToolkitEditor:
 
     def read(self, prompt: Callable[[], str]) -> str:
         """Read a line."""
+        line = self._typed_ahead()
+        if line is not None:
+            print(f"{prompt()}{line}")
+            return line
         with patch_stdout(raw=True):
             return self._session.prompt(lambda: ANSI(prompt()))
+
+    def _typed_ahead(self) -> str | None:
+        """Return a line that was typed or pasted before it was asked for; None if there is none. To draw a prompt for
+        each of thousands of lines takes minutes.
+        """
+        keys = get_typeahead(self._session.app.input)
+        end = next((place for place, press in enumerate(keys) if press.key == Keys.Enter), None)
+        if end is None or any(press.key != press.data or not press.data.isprintable() for press in keys[:end]):
+            store_typeahead(self._session.app.input, keys)
+            return None
+        store_typeahead(self._session.app.input, keys[end + 1 :])
+        return "".join(press.data for press in keys[:end])
 
     def write(self, text: str) -> None:
         """Write text above the line; :func:`patch_stdout` draws the line again."""

@@ -1,0 +1,177 @@
+"""The shell at a pseudo-terminal, with prompt_toolkit and with readline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.pseudo_terminal import Terminal, terminal_of
+
+from zoolet.server import Server
+
+pytestmark = pytest.mark.slow
+PROMPT = r"\[zk: [^\]]*\(CONNECTED\)[^\]]*\] ?"
+UP, CTRL_C, CTRL_D, TAB, ENTER = "\x1b[A", "\x03", "\x04", "\t", "\r"
+
+
+@pytest.fixture(params=["prompt_toolkit", "readline"])
+def toolkit(request: pytest.FixtureRequest) -> bool:
+    """Whether lines are read with prompt_toolkit."""
+    if request.param == "prompt_toolkit":
+        pytest.importorskip("prompt_toolkit")
+    else:
+        pytest.importorskip("readline")
+    return bool(request.param == "prompt_toolkit")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server in a thread of its own: the test waits for a process."""
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def terminal(server: Server, tmp_path: Path, toolkit: bool) -> Iterator[Terminal]:
+    """A shell at a terminal, connected."""
+    with terminal_of(["shell", "-server", server.hosts], tmp_path, toolkit=toolkit) as terminal:
+        connected(terminal)
+        yield terminal
+
+
+def connected(terminal: Terminal) -> None:
+    """Wait until a shell is connected and waits for a line."""
+    terminal.expect("WatchedEvent state:SyncConnected type:None path:null")
+    terminal.type("ls /none" + ENTER)
+    terminal.expect("Node does not exist: /none")
+    terminal.expect(PROMPT)
+
+
+def test_a_line_is_executed_and_quit_ends_the_shell(terminal: Terminal, server: Server) -> None:
+    terminal.type("create /a one" + ENTER)
+    terminal.expect("Created /a\n")
+    terminal.type("get /a" + ENTER)
+    terminal.expect(r"\none\n")
+    terminal.expect(PROMPT)
+    terminal.type("quit" + ENTER)
+    assert terminal.wait() == 0
+    assert server.tree()["/a"].data == b"one"
+
+
+def test_the_end_of_the_input_ends_it_with_the_code_of_the_last_command(terminal: Terminal) -> None:
+    terminal.type("get /missing" + ENTER)
+    terminal.expect("Node does not exist: /missing")
+    terminal.expect(PROMPT)
+    terminal.type(CTRL_D)
+    assert terminal.wait() == 1
+
+
+def test_commands_and_paths_are_completed(terminal: Terminal, server: Server) -> None:
+    server.populate({"/services/web": "found"})
+    terminal.type("getE" + TAB)
+    terminal.expect("phemerals")
+    terminal.type(CTRL_C)
+    terminal.expect(PROMPT)
+    terminal.type("get /serv" + TAB)
+    terminal.expect("ices")
+    terminal.type("/w" + TAB)
+    terminal.expect("eb")
+    terminal.type(ENTER)
+    terminal.expect(r"\nfound\n")
+
+
+def test_former_lines_come_back_in_the_next_shell_too_but_no_passwords(
+    server: Server, tmp_path: Path, toolkit: bool
+) -> None:
+    with terminal_of(["shell", "-server", server.hosts], tmp_path, toolkit=toolkit) as terminal:
+        connected(terminal)
+        terminal.type("create /remembered" + ENTER)
+        terminal.expect("Created /remembered\n")
+        terminal.expect(PROMPT)
+        terminal.type("addauth digest user:secret" + ENTER)
+        terminal.expect(PROMPT)
+        terminal.type(CTRL_D)
+        terminal.wait()
+    with terminal_of(["shell", "-server", server.hosts], tmp_path, toolkit=toolkit) as terminal:
+        terminal.expect("SyncConnected type:None")
+        terminal.expect(PROMPT)
+        terminal.type(UP)
+        terminal.expect("create /remembered")
+        terminal.type(ENTER)
+        terminal.expect("Node already exists: /remembered")
+    (file,) = tmp_path.rglob("shell_history")
+    assert "secret" not in file.read_text(encoding="utf-8")
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_ctrl_c_drops_the_line_and_ends_a_command(terminal: Terminal, server: Server) -> None:
+    terminal.type("create /never" + CTRL_C)
+    terminal.expect(PROMPT)
+    terminal.type("watch /" + ENTER)
+    server.wait_for(lambda: server.watches())
+    server.populate({"/seen": "x"})
+    terminal.expect(r"\+ /seen x")
+    terminal.type(CTRL_C)
+    terminal.expect("interrupted")
+    terminal.expect(PROMPT)
+    terminal.type("ls /" + ENTER)
+    terminal.expect(r"\[seen, zookeeper\]")
+
+
+def test_an_event_leaves_the_line_that_is_typed_whole(terminal: Terminal, server: Server) -> None:
+    server.populate({"/a": "one"})
+    terminal.type("get -w /a" + ENTER)
+    terminal.expect(r"\none\n")
+    terminal.expect(PROMPT)
+    terminal.type("create /bro")
+    terminal.expect("create /bro")
+    server.populate({"/a": "two"})
+    terminal.expect("WATCHER::")
+    terminal.expect("WatchedEvent state:SyncConnected type:NodeDataChanged path:/a")
+    terminal.expect(PROMPT + "create /bro")
+    terminal.type("ken" + ENTER)
+    terminal.expect("Created /broken\n")
+
+
+def test_a_connection_that_is_lost_comes_back(terminal: Terminal, server: Server) -> None:
+    server.populate({"/a": "one"})
+    server.refuse_connections()
+    server.drop("all")
+    terminal.expect("state:Disconnected type:None path:null")
+    server.accept_connections()
+    terminal.expect("state:SyncConnected type:None path:null")
+    terminal.type("get /a" + ENTER)
+    terminal.expect(r"\none\n")
+
+
+def test_a_terminal_that_becomes_smaller(terminal: Terminal) -> None:
+    terminal.type("create /a")
+    terminal.expect("create /a")
+    terminal.resize(10, 60)
+    terminal.type("bc" + ENTER)
+    terminal.expect("Created /abc\n")
+
+
+@pytest.mark.parametrize("bracketed", [True, False])
+def test_ten_thousand_lines_are_pasted(terminal: Terminal, server: Server, bracketed: bool) -> None:
+    lines = "".join(f"create /p{number:05}\r" for number in range(10_000))
+    terminal.type(f"\x1b[200~{lines}\x1b[201~\r" if bracketed else lines)
+    terminal.expect("Created /p09999\n")
+    terminal.expect(PROMPT)
+    assert len(server.tree()) >= 10_000
+    terminal.type("get /p00000" + ENTER)
+    terminal.expect("null")
+
+
+def test_data_does_nothing_to_the_terminal(terminal: Terminal, server: Server) -> None:
+    server.populate({"/evil": b"\x1b]0;owned\x07\x1b[2J\xff\x9b31m\xe2\x80\xaetxt"})
+    terminal.type("get /evil" + ENTER)
+    terminal.expect(r"\\x1b\]0;owned\\x07\\x1b\[2J\\xff\\x9b31m\\u202etxt")
+    assert b"owned\x07" not in terminal.raw
+
+
+def test_a_bad_connect_string_ends_it(tmp_path: Path, toolkit: bool) -> None:
+    with terminal_of(["shell", "-server", "host:99999"], tmp_path, toolkit=toolkit) as terminal:
+        terminal.expect("99999 is not a port")
+        assert terminal.wait() == 1

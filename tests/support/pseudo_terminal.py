@@ -1,0 +1,123 @@
+"""A program at a pseudo-terminal: what a person types and sees."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+DEADLINE_S: Final = 20.0
+CURSOR_QUESTION: Final = b"\x1b[6n"
+"""What prompt_toolkit asks a terminal: where the cursor is."""
+_SEQUENCE: Final = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
+WITHOUT_TOOLKIT: Final = (
+    "import sys; sys.modules['prompt_toolkit'] = None; from zoolet.__main__ import main; sys.exit(main())"
+)
+
+
+class Terminal:
+    """A program and the terminal it runs at.
+
+    Args:
+        process: The program.
+        master: The other end of the terminal.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
+        self.process = process
+        self._master = master
+        self.raw = b""
+        self._seen = 0
+
+    def type(self, text: str) -> None:
+        """Type text; what is printed meanwhile is read, or the program would have to wait."""
+        data = text.encode()
+        deadline = time.monotonic() + DEADLINE_S
+        while data:
+            assert time.monotonic() < deadline, "the program does not read what is typed"
+            readable, writable, _ = select.select([self._master], [self._master], [], 1)
+            if readable:
+                self._read()
+            if writable:
+                data = data[os.write(self._master, data[:1024]) :]
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._master, 1 << 16)
+        except OSError:  # the program has ended
+            return False
+        for _ in range(data.count(CURSOR_QUESTION)):
+            os.write(self._master, b"\x1b[1;1R")
+        self.raw += data
+        return bool(data)
+
+    @property
+    def text(self) -> str:
+        """What was printed, without what moves the cursor."""
+        return _SEQUENCE.sub("", self.raw.decode("utf-8", "replace")).replace("\r", "")
+
+    def expect(self, pattern: str) -> str:
+        """Wait until something is printed that matches, behind what matched before; return it."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            match = re.compile(pattern).search(self.text, self._seen)
+            if match is not None:
+                self._seen = match.end()
+                return match[0]
+            ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready or not self._read():
+                raise AssertionError(f"{pattern!r} was not printed; this was:\n{self.text[self._seen :][-3000:]!r}")
+            while select.select([self._master], [], [], 0.001)[0] and self._read():  # all that there is, then search
+                pass
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Make the terminal larger or smaller."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.process.send_signal(signal.SIGWINCH)
+
+    def wait(self) -> int:
+        """Wait until the program ends, and return its exit code."""
+        deadline = time.monotonic() + DEADLINE_S
+        while self.process.poll() is None and time.monotonic() < deadline:
+            ready, _, _ = select.select([self._master], [], [], 0.02)
+            if ready:
+                self._read()
+        return self.process.wait(1)
+
+
+@contextmanager
+def terminal_of(arguments: Sequence[str], home: Path, *, toolkit: bool = True) -> Iterator[Terminal]:
+    """Run ``zoolet`` at a terminal, with or without prompt_toolkit."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+    command = [sys.executable, "-m", "zoolet"] if toolkit else [sys.executable, "-c", WITHOUT_TOOLKIT]
+    environment = {**os.environ, "TERM": "xterm", "XDG_STATE_HOME": str(home), "PYTHONUNBUFFERED": ""}
+    environment.pop("NO_COLOR", None)
+    process = subprocess.Popen(
+        [*command, *arguments],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env=environment,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(slave)
+    try:
+        yield Terminal(process, master)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
