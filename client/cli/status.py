@@ -6,17 +6,14 @@ import argparse
 import asyncio
 import re
 import sys
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from zoolet.client.cli.four_letters import NotExecutedError, ask
 from zoolet.client.cli.options import add_timeout
 from zoolet.event_loop import run_loop
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     from zoolet.client.hosts import Address
-
-LONGEST: Final = 1 << 16
-"""The most bytes of an answer."""
-NOT_LISTED: Final = "is not executed because it is not in the whitelist"
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -73,20 +70,12 @@ async def _report(addresses: tuple[Address, ...], timeout: float) -> int:
 async def _ask(address: Address, timeout: float) -> Health:
     """Ask one server how it is."""
     try:
-        async with asyncio.timeout(timeout):
-            reader, writer = await asyncio.open_connection(address.host, address.port)
-            try:
-                writer.write(b"srvr")
-                answer = await reader.read(LONGEST)
-                while answer and len(answer) < LONGEST and (more := await reader.read(LONGEST)):
-                    answer += more
-            finally:
-                writer.close()
-    except TimeoutError:
-        return Health(False, f"does not answer within {timeout:g} s")
+        answer = await ask(address, "srvr", timeout)
+    except NotExecutedError:
+        return Health(False, "answers, but may not say how it is: srvr is not in 4lw.commands.whitelist")
     except OSError as error:
-        return Health(False, f"does not answer: {error.strerror or error}")
-    return read_answer(answer.decode("utf-8", "replace"))
+        return Health(False, str(error))
+    return read_answer(answer)
 
 
 def read_answer(text: str) -> Health:
@@ -97,8 +86,6 @@ def read_answer(text: str) -> Health:
     facts = {name: value for name, _, value in (line.partition(": ") for line in text.splitlines())}
     mode = re.sub(r"[^a-z-]", "", facts.get("Mode", ""))
     if not mode:
-        if NOT_LISTED in text:
-            return Health(False, "answers, but may not say how it is: srvr is not in 4lw.commands.whitelist")
         return Health(
             False, "runs, and does not serve" if "not currently serving" in text else "is not a ZooKeeper server"
         )

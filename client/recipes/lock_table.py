@@ -44,11 +44,13 @@ class LockLine(NamedTuple):
         path: The lock.
         naming: ``kazoo`` or ``curator``.
         entries: Who holds it and who waits, in the order in which they asked.
+        kind: ``lock``, ``read-write lock`` or ``election``, as far as the names of the nodes tell.
     """
 
     path: str
     naming: str
     entries: tuple[LockEntry, ...]
+    kind: str = "lock"
 
 
 class Wait(NamedTuple):
@@ -65,7 +67,7 @@ class Wait(NamedTuple):
     behind: LockEntry
 
     def __str__(self) -> str:
-        return f"{_name(self.entry)} waits for {self.lock}, and {_name(self.behind)} holds it"
+        return f"{name_of(self.entry)} waits for {self.lock}, and {name_of(self.behind)} holds it"
 
 
 class LockTable(Recipe):
@@ -81,7 +83,11 @@ class LockTable(Recipe):
 
     async def read(self) -> list[LockLine]:
         """Return the locks in order of their paths; each line as it is at one moment, not all at the same."""
-        lines = []
+        return await self._lines(await self._listing())
+
+    async def _listing(self) -> dict[str, list[str]]:
+        """Return the names of the children of each node."""
+        listing = {}
         pending = [self._path]
         while pending:
             listed = await asyncio.gather(*[self._names(path) for path in pending[:_AT_ONCE]])
@@ -89,7 +95,13 @@ class LockTable(Recipe):
             for parent, names in zip(parents, listed, strict=True):
                 prefix = parent.rstrip("/")
                 pending += [f"{prefix}/{name}" for name in names]
-                lines += [line for naming in NAMINGS if (line := await self._line(parent, naming, names)) is not None]
+                listing[parent] = names
+        return listing
+
+    async def _lines(self, listing: dict[str, list[str]]) -> list[LockLine]:
+        lines = []
+        for parent, names in listing.items():
+            lines += [line for naming in NAMINGS if (line := await self._line(parent, naming, names)) is not None]
         return sorted(lines)
 
     async def _names(self, path: str) -> list[str]:
@@ -117,7 +129,7 @@ class LockTable(Recipe):
                 at, since = f"{path.rstrip('/')}/{node.name}", stat.ctime / 1000
                 holds = only_readers or not entries
                 entries.append(LockEntry(at, node.kind == "read", stat.ephemeralOwner, data, since, holds))
-        return LockLine(path, naming, tuple(entries)) if entries else None
+        return LockLine(path, naming, tuple(entries), _kind(naming, {node.kind for node in line})) if entries else None
 
     async def deadlocks(self) -> list[list[Wait]]:
         """Return who waits for each other, each circle of clients as a list: it does not change by itself any more.
@@ -134,6 +146,13 @@ class LockTable(Recipe):
             for line in await self.read()
         ]
         return find_circles(lines)
+
+
+def _kind(naming: str, kinds: set[str]) -> str:
+    """Return what a line is; kazoo's writers and candidates have the names of locks."""
+    if "read" in kinds or (naming == "curator" and "write" in kinds):
+        return "read-write lock"
+    return "election" if naming == "curator" and kinds == {"latch"} else "lock"
 
 
 _Waits = dict[int, dict[int, list[Wait]]]
@@ -218,5 +237,7 @@ def _with_two_locks(steps: list[list[Wait]]) -> list[Wait]:
     return []
 
 
-def _name(entry: LockEntry) -> str:
-    return f"{entry.data.decode(errors='replace') or 'somebody'} (session {entry.session_id:#x})"
+def name_of(entry: LockEntry) -> str:
+    """Return how people know one that holds or waits: by its data and its session."""
+    name = entry.data.decode(errors="replace") or "somebody"
+    return f"{name} (session {entry.session_id & 0xFFFFFFFFFFFFFFFF:#x})" if entry.session_id else name

@@ -1,0 +1,44 @@
+"""Asking a server with a four-letter command."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from zoolet.client.hosts import Address
+
+LONGEST: Final = 4 << 20
+"""The most bytes of an answer."""
+NOT_LISTED: Final = "is not executed because it is not in the whitelist"
+
+
+class NotExecutedError(Exception):
+    """The server does not execute the command."""
+
+
+async def ask(address: Address, command: str, timeout: float) -> str:
+    """Return a server's answer to a four-letter command.
+
+    Raises:
+        OSError: It does not answer, or not in time; the message says so.
+        NotExecutedError: It may not be asked that.
+    """
+    try:
+        async with asyncio.timeout(timeout):
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            try:
+                writer.write(command.encode())
+                answer = bytearray()
+                while len(answer) < LONGEST and (more := await reader.read(1 << 16)):
+                    answer += more
+            finally:
+                writer.close()
+    except TimeoutError:
+        raise OSError(f"does not answer within {timeout:g} s") from None
+    except OSError as error:
+        raise OSError(f"does not answer: {error.strerror or error}") from None
+    text = answer.decode("utf-8", "replace")
+    if NOT_LISTED in text:
+        raise NotExecutedError(f"answers, but {command} is not in 4lw.commands.whitelist")
+    return text

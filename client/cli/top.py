@@ -1,0 +1,209 @@
+"""``zoolet top``: what servers are doing, live: connections, rates, latencies, and with zoolet's the sessions."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from zoolet.client.cli.four_letters import NotExecutedError, ask
+from zoolet.client.cli.options import add_timeout, seconds
+from zoolet.event_loop import run_loop
+
+if TYPE_CHECKING:  # a daemon imports this module for its parser
+    from zoolet.client.hosts import Address
+
+CLEAR: Final = "\x1b[H\x1b[2J"
+SHOWN: Final = 15
+"""Connections of each server that are shown."""
+_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?$")
+_CONNECTION: Final = re.compile(r"\s*/(?P<address>\S+?)\[\d+\]\((?P<facts>[^)]*)\)")
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "top",
+        help="show what servers are doing, live",
+        description="Show what servers are doing, again and again: requests and packets a second, latencies, "
+        "connections, watches, nodes; and the connections with the most requests. They are asked with the four-letter "
+        "commands mntr and cons, which 4lw.commands.whitelist has to allow.",
+    )
+    parser.add_argument("hosts", metavar="HOSTS", help="HOST:PORT,HOST:PORT of any ZooKeeper servers")
+    parser.add_argument("-n", type=int, default=0, metavar="COUNT", help="end after so many times (without end)")
+    parser.add_argument("--interval", type=seconds, default=2.0, metavar="SECONDS", help="how often (2)")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON each time")
+    add_timeout(parser, 5.0, "for each server")
+    parser.set_defaults(command=lambda options, definitions: _top(options))
+
+
+class Sample(NamedTuple):
+    """What one server said at one moment.
+
+    Args:
+        at: When, in seconds of a monotonic clock.
+        numbers: The numbers of mntr, without the prefix ``zk_``.
+        state: ``standalone``, ``leader``, ``follower`` and so on; or why there are no numbers.
+        connections: The connections of cons: the address, and the facts of each; None if it may not be asked.
+    """
+
+    at: float
+    numbers: dict[str, float]
+    state: str
+    connections: dict[str, dict[str, str]] | None = None
+
+
+def _top(options: argparse.Namespace) -> int:
+    from zoolet.client.hosts import Hosts
+
+    try:
+        hosts = Hosts.parse(options.hosts)
+    except ValueError as error:
+        print(f"zoolet: {error}", file=sys.stderr)
+        return 2
+    try:
+        return run_loop(_follow(hosts.addresses, options))
+    except KeyboardInterrupt:
+        return 0
+
+
+async def _follow(addresses: tuple[Address, ...], options: argparse.Namespace) -> int:
+    before: dict[Address, Sample] = {}
+    count = 0
+    while True:
+        samples = dict(
+            zip(
+                addresses,
+                await asyncio.gather(*(sample(address, options.timeout) for address in addresses)),
+                strict=True,
+            )
+        )
+        count += 1
+        _print(samples, before, options)
+        if count == options.n:
+            return 0 if any(each.numbers for each in samples.values()) else 1
+        before = samples
+        await asyncio.sleep(options.interval)
+
+
+def _print(samples: dict[Address, Sample], before: dict[Address, Sample], options: argparse.Namespace) -> None:
+    if options.json:
+        import json
+
+        value = {
+            str(address): {"state": each.state, **each.numbers, **rates(each, before.get(address))}
+            for address, each in samples.items()
+        }
+        print(json.dumps(value), flush=True)
+        return
+    from zoolet.client.shell.texts import printable
+
+    texts = [time.strftime("%H:%M:%S")]
+    for address, each in samples.items():
+        texts += described(str(address), each, before.get(address))
+    clear = CLEAR if sys.stdout.isatty() else ""
+    print(clear + "\n".join(printable(text) for text in texts), flush=True)
+
+
+async def sample(address: Address, timeout: float) -> Sample:
+    """Ask one server what it is doing."""
+    try:
+        text = await ask(address, "mntr", timeout)
+    except (OSError, NotExecutedError) as error:
+        return Sample(time.monotonic(), {}, str(error))
+    numbers, state = read_mntr(text)
+    if not numbers:
+        return Sample(time.monotonic(), {}, "does not serve")
+    try:
+        connections = read_cons(await ask(address, "cons", timeout))
+    except (OSError, NotExecutedError):
+        connections = None
+    return Sample(time.monotonic(), numbers, state, connections)
+
+
+def read_mntr(text: str) -> tuple[dict[str, float], str]:
+    """Return the numbers of an answer to mntr, without the prefix, and the state of the server."""
+    numbers: dict[str, float] = {}
+    state = ""
+    for line in text.splitlines():
+        name, _, value = line.partition("\t")
+        name = name.removeprefix("zk_")
+        if name == "server_state":
+            state = re.sub(r"[^a-z-]", "", value)
+        elif _NUMBER.match(value.strip()) and re.fullmatch(r"[\w{}=\",.]+", name):
+            numbers[name] = float(value)
+    return numbers, state
+
+
+def read_cons(text: str) -> dict[str, dict[str, str]]:
+    """Return the connections of an answer to cons by address, and what it says of each."""
+    connections = {}
+    for line in text.splitlines():
+        match = _CONNECTION.match(line)
+        if match is not None:
+            facts = (pair.partition("=") for pair in match["facts"].split(","))
+            connections[match["address"]] = {name: value for name, _, value in facts}
+    return connections
+
+
+def rates(now: Sample, before: Sample | None) -> dict[str, float]:
+    """Return what happened a second between two samples; nothing if there is only one."""
+    if before is None or not before.numbers or now.at <= before.at:
+        return {}
+    between = now.at - before.at
+    return {
+        f"{name}_per_second": round((now.numbers[name] - before.numbers[name]) / between, 1)
+        for name in ("packets_received", "packets_sent")
+        if name in now.numbers and now.numbers[name] >= before.numbers.get(name, 0)
+    }
+
+
+def described(address: str, now: Sample, before: Sample | None) -> list[str]:
+    """Return the lines about one server."""
+    if not now.numbers:
+        return [f"{address}  {now.state}"]
+    n = now.numbers.get
+    rate = rates(now, before)
+    per_second = "{packets_received_per_second:,.0f} in/s, {packets_sent_per_second:,.0f} out/s, "
+    requests = per_second.format(**rate) if len(rate) == 2 else ""
+    texts = [
+        f"{address}  {now.state}",
+        f"  {requests}{n('outstanding_requests', 0):,.0f} outstanding, latency min/avg/max "
+        f"{n('min_latency', 0):g}/{n('avg_latency', 0):g}/{n('max_latency', 0):g} ms",
+        f"  {n('num_alive_connections', 0):,.0f} connections, {n('global_sessions', 0):,.0f} "
+        f"sessions, {n('znode_count', 0):,.0f} nodes, {n('ephemerals_count', 0):,.0f} ephemeral, "
+        f"{n('watch_count', 0):,.0f} watches, {n('approximate_data_size', 0):,.0f} bytes",
+    ]
+    if now.connections is None:
+        return [*texts, "  cons is not in 4lw.commands.whitelist: no connections are shown"]
+    return texts + connection_lines(now, before)
+
+
+def connection_lines(now: Sample, before: Sample | None) -> list[str]:
+    """Return a line for each of the busiest connections."""
+    earlier = (before.connections if before is not None else None) or {}
+    rows = []
+    for address, facts in (now.connections or {}).items():
+        received = _count(facts, "recved")
+        old = earlier.get(address)
+        lately = received - _count(old, "recved") if old is not None else 0
+        rows.append((lately, received, address, facts))
+    rows.sort(reverse=True, key=lambda row: row[:2])
+    texts = [f"  {'session':>20} {'client':<24} {'recent':>8} {'all':>10} {'last':<6} {'avg ms':>7} {'timeout':>8}"]
+    for lately, received, address, facts in rows[:SHOWN]:
+        if "sid" in facts:
+            texts.append(
+                f"  {facts['sid']:>20} {address:<24} {lately:>8,} {received:>10,} {facts.get('lop', ''):<6} "
+                f"{facts.get('avglat', ''):>7} {facts.get('to', ''):>8}"
+            )
+    if len(rows) > SHOWN:
+        texts.append(f"  and {len(rows) - SHOWN:,} more")
+    return texts if len(texts) > 1 else []
+
+
+def _count(facts: dict[str, str], name: str) -> int:
+    text = facts.get(name, "0")
+    return int(text) if text.isdecimal() and len(text) < 20 else 0
