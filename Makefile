@@ -84,6 +84,7 @@ budget: setup  ## exit 1 if a request costs more CPU than benchmarks/budget.toml
 docs: $(VENV)/.docs  ## the pages that are made from tables, and the documentation site in build/site
 	$(BIN)/python docs/_build/compatibility.py
 	$(BIN)/python docs/_build/configuration.py
+	$(BIN)/python docs/_build/manual.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "The site is in build/site: open build/site/index.html"
 

@@ -227,7 +227,9 @@ def packed(wheel: Path) -> set[str]:
 def test_a_wheel_holds_the_modules_and_nothing_else(wheel: Path) -> None:
     parts = {path for path in files(ROOT) if path.split("/")[0] in PARTS and path.endswith((".py", "/py.typed"))}
 
-    assert packed(wheel) == {f"zoolet/{path}" for path in {*MODULES, "py.typed", *parts}}
+    pages = {name for name in packed(wheel) if "/data/share/man/man1/" in name}
+    assert packed(wheel) - pages == {f"zoolet/{path}" for path in {*MODULES, "py.typed", *parts}}
+    assert {Path(name).name for name in pages} == {file.name for file in (ROOT / "docs" / "man").iterdir()}
 
 
 @pytest.mark.slow
@@ -375,6 +377,8 @@ for name in pip zoolet; do
     printf '#!/bin/sh\\necho "$0 $*" >> called\\n' > "$3/bin/$name"
     chmod +x "$3/bin/$name"
 done
+printf '#!/bin/sh\n' > "$3/bin/python"
+chmod +x "$3/bin/python"
 """
 
 

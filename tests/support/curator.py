@@ -32,7 +32,7 @@ def require_curator() -> None:
 
 @contextmanager
 def curator_locks(hosts: str, *, cycle: bool = False) -> Iterator[list[str]]:
-    """Hold Curator's locks on a server; yield the ids of the two sessions: the one that holds, and the one that waits."""
+    """Hold Curator's locks on a server; yield the ids of two sessions: the one that holds, and the one that waits."""
     jars = ":".join(str(jar) for pattern in (*NEEDED, *CURATOR) for jar in sorted(JARS.glob(pattern)))
     command = ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, str(PROGRAM), hosts, *(["cycle"] if cycle else [])]
     with subprocess.Popen(
