@@ -48,7 +48,7 @@ async def _paths(shell: Shell, last: str) -> list[str]:
     """Return the paths that begin like a word; nothing if the server does not answer in time."""
     above, slash, prefix = last.rpartition("/")
     try:
-        parent = shell.path(above + slash[: not above] or shell.directory)
+        parent = shell.path(above or slash or shell.directory)
         async with asyncio.timeout(SECONDS):
             names = await shell.client.children(parent)
     except (CommandError, ZooKeeperError, TimeoutError):

@@ -74,8 +74,8 @@ async def look(client: Client, paths: list[str]) -> list[Look | ZooKeeperError]:
     """Return data, Stat and ACL list of nodes; for those that do not exist or must not be read, the error."""
     calls: list[Awaitable[Any]] = []
     for path in paths:
-        calls.append(client.call(OpCode.GET_DATA, r.GetDataRequest(path, False)))
-        calls.append(client.call(OpCode.GET_ACL, r.GetACLRequest(path)))
+        calls.append(client.call(OpCode.GET_DATA, r.GetDataRequest(client.add_chroot(path), False)))
+        calls.append(client.call(OpCode.GET_ACL, r.GetACLRequest(client.add_chroot(path))))
     replies = iter(await answers(calls, NoNodeError, NoAuthError))
     looks: list[Look | ZooKeeperError] = []
     for data, acl in zip(replies, replies, strict=True):
@@ -106,7 +106,7 @@ class Source:
     """A tree on a server. Nodes that are created while it is read are not in it: they may be those that are written.
 
     Args:
-        client: A connected client without a chroot.
+        client: A connected client.
         root: The path of the tree.
 
     Attributes:
@@ -169,4 +169,4 @@ class Source:
         ]  # fmt: skip
         self.ephemerals += ephemerals  # only now: what is above may have been made again
         self.unreadable += unreadable
-        return batch, [path for path in children if joined(self._root, path) != SYSTEM]
+        return batch, [path for path in children if client.add_chroot(joined(self._root, path)) != SYSTEM]

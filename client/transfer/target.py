@@ -76,7 +76,7 @@ class Target:
     """Where a tree is written.
 
     Args:
-        client: A connected client without a chroot.
+        client: A connected client.
         root: The path of the tree there.
         dry_run: Write nothing.
     """
@@ -149,21 +149,22 @@ class Target:
 
     def _create(self, path: str, node: TransferNode) -> tuple[OpCode, Any]:
         acl = OPEN_ACL_UNSAFE if node.acl is None else node.acl
+        below = self._client.add_chroot(path)
         if node.ttl is not None:
             mode = CreateMode.PERSISTENT_WITH_TTL
-            return OpCode.CREATE_TTL, r.CreateTTLRequest(path, node.data, acl, mode, node.ttl)
+            return OpCode.CREATE_TTL, r.CreateTTLRequest(below, node.data, acl, mode, node.ttl)
         if node.container:
-            return OpCode.CREATE_CONTAINER, r.CreateRequest(path, node.data, acl, CreateMode.CONTAINER)
-        return OpCode.CREATE, r.CreateRequest(path, node.data, acl, CreateMode.PERSISTENT)
+            return OpCode.CREATE_CONTAINER, r.CreateRequest(below, node.data, acl, CreateMode.CONTAINER)
+        return OpCode.CREATE, r.CreateRequest(below, node.data, acl, CreateMode.PERSISTENT)
 
     def _changes(self, path: str, node: TransferNode, seen: Look) -> list[tuple[OpCode, Any]]:
         changes: list[tuple[OpCode, Any]] = []
         if node.implied:
             return changes
         if seen.data != node.data:
-            changes.append((OpCode.SET_DATA, r.SetDataRequest(path, node.data, -1)))
+            changes.append((OpCode.SET_DATA, r.SetDataRequest(self._client.add_chroot(path), node.data, -1)))
         if path != "/" and node.acl is not None and set(seen.acl) != set(node.acl):
-            changes.append((OpCode.SET_ACL, r.SetACLRequest(path, node.acl, -1)))
+            changes.append((OpCode.SET_ACL, r.SetACLRequest(self._client.add_chroot(path), node.acl, -1)))
         return changes
 
     async def finish(self) -> None:

@@ -43,9 +43,9 @@ async def cp(shell: Shell, arguments: Parsed) -> None:
         raise CommandError(f"Node does not exist: {paths.parent(target_path)}")
     if await client.exists(source_path) is None:
         raise CommandError(f"Node does not exist: {source_path}")
-    source = Source(client, client.add_chroot(source_path))
+    source = Source(client, source_path)
     await source.count()
-    target = Target(client, client.add_chroot(target_path), dry_run=arguments.has("n"))
+    target = Target(client, target_path, dry_run=arguments.has("n"))
     await target.begin()
     with Progress("copying") as progress:
         done = 0
@@ -60,15 +60,15 @@ async def cp(shell: Shell, arguments: Parsed) -> None:
         "changed": outcome.changed.count,
         "same": outcome.same,
         "ephemerals": source.ephemerals,
-        "failed": {client.strip_chroot(path): reason for path, reason in outcome.failed.items()},
-        "unreadable": [client.strip_chroot(path) for path in source.unreadable],
+        "failed": outcome.failed,
+        "unreadable": source.unreadable,
     }
     would = "would be " if arguments.has("n") else ""
     left_out = f"; {source.ephemerals:,} ephemeral left out" if source.ephemerals else ""
     line = f"{would}{outcome.created.count:,} created, {outcome.changed.count:,} changed, {outcome.same:,} the same"
     shell.out.show(value, [line + left_out])
-    wrong = [f"{client.strip_chroot(path)}: {reason}" for path, reason in outcome.failed.items()]
-    wrong += [f"Insufficient permission : {client.strip_chroot(path)}" for path in source.unreadable]
+    wrong = [f"{path}: {reason}" for path, reason in outcome.failed.items()]
+    wrong += [f"Insufficient permission : {path}" for path in source.unreadable]
     if wrong:
         raise CommandError("\n".join(wrong[:20]))
 

@@ -1,0 +1,141 @@
+"""A line: its words, its flags, its paths and its ACL lists."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zoolet.client.shell.acl_text import parse_acl
+from zoolet.client.shell.errors import CommandError, checked_path
+from zoolet.client.shell.flags import Flag, FlagError, parse
+from zoolet.client.shell.output import Output
+from zoolet.client.shell.words import last_word, quote, split
+from zoolet.protocol import paths
+from zoolet.protocol.node_json import acl_text
+
+FLAGS = (Flag("s", "switch"), Flag("w", "switch"), Flag("v", "value", "value"), Flag("add", "value", "value"))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("get /a", ["get", "/a"]),
+        ("  get   /a  ", ["get", "/a"]),
+        ("set /a 'b c'", ["set", "/a", "b c"]),
+        ("set /a \"b 'c' d\"", ["set", "/a", "b 'c' d"]),
+        ('set /a ""', ["set", "/a", ""]),
+        ("set /a it's", ["set", "/a", "it's"]),
+        ('set /a "open', ["set", "/a", "open"]),
+        ("", []),
+    ],
+)
+def test_a_line_is_split_as_zkcli_does(line: str, expected: list[str]) -> None:
+    assert split(line) == expected
+
+
+@given(st.text(st.characters(blacklist_categories=["Cs", "Cc"], blacklist_characters="'\""), min_size=1))
+def test_a_quoted_word_is_one_word(word: str) -> None:
+    assert split(quote(word)) == [word]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", ([], "")),
+        ("ge", ([], "ge")),
+        ("get ", (["get"], "")),
+        ("get /a/b", (["get"], "/a/b")),
+        ('get "/a', (["get"], "/a")),
+    ],
+)
+def test_what_there_is_of_the_last_word(line: str, expected: tuple[list[str], str]) -> None:
+    assert last_word(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "flags", "others"),
+    [
+        (["/a", "-s"], {"s": ""}, ("/a",)),
+        (["-sw", "/a"], {"s": "", "w": ""}, ("/a",)),
+        (["-v", "3", "/a"], {"v": "3"}, ("/a",)),
+        (["-v3", "/a"], {"v": "3"}, ("/a",)),
+        (["-sv", "3", "/a"], {"s": "", "v": "3"}, ("/a",)),
+        (["-v", "-5", "/a"], {"v": "-5"}, ("/a",)),
+        (["-add", "x", "/a"], {"add": "x"}, ("/a",)),
+        (["/a", "--", "-s"], {}, ("/a", "-s")),
+        (["/a", "-"], {}, ("/a", "-")),
+        (["-v", "--", "/a"], {"v": "--"}, ("/a",)),
+    ],
+)
+def test_flags_may_stand_anywhere(words: list[str], flags: dict[str, str], others: tuple[str, ...]) -> None:
+    assert parse(FLAGS, words) == (flags, others)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-x"], "UnrecognizedOptionException: Unrecognized option: -x"),
+        (["-sx"], "UnrecognizedOptionException: Unrecognized option: -sx"),
+        (["-v"], "MissingArgumentException: Missing argument for option: v"),
+        (["-v", "-s"], "MissingArgumentException: Missing argument for option: v"),
+        (["-5"], "UnrecognizedOptionException: Unrecognized option: -5"),
+    ],
+)
+def test_wrong_flags(words: list[str], message: str) -> None:
+    with pytest.raises(FlagError) as caught:
+        parse(FLAGS, words)
+    assert str(caught.value) == f"org.apache.commons.cli.{message}"
+
+
+def test_one_of_a_group() -> None:
+    group = (Flag("n", "count", "value"), Flag("b", "bytes", "value"))
+    assert parse(group, ["-n", "1"], one_of=group, required=True).flags == {"n": "1"}
+    with pytest.raises(
+        FlagError, match="'b' was specified but an option from this group has already been selected: 'n'"
+    ):
+        parse(group, ["-n", "1", "-b", "2"], one_of=group)
+    with pytest.raises(FlagError, match=r"Missing required option: \[-n count, -b bytes\]"):
+        parse(group, [], one_of=group, required=True)
+
+
+@given(st.text(st.sampled_from("/.ab\x00\x07\ue000é"), max_size=8).map(lambda text: "/" + text))
+def test_a_path_is_refused_here_if_and_only_if_the_protocol_does(path: str) -> None:
+    try:
+        checked_path(path)
+        accepted = True
+    except CommandError:
+        accepted = False
+    assert accepted == (paths.path_error(path) is None)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/a\x00b", 'Invalid path string "/a\x00b" caused by null character not allowed @2'),
+        ("/a\x07b", 'Invalid path string "/a\x07b" caused by invalid character @2'),
+        ("/a/../b", 'Invalid path string "/a/../b" caused by relative paths not allowed @4'),
+    ],
+)
+def test_what_is_wrong_with_a_path(path: str, message: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        checked_path(path)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "entries", "complaint"),
+    [
+        ("world:anyone:cdrwa", ["world:anyone:cdrwa"], ""),
+        ("world:anyone:r,ip:::1:w", ["world:anyone:r", "ip:::1:w"], ""),
+        ("digest:u:hash=:ra", ["digest:u:hash=:ra"], ""),
+        ("world:anyone:rz", ["world:anyone:r"], "Unknown perm type: z\n"),
+        ("foo", [], "foo does not have the form scheme:id:perm\n"),
+    ],
+)
+def test_acl_lists(text: str, entries: list[str], complaint: str) -> None:
+    err = io.StringIO()
+    assert [acl_text(entry) for entry in parse_acl(text, Output(io.StringIO(), err))] == entries or not entries
+    assert err.getvalue() == complaint
