@@ -33,11 +33,11 @@ async def execute(shell: Shell, line: str) -> int:
 
 async def run(shell: Shell, arguments: Sequence[str]) -> int:
     """Execute the words of a command, and return its exit code."""
-    as_json = shell.out.as_json
+    as_json, before = shell.out.as_json, shell.exit_code
     shell.exit_code = 1
     try:
         await _run(shell, arguments)
-        shell.exit_code = 0
+        shell.exit_code = before if shell.ended else 0  # quit ends with the code of the command before it
     except CommandError as error:
         if error.advice:
             shell.out.error(error.advice)

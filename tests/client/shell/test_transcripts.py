@@ -6,6 +6,8 @@ same release: ``python tests/support/zkcli.py`` records them again.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -89,3 +91,26 @@ def test_zkcli_prints_it_on_zoolet_too(release: str) -> None:
         if normalised(want) != normalised(have)
     ]
     assert texts == []
+
+
+def session_verbs(argv: list[str], hosts: str) -> tuple[int, list[str]]:
+    """Type what a marker cannot follow; return the exit code, and the lines that are no events."""
+    script = f"version\nls /\nclose\nls /\nconnect {hosts}\nls /\nget /missing\nquit\nls /never\n"
+    done = subprocess.run(
+        argv, input=script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False
+    )
+    kept = ("[", "Not connected", "Node does not exist", "ZooKeeper CLI version")
+    return done.returncode, [line for line in done.stdout.splitlines() if line.startswith(kept)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", ["3.8", "3.9"])
+def test_version_close_connect_and_quit(release: str) -> None:
+    require_apache(release)
+    expected = ["[zookeeper]", "Not connected", "[zookeeper]", "Node does not exist: /missing"]
+    with Server(compat=release) as server, ApacheZooKeeper(release) as apache:
+        java = session_verbs(java_command(release, "-server", server.hosts), server.hosts)
+        ours = session_verbs([sys.executable, "-m", "zoolet", "shell", "-server", apache.hosts], apache.hosts)
+    assert (java[0], java[1][1:]) == (ours[0], ours[1][1:]) == (1, expected)
+    assert java[1][0].startswith("ZooKeeper CLI version: 3.")
+    assert ours[1][0].startswith("ZooKeeper CLI version: zoolet ")
