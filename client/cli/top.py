@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import re
 import sys
 import time
@@ -19,8 +20,9 @@ if TYPE_CHECKING:  # a daemon imports this module for its parser
 CLEAR: Final = "\x1b[H\x1b[2J"
 SHOWN: Final = 15
 """Connections of each server that are shown."""
-_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?$")
-_CONNECTION: Final = re.compile(r"\s*/(?P<address>\S+?)\[\d+\]\((?P<facts>[^)]*)\)")
+_NUMBER: Final = re.compile(r"-?\d{1,20}(\.\d{1,20})?")
+LONGEST_LINE: Final = 1000
+"""Characters of a line of cons; what is longer is none."""
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -68,6 +70,9 @@ def _top(options: argparse.Namespace) -> int:
         return run_loop(_follow(hosts.addresses, options))
     except KeyboardInterrupt:
         return 0
+    except BrokenPipeError:  # the reader of the output has enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 async def _follow(addresses: tuple[Address, ...], options: argparse.Namespace) -> int:
@@ -94,7 +99,7 @@ def _print(samples: dict[Address, Sample], before: dict[Address, Sample], option
         import json
 
         value = {
-            str(address): {"state": each.state, **each.numbers, **rates(each, before.get(address))}
+            str(address): {**each.numbers, **rates(each, before.get(address)), "state": each.state}
             for address, each in samples.items()
         }
         print(json.dumps(value), flush=True)
@@ -133,7 +138,7 @@ def read_mntr(text: str) -> tuple[dict[str, float], str]:
         name = name.removeprefix("zk_")
         if name == "server_state":
             state = re.sub(r"[^a-z-]", "", value)
-        elif _NUMBER.match(value.strip()) and re.fullmatch(r"[\w{}=\",.]+", name):
+        elif _NUMBER.fullmatch(value.strip()) and re.fullmatch(r"[\w{}=\",.]+", name):
             numbers[name] = float(value)
     return numbers, state
 
@@ -141,11 +146,12 @@ def read_mntr(text: str) -> tuple[dict[str, float], str]:
 def read_cons(text: str) -> dict[str, dict[str, str]]:
     """Return the connections of an answer to cons by address, and what it says of each."""
     connections = {}
-    for line in text.splitlines():
-        match = _CONNECTION.match(line)
-        if match is not None:
-            facts = (pair.partition("=") for pair in match["facts"].split(","))
-            connections[match["address"]] = {name: value for name, _, value in facts}
+    for line in text.split("\n"):
+        address, bracket, rest = line[:LONGEST_LINE].strip().removeprefix("/").partition("[")
+        _, parenthesis, facts = rest.partition("(")
+        if bracket and parenthesis and line.rstrip().endswith(")") and len(line) <= LONGEST_LINE:
+            pairs = (pair.partition("=") for pair in facts.rstrip(")").split(","))
+            connections[address] = {name: value for name, _, value in pairs}
     return connections
 
 

@@ -176,9 +176,12 @@ def find_circles(lines: list[LockLine]) -> list[list[Wait]]:
 
 def _waits(lines: list[LockLine]) -> _Waits:
     waits: _Waits = {}
+    holding = {entry.session_id for line in lines for entry in line.entries if entry.holds}
+    waiting = {entry.session_id for line in lines for entry in line.entries if not entry.holds}
+    both = holding & waiting  # only these are in a circle, and mostly they are few
     for line in lines:
-        holders = {entry.session_id: entry for entry in line.entries if entry.holds}
-        waiters = {entry.session_id: entry for entry in line.entries if not entry.holds}
+        holders = {entry.session_id: entry for entry in line.entries if entry.holds and entry.session_id in both}
+        waiters = {entry.session_id: entry for entry in line.entries if not entry.holds and entry.session_id in both}
         for waiter in waiters.values():
             for holder in holders.values():
                 if waiter.session_id != holder.session_id:

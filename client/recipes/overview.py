@@ -146,10 +146,10 @@ class Overview(LockTable):
             try:
                 data, stat = await self._client.get(path)
                 value = json.loads(data)
-            except (NoNodeError, NoAuthError, ValueError):
+            except (NoNodeError, NoAuthError, ValueError, RecursionError):
                 continue
             if isinstance(value, dict) and value.get("id") == names[0] and "owner" in value and "ttl" in value:
-                owner = str(value["owner"]).encode()
+                owner = str(value["owner"]).encode("utf-8", "replace")
                 entry = LockEntry(path, False, 0, owner, stat.ctime / 1000, True)
                 lines.append(SharedLine(path, "durable lock", "zoolet", (entry,), ()))
         return lines

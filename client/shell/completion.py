@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from zoolet.client.shell import words
 from zoolet.client.shell.command import find, listed
 from zoolet.client.shell.errors import CommandError
+from zoolet.client.shell.texts import printable
 from zoolet.protocol import paths
 from zoolet.protocol.errors import ZooKeeperError
 
@@ -53,5 +54,6 @@ async def _paths(shell: Shell, last: str) -> list[str]:
             names = await shell.client.children(parent)
     except (CommandError, ZooKeeperError, TimeoutError):
         return []
-    matching = sorted(name for name in names if name.startswith(prefix))[:MOST]
+    # What does not show as it is could do something to the terminal, or be something else than it seems to be.
+    matching = sorted(name for name in names if name.startswith(prefix) and printable(name) == name)[:MOST]
     return [paths.join(above, name) if slash else name for name in matching]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from zoolet.client.shell.output import Output
 from zoolet.client.shell.shell import Settings, Shell
 from zoolet.protocol.errors import ZooKeeperError
 
+_log = logging.getLogger("zoolet.client")
 USAGE: Final = "ZooKeeper -server host:port -client-configuration properties-file cmd args"
 JSON: Final = "--json"
 """A flag that each command has."""
@@ -21,7 +23,7 @@ JSON: Final = "--json"
 
 async def execute(shell: Shell, line: str) -> int:
     """Execute a line that was typed, and return its exit code."""
-    if not line.strip():
+    if not line.strip(words.BLANKS):
         return shell.exit_code
     shell.history.append(line)
     code = await run(shell, words.split(line))
@@ -47,6 +49,13 @@ async def run(shell: Shell, arguments: Sequence[str]) -> int:
         shell.out.error(str(error))
     except ZooKeeperError as error:
         shell.out.error(shell.explained(error))
+    except UnicodeEncodeError as error:
+        shell.out.error(f"not UTF-8: {error.object!r}")
+    except (BrokenPipeError, KeyboardInterrupt, asyncio.CancelledError):
+        raise
+    except Exception as error:  # a defect of a command's must not end the shell, and the ephemeral nodes of its session
+        _log.debug("%s failed", arguments[0], exc_info=True)
+        shell.out.error(f"{arguments[0]} failed unexpectedly: {type(error).__name__}: {error}")
     finally:
         shell.out.as_json = as_json
     return shell.exit_code
@@ -61,7 +70,7 @@ async def _run(shell: Shell, arguments: Sequence[str]) -> None:
         raise CommandError(f"Command not found: Command not found {name}", NOT_FOUND, usage())
     if not row.offline:
         shell.client  # noqa: B018 - it raises that there is no connection
-    if JSON in rest:
+    if JSON in rest[: rest.index("--") if "--" in rest else len(rest)]:
         rest.remove(JSON)
         shell.out.as_json = True
     parsed = parse(row.flags, rest, one_of=row.one_of, required=row.one_required)

@@ -101,9 +101,11 @@ class Output:
         self._out.write(text)
         self._out.flush()
 
-    def paint(self, text: str, colour: str) -> str:
-        """Return text in a colour, if there are colours; it is made harmless first."""
-        return text if not self.colour else _Painted(f"\x1b[{colour}m{printable(text)}\x1b[0m")
+    def paint(self, text: str, colour: str, rest: str = "") -> str:
+        """Return text in a colour, if there are colours, and the rest of the line; both are made harmless first."""
+        if not self.colour:
+            return text + rest
+        return _Painted(f"\x1b[{colour}m{printable(text)}\x1b[0m{printable(rest)}")
 
 
 def _json(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from zoolet.client.serializers import Serializer
 from zoolet.client.shell.errors import CommandError, checked_path, text_of
 from zoolet.client.shell.output import Output
-from zoolet.client.shell.texts import event_text
+from zoolet.client.shell.texts import event_text, printable
 from zoolet.client.shell.watches import ShellWatches
 from zoolet.client.states import Event, State
 from zoolet.client.surface import ClientSurface
@@ -84,6 +84,7 @@ class Shell:
         shows_watches: Whether events of watches are shown.
         interactive: Whether a person types at a terminal.
         ended: Whether ``quit`` was typed.
+        terminal_is_lent: Whether another program, an editor, has the terminal, and Ctrl-C is for it.
         pending: A line that is executed next, as redo wants it; or empty.
         on_prompt_changed: Called when the prompt has changed.
     """
@@ -99,6 +100,7 @@ class Shell:
         self.interactive = False
         self.ended = False
         self.pending = ""
+        self.terminal_is_lent = False
         self.on_prompt_changed: Callable[[], None] = lambda: None
         self._client: ClientSurface | None = None
         self._watches: ShellWatches | None = None
@@ -193,7 +195,7 @@ class Shell:
         if self._client is not None and isinstance(self._client.terminal_error, AuthFailedError):
             state = "AUTH_FAILED"
         place = f" {self.directory}" if self.directory else ""
-        return f"[zk: {self.hosts}({state}){place} {len(self.history)}] "
+        return printable(f"[zk: {self.hosts}({state}){place} {len(self.history)}] ")
 
     # --- paths and requests ---
 
@@ -203,15 +205,32 @@ class Shell:
         Raises:
             CommandError: It is not a path.
         """
-        if self.directory and not text.startswith("/"):
+        if self.directory and text and not text.startswith("/"):
             parts = [part for part in self.directory.split("/") if part]
             for part in text.split("/"):
                 if part == "..":
-                    del parts[-1:]
+                    if not parts:
+                        raise CommandError(f"{text} leads above /")
+                    del parts[-1]
                 elif part not in ("", "."):
                     parts.append(part)
             text = "/" + "/".join(parts)
         return checked_path(text)
+
+    def path_or_word(self, text: str) -> str:
+        """Return the path that a word means after ``cd``, and before it the word, whose errors are of its command."""
+        return self.path(text) if self.directory else text
+
+    def refuse_chroot(self, what: str) -> None:
+        """Refuse what works on nodes of the server that a chroot hides.
+
+        Raises:
+            CommandError: There is a chroot.
+        """
+        if self.client.add_chroot("/") != "/":
+            raise CommandError(
+                f"{what} below /zookeeper, which a chroot hides; connect without {self.client.add_chroot('/')}"
+            )
 
     async def request(self, op: OpCode, request: Record, path: str | None) -> Any:
         """Make a request; an error names the node as the client does."""

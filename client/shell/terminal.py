@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
+from zoolet.client.shell import words
 from zoolet.client.shell.completion import completions
 from zoolet.client.shell.errors import CommandError
 from zoolet.client.shell.interpreter import execute
@@ -44,6 +45,10 @@ class Editor(Protocol):
 
     def redraw(self) -> None:
         """Draw the prompt again, which may have changed; called in another thread."""
+        ...
+
+    def drop(self) -> None:
+        """Forget what was typed or pasted and not read yet."""
         ...
 
     def close(self) -> None:
@@ -82,12 +87,15 @@ class Terminal:
         """Run something in the thread of the client; Ctrl-C ends it."""
         assert self._loop is not None
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            future.cancel()
-            concurrent.futures.wait([future], timeout=2)
-            raise
+        while True:
+            try:
+                return future.result()
+            except KeyboardInterrupt:
+                if self._shell.terminal_is_lent:
+                    continue
+                future.cancel()
+                concurrent.futures.wait([future], timeout=2)
+                raise
 
     def complete(self, line: str) -> list[str]:
         """Return what the last word of a line may be."""
@@ -123,7 +131,7 @@ class Terminal:
                 break
             except KeyboardInterrupt:
                 continue  # the line that was being typed is dropped
-            self._execute(text)
+            self._execute(text, editor)
         return shell.exit_code
 
     async def _connect(self, editor: Editor) -> None:
@@ -133,12 +141,13 @@ class Terminal:
             async with asyncio.timeout(FIRST_PROMPT):
                 await self._shell.client.first_round()
 
-    def _execute(self, text: str) -> None:
+    def _execute(self, text: str, editor: Editor) -> None:
         """Execute a line, or several that were pasted; Ctrl-C ends the one that runs, and drops the others."""
-        for line in text.splitlines():
+        for line in words.lines(text):
             try:
                 self._call(execute(self._shell, line))
             except KeyboardInterrupt:
+                editor.drop()
                 self._out.error("interrupted")
                 self._shell.exit_code = INTERRUPTED
                 return

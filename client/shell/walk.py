@@ -8,7 +8,7 @@ from typing import Final
 
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
-from zoolet.protocol.errors import NoAuthError, NoNodeError, ZooKeeperError
+from zoolet.protocol.errors import MarshallingError, NoAuthError, NoNodeError, ZooKeeperError
 
 AT_ONCE: Final = 500
 """Nodes that are asked for at the same time."""
@@ -24,8 +24,19 @@ async def children_of(client: ClientSurface, parents: list[str]) -> list[list[st
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            results.append([paths.join(parent, name) for name in sorted(answer)])
+            results.append([_joined(parent, name) for name in sorted(answer)])
     return results
+
+
+def _joined(parent: str, name: str) -> str:
+    """Return the path of a child.
+
+    Raises:
+        MarshallingError: No node can have that name; such a server could name children without end.
+    """
+    if "/" in name or not paths.is_valid_name(name):
+        raise MarshallingError(parent, f"the server names a child {name!r}, which is no name of a node")
+    return paths.join(parent, name)
 
 
 async def walk(client: ClientSurface, root: str, *, skips_forbidden: bool = True) -> AsyncIterator[list[str]]:

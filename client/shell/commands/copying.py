@@ -78,7 +78,11 @@ async def edit(shell: Shell, arguments: Parsed) -> None:
     path = shell.path(arguments.words[0])
     data, stat = await shell.client.get(path)
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    changed = await asyncio.to_thread(_edited, editor, path, data or b"")
+    shell.terminal_is_lent = True
+    try:
+        changed = await asyncio.to_thread(_edited, editor, path, data or b"")
+    finally:
+        shell.terminal_is_lent = False
     if changed == (data or b""):
         shell.out.show({"path": path, "changed": False}, [f"{path} is as it was"])
         return

@@ -290,7 +290,7 @@ async def count(shell: Shell, arguments: Parsed) -> None:
 
 @command("getEphemerals", "path", "list the ephemeral nodes of this session", paths=1)
 async def ephemerals(shell: Shell, arguments: Parsed) -> None:
-    prefix = arguments.word(0, "/")
+    prefix = shell.path_or_word(arguments.word(0, "/"))
     if prefix != "/":
         checked_path(prefix)
     result = sorted(await shell.client.ephemerals(prefix))

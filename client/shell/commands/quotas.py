@@ -63,7 +63,8 @@ async def _amount(shell: Shell, path: str) -> Amount | None:
     paths=1,
 )
 async def set_quota(shell: Shell, arguments: Parsed) -> None:
-    path = arguments.words[0]
+    shell.refuse_chroot("quotas are")
+    path = shell.path_or_word(arguments.words[0])
     if path.startswith(QUOTA):
         shell.out.error(f"cannot set a quota under the path: {QUOTA}")
         return
@@ -148,7 +149,8 @@ def _warn(shell: Shell, limits: dict[str, int], used: Amount) -> None:
 
 @command("listquota", "path", "print the quota of a node, and what is used of it", least=1, paths=1)
 async def list_quota(shell: Shell, arguments: Parsed) -> None:
-    path = arguments.words[0]
+    shell.refuse_chroot("quotas are")
+    path = shell.path_or_word(arguments.words[0])
     node = f"{QUOTA}{path}{LIMITS}"
     shell.out.remark(f"absolute path is {node}")
     limits = await _amount(shell, checked_path(node))
@@ -172,9 +174,10 @@ async def list_quota(shell: Shell, arguments: Parsed) -> None:
     paths=1,
 )
 async def delete_quota(shell: Shell, arguments: Parsed) -> None:
-    path = arguments.words[0]
+    shell.refuse_chroot("quotas are")
+    path = shell.path_or_word(arguments.words[0])
     node = f"{QUOTA}{path}"
-    limits = await _amount(shell, node + LIMITS) if path.startswith("/") else None
+    limits = await _amount(shell, checked_path(node) + LIMITS) if path.startswith("/") else None
     if limits is None:
         shell.out.show({"path": path, "limits": None}, [f"Quota does not exist for {path}"])
         return

@@ -12,6 +12,7 @@ from zoolet.client.shell.command import command
 from zoolet.client.shell.commands.nodes import number
 from zoolet.client.shell.errors import CommandError
 from zoolet.client.shell.flags import Flag, Parsed
+from zoolet.client.shell.matcher import Matcher
 from zoolet.client.shell.output import BOLD
 from zoolet.client.shell.texts import stat_json
 from zoolet.client.shell.walk import AT_ONCE, walk
@@ -97,22 +98,21 @@ class _Test:
     ours=True,
 )
 async def grep(shell: Shell, arguments: Parsed) -> None:
-    text = re.escape(arguments.words[0]) if arguments.has("F") else arguments.words[0]
-    try:
-        pattern = re.compile(text.encode("utf-8", "surrogateescape"), re.IGNORECASE if arguments.has("i") else 0)
-    except re.error as error:
-        raise CommandError(f"{arguments.words[0]} is not a regular expression: {error}") from None
+    text = arguments.words[0].encode("utf-8", "surrogateescape")
+    pattern = re.escape(text) if arguments.has("F") else text
     root = shell.path(arguments.word(1, shell.directory or "/"))
     matched = False
-    async for batch in walk(shell.client, root):
-        for start in range(0, len(batch), AT_ONCE):
-            matched = await _search(shell, batch[start : start + AT_ONCE], pattern, arguments.has("l")) or matched
-            shell.out.flush()
+    async with Matcher(pattern, ignore_case=arguments.has("i")) as matcher:
+        async for batch in walk(shell.client, root):
+            for start in range(0, len(batch), AT_ONCE):
+                part = batch[start : start + AT_ONCE]
+                matched = await _search(shell, part, matcher, arguments.has("l")) or matched
+                shell.out.flush()
     if not matched:
         raise CommandError(f"nothing below {root} matches {arguments.words[0]}")
 
 
-async def _search(shell: Shell, paths: list[str], pattern: re.Pattern[bytes], only_paths: bool) -> bool:
+async def _search(shell: Shell, paths: list[str], matcher: Matcher, only_paths: bool) -> bool:
     """Print what matches in the data of some nodes; return whether anything does."""
     matched = False
     answers = await asyncio.gather(*(shell.client.get(path) for path in paths), return_exceptions=True)
@@ -121,11 +121,11 @@ async def _search(shell: Shell, paths: list[str], pattern: re.Pattern[bytes], on
             continue
         if isinstance(answer, BaseException):
             raise answer
-        lines = [line for line in (answer[0] or b"").split(b"\n") if pattern.search(line)]
+        lines = await matcher.lines(answer[0] or b"")
         matched = matched or bool(lines)
         if only_paths and lines:
             shell.out.line({"path": path}, path)
         for line in [] if only_paths else lines:
             shown = line.decode("utf-8", "backslashreplace")
-            shell.out.line({"path": path, "line": shown}, f"{shell.out.paint(path, BOLD)}: {shown}")
+            shell.out.line({"path": path, "line": shown}, shell.out.paint(path, BOLD, f": {shown}"))
     return matched

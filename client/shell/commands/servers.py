@@ -48,7 +48,8 @@ async def sync(shell: Shell, arguments: Parsed) -> None:
     Flag("c", "as a connect string for clients"),
 )
 async def config(shell: Shell, arguments: Parsed) -> None:
-    if arguments.has("w") and not shell.client.add_chroot("/") != "/":
+    if arguments.has("w"):
+        shell.refuse_chroot("the configuration that is watched is")
         data, stat = await shell.watches.set(Kind.DATA, CONFIG)
     else:
         data, stat = await shell.client.get_config()
@@ -120,9 +121,12 @@ def _lower(text: str | None) -> str | None:
 
 def _config_version(text: str | None) -> int:
     try:
-        return -1 if text is None else int(text, 16)
+        version = -1 if text is None else int(text, 16)
     except ValueError:
-        raise CommandError("-v must be followed by a long (configuration version)") from None
+        version = 1 << 63
+    if not -(1 << 63) <= version < 1 << 63:
+        raise CommandError("-v must be followed by a long (configuration version)")
+    return version
 
 
 def _members_of(file: str) -> str:

@@ -60,7 +60,7 @@ async def redo(shell: Shell, arguments: Parsed) -> None:
     if not arguments.words:
         return
     text = arguments.words[0]
-    place = int(text) if text.isdecimal() else -1
+    place = int(text) if text.isdecimal() and len(text) < 10 else -1
     if not 0 <= place < len(shell.history) - 1:
         raise CommandError("Command index out of range")
     line = shell.history[place]

@@ -93,7 +93,7 @@ async def print_watches(shell: Shell, arguments: Parsed) -> None:
 async def watch(shell: Shell, arguments: Parsed) -> None:
     path = shell.path(arguments.words[0])
     text = arguments.flags.get("n", "0")
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > 9:
         raise CommandError(f"-n is {text}; it must be a number of events")
     left = int(text)
     async with shell.client.watch(path, recursive=True) as events:

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from zoolet.client.shell import words
+
 MOST: Final = 10_000
 """Lines that are kept."""
 
@@ -21,4 +23,5 @@ def history_file() -> Path:
 
 def is_kept(line: str) -> bool:
     """Return whether a line is kept: not one with a password, nor one that begins with a blank."""
-    return bool(line.strip()) and not line[0].isspace() and line.split()[0] != "addauth" and "\n" not in line
+    typed = words.split(line)
+    return bool(typed) and line[0] not in words.BLANKS and typed[0] != "addauth" and "\n" not in line

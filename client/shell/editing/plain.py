@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 from zoolet.client.shell.editing.history import MOST, history_file, is_kept
+from zoolet.client.shell.texts import printable
 
 try:
     import readline
@@ -32,7 +33,7 @@ class PlainEditor:
         readline.parse_and_bind("tab: complete")
         readline.set_history_length(MOST)
         readline.set_auto_history(False)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RuntimeError):
             readline.read_history_file(history_file())
 
     def _completer(self, text: str, number: int) -> str | None:
@@ -60,14 +61,17 @@ class PlainEditor:
         if prompt is None or readline is None:
             sys.stdout.write(text)
         else:
-            sys.stdout.write(f"\r\x1b[K{text.lstrip()}{prompt}{readline.get_line_buffer()}")
+            sys.stdout.write(f"\r\x1b[K{text.lstrip()}{prompt}{printable(readline.get_line_buffer())}")
         sys.stdout.flush()
 
     def redraw(self) -> None:
         """The prompt is drawn with the next line."""
 
+    def drop(self) -> None:
+        """Nothing is read ahead."""
+
     def close(self) -> None:
         """Write the history to its file."""
         if readline is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, RuntimeError):
                 readline.write_history_file(history_file())

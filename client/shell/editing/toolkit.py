@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable
 
@@ -36,7 +37,8 @@ class _History(FileHistory):
 
     def store_string(self, string: str) -> None:
         if is_kept(string):
-            super().store_string(string)
+            with contextlib.suppress(OSError):
+                super().store_string(string)
 
 
 class ToolkitEditor:
@@ -50,7 +52,7 @@ class ToolkitEditor:
         history: History
         try:
             history = _History(str(history_file()))
-        except OSError:
+        except (OSError, RuntimeError):  # there is no home, or no room in it
             history = InMemoryHistory()
         self._session: PromptSession[str] = PromptSession(
             history=history,
@@ -89,6 +91,10 @@ class ToolkitEditor:
     def redraw(self) -> None:
         """Draw the prompt again."""
         self._session.app.invalidate()
+
+    def drop(self) -> None:
+        """Forget what was typed ahead."""
+        get_typeahead(self._session.app.input)
 
     def close(self) -> None:
         """The history is in its file already."""
