@@ -35,11 +35,23 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "commands mntr and cons, which 4lw.commands.whitelist has to allow.",
     )
     parser.add_argument("hosts", metavar="HOSTS", help="HOST:PORT,HOST:PORT of any ZooKeeper servers")
-    parser.add_argument("-n", type=int, default=0, metavar="COUNT", help="end after so many times (without end)")
+    parser.add_argument("-n", type=count, default=0, metavar="COUNT", help="end after so many times (without end)")
     parser.add_argument("--interval", type=seconds, default=2.0, metavar="SECONDS", help="how often (2)")
     parser.add_argument("--json", action="store_true", help="print a line of JSON each time")
     add_timeout(parser, 5.0, "for each server")
     parser.set_defaults(command=lambda options, definitions: _top(options))
+
+
+def count(text: str) -> int:
+    """Return a number of times.
+
+    Raises:
+        ValueError: It is none from 1 on.
+    """
+    value = int(text)
+    if not 0 < value < 1 << 31:
+        raise ValueError(text)
+    return value
 
 
 class Sample(NamedTuple):
@@ -49,13 +61,15 @@ class Sample(NamedTuple):
         at: When, in seconds of a monotonic clock.
         numbers: The numbers of mntr, without the prefix ``zk_``.
         state: ``standalone``, ``leader``, ``follower`` and so on; or why there are no numbers.
-        connections: The connections of cons: the address, and the facts of each; None if it may not be asked.
+        connections: The connections of cons: the address, and the facts of each.
+        problem: Why there are none.
     """
 
     at: float
     numbers: dict[str, float]
     state: str
-    connections: dict[str, dict[str, str]] | None = None
+    connections: dict[str, dict[str, str]] = {}
+    problem: str = ""
 
 
 def _top(options: argparse.Namespace) -> int:
@@ -77,7 +91,7 @@ def _top(options: argparse.Namespace) -> int:
 
 async def _follow(addresses: tuple[Address, ...], options: argparse.Namespace) -> int:
     before: dict[Address, Sample] = {}
-    count = 0
+    times = 0
     while True:
         samples = dict(
             zip(
@@ -86,9 +100,9 @@ async def _follow(addresses: tuple[Address, ...], options: argparse.Namespace) -
                 strict=True,
             )
         )
-        count += 1
+        times += 1
         _print(samples, before, options)
-        if count == options.n:
+        if times == options.n:
             return 0 if any(each.numbers for each in samples.values()) else 1
         before = samples
         await asyncio.sleep(options.interval)
@@ -99,7 +113,12 @@ def _print(samples: dict[Address, Sample], before: dict[Address, Sample], option
         import json
 
         value = {
-            str(address): {**each.numbers, **rates(each, before.get(address)), "state": each.state}
+            str(address): {
+                **each.numbers,
+                **rates(each, before.get(address)),
+                "state": each.state,
+                "connections": each.connections,
+            }
             for address, each in samples.items()
         }
         print(json.dumps(value), flush=True)
@@ -124,8 +143,8 @@ async def sample(address: Address, timeout: float) -> Sample:
         return Sample(time.monotonic(), {}, "does not serve")
     try:
         connections = read_cons(await ask(address, "cons", timeout))
-    except (OSError, NotExecutedError):
-        connections = None
+    except (OSError, NotExecutedError) as error:
+        return Sample(time.monotonic(), numbers, state, problem=str(error))
     return Sample(time.monotonic(), numbers, state, connections)
 
 
@@ -163,7 +182,7 @@ def rates(now: Sample, before: Sample | None) -> dict[str, float]:
     return {
         f"{name}_per_second": round((now.numbers[name] - before.numbers[name]) / between, 1)
         for name in ("packets_received", "packets_sent")
-        if name in now.numbers and now.numbers[name] >= before.numbers.get(name, 0)
+        if before.numbers.get(name, float("inf")) <= now.numbers.get(name, -1)
     }
 
 
@@ -183,28 +202,29 @@ def described(address: str, now: Sample, before: Sample | None) -> list[str]:
         f"sessions, {n('znode_count', 0):,.0f} nodes, {n('ephemerals_count', 0):,.0f} ephemeral, "
         f"{n('watch_count', 0):,.0f} watches, {n('approximate_data_size', 0):,.0f} bytes",
     ]
-    if now.connections is None:
-        return [*texts, "  cons is not in 4lw.commands.whitelist: no connections are shown"]
+    if now.problem:
+        return [*texts, f"  no connections are shown: it {now.problem}"]
     return texts + connection_lines(now, before)
 
 
 def connection_lines(now: Sample, before: Sample | None) -> list[str]:
     """Return a line for each of the busiest connections."""
-    earlier = (before.connections if before is not None else None) or {}
+    earlier = before.connections if before is not None else {}
     rows = []
-    for address, facts in (now.connections or {}).items():
+    for address, facts in now.connections.items():
+        if "sid" not in facts:  # it has no session
+            continue
         received = _count(facts, "recved")
         old = earlier.get(address)
         lately = received - _count(old, "recved") if old is not None else 0
         rows.append((lately, received, address, facts))
     rows.sort(reverse=True, key=lambda row: row[:2])
     texts = [f"  {'session':>20} {'client':<24} {'recent':>8} {'all':>10} {'last':<6} {'avg ms':>7} {'timeout':>8}"]
-    for lately, received, address, facts in rows[:SHOWN]:
-        if "sid" in facts:
-            texts.append(
-                f"  {facts['sid']:>20} {address:<24} {lately:>8,} {received:>10,} {facts.get('lop', ''):<6} "
-                f"{facts.get('avglat', ''):>7} {facts.get('to', ''):>8}"
-            )
+    texts += [
+        f"  {facts['sid']:>20} {address:<24} {lately:>8,} {received:>10,} {facts.get('lop', ''):<6} "
+        f"{facts.get('avglat', ''):>7} {facts.get('to', ''):>8}"
+        for lately, received, address, facts in rows[:SHOWN]
+    ]
     if len(rows) > SHOWN:
         texts.append(f"  and {len(rows) - SHOWN:,} more")
     return texts if len(texts) > 1 else []

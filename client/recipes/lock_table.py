@@ -137,15 +137,20 @@ class LockTable(Recipe):
         A circle has at least two locks, and is one of sessions: a client that holds one lock in one task and waits for
         the other in another task is found too, although its first task may go on.
         """
+        return await self._circles(await self.read())
+
+    async def _circles(self, lines: list[LockLine]) -> list[list[Wait]]:
+        """Read lines again, and return who waits for each other both times."""
         # Nodes are not created again: what is there both times was there at one moment in between, in all lines.
-        before = {(entry.path, entry.session_id, entry.holds) for line in await self.read() for entry in line.entries}
-        lines = [
+        before = {(entry.path, entry.session_id, entry.holds) for line in lines for entry in line.entries}
+        listing = {path: await self._names(path) for path in {line.path for line in lines}}
+        both = [
             line._replace(
                 entries=tuple(entry for entry in line.entries if (entry.path, entry.session_id, entry.holds) in before)
             )
-            for line in await self.read()
+            for line in await self._lines(listing)
         ]
-        return find_circles(lines)
+        return find_circles(both)
 
 
 def _kind(naming: str, kinds: set[str]) -> str:

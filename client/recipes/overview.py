@@ -58,7 +58,8 @@ class Overview(LockTable):
         """Return what is shared, by path, and which clients wait for each other in a circle."""
         listing = await self._listing()
         lines, hidden = await self._semaphores(listing)
-        for line in await self._lines(listing):
+        locks = await self._lines(listing)
+        for line in locks:
             if line.path not in hidden:
                 holders = tuple(entry for entry in line.entries if entry.holds)
                 waiters = tuple(entry for entry in line.entries if not entry.holds)
@@ -66,7 +67,7 @@ class Overview(LockTable):
         lines += await self._queues(listing)
         lines += await self._try_locks(listing)
         lines += await self._durable_locks(listing)
-        return sorted(lines, key=lambda line: (line.path, line.kind)), await self.deadlocks()
+        return sorted(lines, key=lambda line: (line.path, line.kind)), await self._circles(locks)
 
     async def _semaphores(self, listing: dict[str, list[str]]) -> tuple[list[SharedLine], set[str]]:
         """Return the semaphores, and the locks that belong to them."""

@@ -94,7 +94,7 @@ def parse(
                 raise FlagError("MissingArgumentException", f"Missing argument for option: {word}")
             value, _ = pending[place]
             place += 1
-        chosen_flags[word] = value
+        chosen_flags.setdefault(word, value)  # of several the first counts
     if required and not any(name in chosen_flags for name in group):
         names = ", ".join(f"-{flag.name} {flag.help}" for flag in one_of)
         raise FlagError("MissingOptionException", f"Missing required option: [{names}]")

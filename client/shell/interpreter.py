@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
 from zoolet.client.shell import words
@@ -95,18 +97,19 @@ async def run_once(settings: Settings, out: Output, arguments: Sequence[str]) ->
     except CommandError as error:
         out.error(str(error))
         return 1
+    connecting = asyncio.ensure_future(shell.client.first_round())
+    running: asyncio.Future[int] = asyncio.ensure_future(run(shell, arguments))
     try:
-        connecting = asyncio.ensure_future(shell.client.first_round())
-        running: asyncio.Future[int] = asyncio.ensure_future(run(shell, arguments))
         either: list[asyncio.Future[Any]] = [connecting, running]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not (running.done() or settings.waits_first) and (reason := connecting.result()):
-            running.cancel()
             out.error(f"KeeperErrorCode = ConnectionLoss: {reason}")
             return 1
         return await running
     finally:
         connecting.cancel()
+        running.cancel()
+        await asyncio.gather(connecting, running, return_exceptions=True)
         await shell.close()
 
 
@@ -125,8 +128,28 @@ async def run_script(settings: Settings, out: Output, read_line: Callable[[], st
         out.error(str(error))
         return 1
     try:
-        while not shell.ended and (line := await asyncio.to_thread(read_line)):
+        lines = _read_in_thread(read_line)
+        while not shell.ended and (line := await anext(lines)):
             await execute(shell, line.rstrip("\r\n"))
         return shell.exit_code
     finally:
         await shell.close()
+
+
+async def _read_in_thread(read_line: Callable[[], str]) -> AsyncIterator[str]:
+    """Yield lines that are read in another thread, one ahead of the other; it does not keep the process from ending."""
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[str] = asyncio.Queue()
+    wanted = threading.Semaphore(0)
+
+    def read() -> None:
+        line = "first"
+        while line and wanted.acquire():
+            line = read_line()
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(lines.put_nowait, line)
+
+    threading.Thread(target=read, name="zoolet-script", daemon=True).start()
+    while True:
+        wanted.release()
+        yield await lines.get()

@@ -34,11 +34,6 @@ class Output:
         self.beside: Callable[[str], None] = self._write
         """Writes text of several lines while a line may be being typed, so that the line stays whole."""
 
-    @property
-    def is_terminal(self) -> bool:
-        """Whether results go to a terminal."""
-        return self._out_is_terminal
-
     def show(self, value: Any, lines: Iterable[str]) -> None:
         """Write a result.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from zoolet.client.serializers import Serializer
@@ -19,6 +20,8 @@ from zoolet.protocol.enums import CreateMode, EventType
 from zoolet.protocol.errors import AuthFailedError, ClosedError, ErrorCode, ZooKeeperError
 from zoolet.protocol.operations import OpCode
 
+WAITING: Final = 5.0
+"""Seconds that a command waits for a connection that is lost."""
 STATES: Final = {
     State.CONNECTED: "SyncConnected",
     State.READ_ONLY: "ConnectedReadOnly",
@@ -44,7 +47,6 @@ class Settings(NamedTuple):
         read_only: Whether a server that has lost its quorum will do.
         auth: Credentials to begin with.
         tls: For connections over TLS.
-        waits: Seconds that a command waits for a connection.
         waits_first: Whether one command alone waits for a connection as long as the session timeout, instead of until
             all servers were tried once.
     """
@@ -54,7 +56,6 @@ class Settings(NamedTuple):
     read_only: bool = False
     auth: tuple[tuple[str, bytes], ...] = ()
     tls: Any = None
-    waits: float = 5.0
     waits_first: bool = False
 
 
@@ -106,6 +107,7 @@ class Shell:
         self._watches: ShellWatches | None = None
         self._listener: _Listener | None = None
         self._was_connected = False
+        self._show_later: Callable[[str, Any], None] | None = None
 
     # --- the connection ---
 
@@ -142,7 +144,7 @@ class Shell:
             client = ClientSurface(
                 hosts or self.hosts,
                 settings.timeout,
-                operation_timeout=settings.timeout if settings.waits_first else settings.waits,
+                operation_timeout=settings.timeout if settings.waits_first else WAITING,
                 serializer=NULLABLE,
                 read_only=settings.read_only,
                 auth=settings.auth,
@@ -151,6 +153,7 @@ class Shell:
         except ValueError as error:
             raise CommandError(str(error)) from None
         self.hosts = hosts or self.hosts
+        self._was_connected = False
         self._client = client
         self._watches = ShellWatches(client, self._show_event)
         self._listener = _Listener(self, client)
@@ -186,7 +189,22 @@ class Shell:
             "path": event.path or None,
             "zxid": event.zxid,
         }
-        self.out.event(event_text(event.type, event.path, state, event.zxid), value)
+        show = self._show_later or self.out.event
+        show(event_text(event.type, event.path, state, event.zxid), value)
+
+    @contextmanager
+    def lent_terminal(self) -> Iterator[None]:
+        """Leave the terminal, Ctrl-C too, to another program; events are shown afterwards."""
+        events: list[tuple[str, Any]] = []
+        self.terminal_is_lent = True
+        self._show_later = lambda text, value: events.append((text, value))
+        try:
+            yield
+        finally:
+            self.terminal_is_lent = False
+            self._show_later = None
+            for text, value in events:
+                self.out.event(text, value)
 
     @property
     def prompt(self) -> str:

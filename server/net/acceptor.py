@@ -75,8 +75,9 @@ class Acceptor:
         """
         if self._resuming is not None and not self._resuming.done():
             self._refuse_again = True
-            if self._pending is not None:
-                _shut_down(self._pending)
+            for listening in (self._pending, self._next):
+                if listening is not None:
+                    _shut_down(listening)
             return
         if self._server is None or self._refused is not None:
             return
@@ -100,8 +101,9 @@ class Acceptor:
 
     def accept(self) -> None:
         """Accept connections again, on the same port."""
-        if self._refuse_again and self._pending is not None:
-            self._pending.listen(self._backlog)  # it was shut down
+        for listening in (self._pending, self._next) if self._refuse_again else ():
+            if listening is not None:
+                listening.listen(self._backlog)  # it was shut down
         self._refuse_again = False
         if self._refused is None:
             return

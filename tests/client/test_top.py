@@ -39,6 +39,7 @@ def test_rates_are_of_the_time_between() -> None:
     assert rates(sample(2.0, 300), sample(0.0, 100)) == {"packets_received_per_second": 100.0}
     assert rates(sample(2.0, 300), None) == {}
     assert rates(sample(2.0, 5), sample(0.0, 100)) == {}  # it was restarted
+    assert rates(sample(2.0, 5), Sample(0.0, {"other": 1}, "leader")) == {}
 
 
 def test_the_busiest_connection_comes_first() -> None:
@@ -48,7 +49,8 @@ def test_the_busiest_connection_comes_first() -> None:
 
 
 def test_a_server_that_may_not_be_asked_for_connections() -> None:
-    assert "cons is not in 4lw.commands.whitelist" in described("a:1", Sample(0, {"x": 1}, "leader"), None)[-1]
+    problem = "answers, but cons is not in 4lw.commands.whitelist"
+    assert problem in described("a:1", Sample(0, {"x": 1}, "leader", problem=problem), None)[-1]
 
 
 def test_live(capsys: pytest.CaptureFixture[str]) -> None:

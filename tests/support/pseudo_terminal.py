@@ -97,6 +97,12 @@ class Terminal:
         return self.process.wait(1)
 
 
+def _own_terminal() -> None:
+    """Make the terminal the one that Ctrl-C comes from, in the new process."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the tests were started with
+
+
 @contextmanager
 def terminal_of(arguments: Sequence[str], home: Path, *, toolkit: bool = True) -> Iterator[Terminal]:
     """Run ``zoolet`` at a terminal, with or without prompt_toolkit."""
@@ -112,7 +118,7 @@ def terminal_of(arguments: Sequence[str], home: Path, *, toolkit: bool = True) -
         stderr=slave,
         env=environment,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=_own_terminal,
     )
     os.close(slave)
     try:

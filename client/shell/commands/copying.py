@@ -16,7 +16,7 @@ from zoolet.client.shell.flags import Flag, Parsed
 from zoolet.client.shell.texts import stat_json
 from zoolet.progress import Progress
 from zoolet.protocol import paths
-from zoolet.protocol.errors import BadVersionError
+from zoolet.protocol.errors import BadVersionError, ZooKeeperError
 
 if TYPE_CHECKING:
     from zoolet.client.shell.shell import Shell
@@ -78,19 +78,17 @@ async def edit(shell: Shell, arguments: Parsed) -> None:
     path = shell.path(arguments.words[0])
     data, stat = await shell.client.get(path)
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    shell.terminal_is_lent = True
-    try:
+    with shell.lent_terminal():
         changed = await asyncio.to_thread(_edited, editor, path, data or b"")
-    finally:
-        shell.terminal_is_lent = False
     if changed == (data or b""):
         shell.out.show({"path": path, "changed": False}, [f"{path} is as it was"])
         return
     try:
         new = await shell.client.set(path, changed, stat.version)
-    except BadVersionError:
-        kept = _keep(changed)
-        raise CommandError(f"{path} was changed by somebody else meanwhile; your text is in {kept}") from None
+    except ZooKeeperError as error:
+        changed_by_others = isinstance(error, BadVersionError)
+        why = f"{path} was changed by somebody else meanwhile" if changed_by_others else shell.explained(error)
+        raise CommandError(f"{why}; your text is in {_keep(changed)}") from None
     shell.out.show({"path": path, "changed": True, "stat": stat_json(new)}, [f"{path} has version {new.version}"])
 
 
@@ -105,7 +103,8 @@ def _edited(editor: str, path: str, data: bytes) -> bytes:
         except (OSError, ValueError) as error:
             raise CommandError(f"{editor}: {error}; set EDITOR to the command of an editor") from None
     if code:
-        raise CommandError(f"{editor} ended with code {code}; {path} is as it was")
+        kept = f"; your text is in {_keep(changed)}" if changed != data else ""
+        raise CommandError(f"{editor} ended with code {code}; {path} is as it was{kept}")
     return changed
 
 

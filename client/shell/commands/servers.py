@@ -32,7 +32,7 @@ async def sync(shell: Shell, arguments: Parsed) -> None:
             await shell.client.sync(path)
         code = 0
     except TimeoutError:
-        raise CommandError("Sync is timeout within 30000 ms") from None
+        raise CommandError(f"Sync is timeout within {SYNC_SECONDS * 1000:.0f} ms") from None
     except ZooKeeperError as error:
         code = int(error.code)
     text = "Sync is OK" if code == 0 else f"Sync has failed. rc={code}"

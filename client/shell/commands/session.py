@@ -64,7 +64,7 @@ async def redo(shell: Shell, arguments: Parsed) -> None:
     if not 0 <= place < len(shell.history) - 1:
         raise CommandError("Command index out of range")
     line = shell.history[place]
-    if words.split(line)[0] == "redo":
+    if words.split(line)[:1] == ["redo"]:
         raise CommandError("No redoing redos")
     shell.history[-1] = shell.pending = line
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zoolet.client.shell.command import command
 from zoolet.client.shell.commands.nodes import number
@@ -82,16 +82,14 @@ async def rmr(shell: Shell, arguments: Parsed) -> None:
 )
 async def tree(shell: Shell, arguments: Parsed) -> None:
     path = shell.path(arguments.word(0, shell.directory or "/"))
-    depth = number(
-        arguments.flags.get("L", "1000000"), f"-L is {arguments.flags.get('L')}; it must be a number of levels"
-    )
+    depth = _levels(arguments, "1000000")
     (first,) = await children_of(shell.client, [path])
     if isinstance(first, ZooKeeperError):
         raise first
     texts = await _texts(shell, [path]) if arguments.has("d") else [""]
     shell.out.line({"path": path}, path + texts[0])
     count = 0
-    async for each, line in _branches(shell, first, "", depth, arguments.has("d")):
+    async for each, line in _branches(shell, first, depth, arguments.has("d")):
         shell.out.line({"path": each}, line)
         count += 1
         if count % AT_ONCE == 0:
@@ -100,23 +98,45 @@ async def tree(shell: Shell, arguments: Parsed) -> None:
         shell.out.show(None, ["", f"{count + 1:,} node{'s' * (count > 0)}"])
 
 
-async def _branches(
-    shell: Shell, siblings: list[str], indent: str, depth: int, with_data: bool
-) -> AsyncIterator[tuple[str, str]]:
-    """Yield each node below, and its line; children are asked for in batches of siblings."""
-    if depth < 1:
-        return
-    for start in range(0, len(siblings), AT_ONCE):
-        batch = siblings[start : start + AT_ONCE]
-        below = await children_of(shell.client, batch) if depth > 1 else [[] for _ in batch]
-        texts = await _texts(shell, batch) if with_data else [""] * len(batch)
-        for place, (path, children, text) in enumerate(zip(batch, below, texts, strict=True), start):
-            last = place == len(siblings) - 1
-            yield path, f"{indent}{'└' if last else '├'}── {path.rpartition('/')[2]}{text}"
-            if isinstance(children, list) and children:
-                further = _branches(shell, children, indent + ("    " if last else "│   "), depth - 1, with_data)
-                async for each in further:
-                    yield each
+class _Level(NamedTuple):
+    """Siblings that are drawn: one of them after the other, each with all that is below it.
+
+    Args:
+        paths: The siblings.
+        known: Of those that come next, the children and the texts.
+        indent: What stands before each.
+        place: How many of them are drawn.
+    """
+
+    paths: list[str]
+    known: list[tuple[list[str], str]]
+    indent: str
+    place: int = 0
+
+
+async def _branches(shell: Shell, siblings: list[str], depth: int, with_data: bool) -> AsyncIterator[tuple[str, str]]:
+    """Yield each node below, and its line; siblings are asked for their children in batches."""
+    levels = [_Level(siblings, [], "")] if depth > 0 else []
+    while levels:
+        level = levels.pop()
+        if level.place == len(level.paths):
+            continue
+        known = level.known or await _ask(
+            shell, level.paths[level.place :][:AT_ONCE], len(levels) + 1 < depth, with_data
+        )
+        path, (children, text) = level.paths[level.place], known[0]
+        last = level.place == len(level.paths) - 1
+        yield path, f"{level.indent}{'└' if last else '├'}── {path.rpartition('/')[2]}{text}"
+        levels.append(level._replace(known=known[1:], place=level.place + 1))
+        if children:
+            levels.append(_Level(children, [], level.indent + ("    " if last else "│   ")))
+
+
+async def _ask(shell: Shell, paths: list[str], with_children: bool, with_data: bool) -> list[tuple[list[str], str]]:
+    """Return the children of each node, none of those that may not be listed, and what is printed behind its name."""
+    below = await children_of(shell.client, paths) if with_children else [[] for _ in paths]
+    texts = await _texts(shell, paths) if with_data else [""] * len(paths)
+    return [(each if isinstance(each, list) else [], text) for each, text in zip(below, texts, strict=True)]
 
 
 async def _texts(shell: Shell, paths: list[str]) -> list[str]:

@@ -12,7 +12,7 @@ MOST: Final = 10_000
 """Lines that are kept."""
 
 
-def history_file() -> Path:
+def _file() -> Path:
     """Return the file, whose folder is made; lines may have secrets, so others must not read it."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     file = Path(base, "zoolet", "shell_history")
@@ -24,4 +24,25 @@ def history_file() -> Path:
 def is_kept(line: str) -> bool:
     """Return whether a line is kept: not one with a password, nor one that begins with a blank."""
     typed = words.split(line)
-    return bool(typed) and line[0] not in words.BLANKS and typed[0] != "addauth" and "\n" not in line
+    return bool(typed) and line[0] not in words.BLANKS and typed[0] != "addauth" and len(words.lines(line)) == 1
+
+
+def read_lines() -> list[str]:
+    """Return the lines of former shells, the oldest first; none if there is no file, or no home for it."""
+    try:
+        text = _file().read_text(encoding="utf-8", errors="replace")
+    except (OSError, RuntimeError):
+        return []
+    return words.lines(text)[-MOST:] if text else []
+
+
+def append_line(line: str) -> bool:
+    """Write a line to the file, if it may be kept and there is room for it; return whether it may be."""
+    if not is_kept(line):
+        return False
+    try:
+        with _file().open("a", encoding="utf-8", errors="replace") as file:
+            file.write(line + "\n")
+    except (OSError, RuntimeError):
+        pass  # it is still known to this shell
+    return True

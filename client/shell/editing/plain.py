@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable
 
-from zoolet.client.shell.editing.history import MOST, history_file, is_kept
+from zoolet.client.shell.editing.history import append_line, read_lines
 from zoolet.client.shell.texts import printable
 
 try:
@@ -31,10 +30,9 @@ class PlainEditor:
         readline.set_completer(self._completer)
         readline.set_completer_delims(" \t")
         readline.parse_and_bind("tab: complete")
-        readline.set_history_length(MOST)
         readline.set_auto_history(False)
-        with contextlib.suppress(OSError, RuntimeError):
-            readline.read_history_file(history_file())
+        for line in read_lines():
+            readline.add_history(line)
 
     def _completer(self, text: str, number: int) -> str | None:
         if number == 0:
@@ -51,7 +49,7 @@ class PlainEditor:
             raise
         finally:
             self._prompt = None
-        if readline is not None and is_kept(line):
+        if readline is not None and append_line(line):
             readline.add_history(line)
         return line
 
@@ -71,7 +69,4 @@ class PlainEditor:
         """Nothing is read ahead."""
 
     def close(self) -> None:
-        """Write the history to its file."""
-        if readline is not None:
-            with contextlib.suppress(OSError, RuntimeError):
-                readline.write_history_file(history_file())
+        """The history is in its file already."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable, Iterable
 
@@ -11,13 +10,13 @@ from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import ANSI
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.history import History
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from zoolet.client.shell import words
-from zoolet.client.shell.editing.history import history_file, is_kept
+from zoolet.client.shell.editing.history import append_line, read_lines
 
 
 class _Completer(Completer):
@@ -32,13 +31,14 @@ class _Completer(Completer):
             yield Completion(words.quote(word), start_position=-len(last), display=shown or "/")
 
 
-class _History(FileHistory):
-    """A file without passwords."""
+class _History(History):
+    """The file of former lines."""
+
+    def load_history_strings(self) -> Iterable[str]:
+        return reversed(read_lines())
 
     def store_string(self, string: str) -> None:
-        if is_kept(string):
-            with contextlib.suppress(OSError):
-                super().store_string(string)
+        append_line(string)
 
 
 class ToolkitEditor:
@@ -49,13 +49,8 @@ class ToolkitEditor:
     """
 
     def __init__(self, complete: Callable[[str], list[str]]) -> None:
-        history: History
-        try:
-            history = _History(str(history_file()))
-        except (OSError, RuntimeError):  # there is no home, or no room in it
-            history = InMemoryHistory()
         self._session: PromptSession[str] = PromptSession(
-            history=history,
+            history=_History(),
             completer=ThreadedCompleter(_Completer(complete)),
             complete_while_typing=False,
             auto_suggest=AutoSuggestFromHistory(),

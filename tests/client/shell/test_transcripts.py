@@ -54,7 +54,7 @@ def recorded(release: str) -> list[Step]:
 def test_there_are_enough_of_them() -> None:
     assert len(recorded("3.8")) >= 350
     verbs = {step.command.split()[0] for step in recorded("3.9")}
-    without = {"connect", "close", "quit", "version"}  # see test_session.py
+    without = {"connect", "close", "quit", "version"}  # see below
     assert {row.name for row in listed() if not row.ours} - verbs <= without
 
 
