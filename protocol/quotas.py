@@ -13,6 +13,7 @@ Source: StatsTrack; Quotas.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -29,10 +30,28 @@ class Amount:
 
     count: int = -1
     size: int = -1
-    count_hard: int = -1
-    size_hard: int = -1
     others: tuple[tuple[str, int], ...] = ()
     """All numbers except ``count`` and ``bytes``, sorted by key; they are preserved when a stats node is updated."""
+
+    @property
+    def count_hard(self) -> int:
+        """The most nodes that there may be."""
+        return self.numbers().get("countHardLimit", -1)
+
+    @property
+    def size_hard(self) -> int:
+        """The most bytes that there may be."""
+        return self.numbers().get("byteHardLimit", -1)
+
+    def numbers(self) -> dict[str, int]:
+        """Return all numbers by the keys that they have in the text."""
+        return {"count": self.count, "bytes": self.size, **dict(self.others)}
+
+    @classmethod
+    def of(cls, numbers: Mapping[str, int]) -> Amount:
+        """Return the amount that has these numbers."""
+        others = tuple(sorted((key, number) for key, number in numbers.items() if key not in ("count", "bytes")))
+        return cls(numbers.get("count", -1), numbers.get("bytes", -1), others)
 
     @classmethod
     def parse(cls, data: bytes | None) -> Amount:
@@ -72,13 +91,7 @@ def _parse(data: bytes) -> Amount:
         if not re.fullmatch(r"[+-]?\d+", number) or wrapped(int(number)) != int(number):
             raise ValueError(f"not a number of 64 bits: {number!r}")
         numbers[key] = int(number)
-    return Amount(
-        numbers.get("count", -1),
-        numbers.get("bytes", -1),
-        numbers.get("countHardLimit", -1),
-        numbers.get("byteHardLimit", -1),
-        tuple(sorted((key, number) for key, number in numbers.items() if key not in ("count", "bytes"))),
-    )
+    return Amount.of(numbers)
 
 
 def _split(separator: str, text: str) -> list[str]:

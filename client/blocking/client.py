@@ -76,6 +76,19 @@ class Client:
             self._thread.stop()
             raise
 
+    def begin(self) -> None:
+        """Begin to connect, and do not wait for it; calls wait for the connection."""
+        self._thread.start()
+
+        async def begin() -> None:
+            self._client.begin()
+
+        self.run(begin)
+
+    def first_round(self) -> str:
+        """Wait until a server was reached, or all have been tried once; return why the last one was not reached."""
+        return self.run(self._client.first_round)
+
     def close(self) -> None:
         """End the session and the connection; ``with`` does this."""
         if self._thread.running:
@@ -149,6 +162,11 @@ class Client:
     def terminal_error(self) -> Exception | None:
         """Why no call is taken any more; None while calls are taken."""
         return self._client.terminal_error
+
+    @property
+    def last_reason(self) -> str:
+        """Why the last connection, or the last try to connect, ended; empty if none did."""
+        return self._client.last_reason
 
     def statistics(self) -> ClientStatistics:
         """Return what the client is doing, for tests and debuggers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -28,14 +29,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     parser.add_argument("hosts", metavar="HOSTS[/PATH]", help="HOST:PORT,HOST:PORT/PATH; without a path the whole tree")
     parser.add_argument("--json", action="store_true", help="print JSON, one line each time")
-    parser.add_argument(
-        "--watch",
-        nargs="?",
-        const=1.0,
-        type=seconds,
-        metavar="SECONDS",
-        help="print again what has changed, every so many seconds (1), until Ctrl-C",
-    )
+    parser.add_argument("--watch", action="store_true", help="print again what has changed, until Ctrl-C")
+    parser.add_argument("--interval", type=seconds, default=1.0, metavar="SECONDS", help="how often --watch looks (1)")
     add_connection(parser)
     add_timeout(parser, 10.0, "for connecting, and of the session")
     parser.set_defaults(command=lambda options, definitions: _locks(options))
@@ -53,6 +48,7 @@ def _locks(options: argparse.Namespace) -> int:
     except (ValueError, OptionError) as error:
         print(f"zoolet: {error}", file=sys.stderr)
         return 2
+    logging.getLogger("zoolet").addHandler(logging.NullHandler())
     try:
         return run_loop(_run(client, hosts.chroot or "/", options))
     except (ZooKeeperError, OSError) as error:
@@ -80,10 +76,10 @@ async def _run(client: Client, path: str, options: argparse.Namespace) -> int:
             text = _as_json(lines, circles) if options.json else _as_text(path, lines, circles)
             if text != before:
                 print(text, flush=True)
-            if options.watch is None:
+            if not options.watch:
                 return 1 if circles else 0
             before = text
-            await asyncio.sleep(options.watch)
+            await asyncio.sleep(options.interval)
     finally:
         await client.aclose()
 

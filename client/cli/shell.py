@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -33,10 +34,19 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-server", default="localhost:2181", metavar="HOSTS", help="HOST:PORT,HOST:PORT/PATH (default localhost:2181)"
+        "-server",
+        "--server",
+        default="localhost:2181",
+        metavar="HOSTS",
+        help="HOST:PORT,HOST:PORT/PATH (default localhost:2181)",
     )
     parser.add_argument(
-        "-timeout", type=int, default=30000, metavar="MS", help="the session timeout, in milliseconds (default 30000)"
+        "-timeout",
+        "--timeout",
+        type=int,
+        default=30000,
+        metavar="MS",
+        help="the session timeout, in milliseconds (default 30000)",
     )
     parser.add_argument("-r", action="store_true", dest="read_only", help="accept a server that is read-only")
     parser.add_argument(
@@ -58,10 +68,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from zoolet.client.hosts import Hosts
     from zoolet.client.shell.output import Output
     from zoolet.client.shell.shell import Settings
 
     try:
+        Hosts.parse(options.server)
         settings = Settings(
             options.server,
             max(1, options.timeout) / 1000,
@@ -70,9 +82,10 @@ def _run(options: argparse.Namespace) -> int:
             tls_of(options),
             waits_first=options.waitforconnection,
         )
-    except OptionError as error:
+    except (OptionError, ValueError) as error:
         print(f"zoolet: {error}", file=sys.stderr)
         return 2
+    logging.getLogger("zoolet").addHandler(logging.NullHandler())  # the shell itself says what happens
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # what nodes hold need not be text
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")

@@ -20,6 +20,23 @@ if TYPE_CHECKING:  # a daemon imports this module for its parser
 CLEAR: Final = "\x1b[H\x1b[2J"
 SHOWN: Final = 15
 """Connections of each server that are shown."""
+COUNTS: Final = {
+    "num_alive_connections": "connections",
+    "global_sessions": "sessions",
+    "znode_count": "nodes",
+    "ephemerals_count": "ephemeral",
+    "watch_count": "watches",
+    "approximate_data_size": "bytes",
+}
+"""What is shown of how much there is, if the server says it."""
+SRVR: Final = {
+    "packets_received": "Received",
+    "packets_sent": "Sent",
+    "num_alive_connections": "Connections",
+    "outstanding_requests": "Outstanding",
+    "znode_count": "Node count",
+}
+"""What mntr calls the numbers of srvr."""
 _NUMBER: Final = re.compile(r"-?\d{1,20}(\.\d{1,20})?")
 LONGEST_LINE: Final = 1000
 """Characters of a line of cons; what is longer is none."""
@@ -32,7 +49,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="show what servers are doing, live",
         description="Show what servers are doing, again and again: requests and packets a second, latencies, "
         "connections, watches, nodes; and the connections with the most requests. They are asked with the four-letter "
-        "commands mntr and cons, which 4lw.commands.whitelist has to allow.",
+        "commands mntr and cons, or srvr; 4lw.commands.whitelist has to allow them.",
     )
     parser.add_argument("hosts", metavar="HOSTS", help="HOST:PORT,HOST:PORT of any ZooKeeper servers")
     parser.add_argument("-n", type=count, default=0, metavar="COUNT", help="end after so many times (without end)")
@@ -135,10 +152,12 @@ def _print(samples: dict[Address, Sample], before: dict[Address, Sample], option
 async def sample(address: Address, timeout: float) -> Sample:
     """Ask one server what it is doing."""
     try:
-        text = await ask(address, "mntr", timeout)
+        try:
+            numbers, state = read_mntr(await ask(address, "mntr", timeout))
+        except NotExecutedError:  # that is ZooKeeper's default; srvr it answers
+            numbers, state = read_srvr(await ask(address, "srvr", timeout))
     except (OSError, NotExecutedError) as error:
         return Sample(time.monotonic(), {}, str(error))
-    numbers, state = read_mntr(text)
     if not numbers:
         return Sample(time.monotonic(), {}, "does not serve")
     try:
@@ -160,6 +179,16 @@ def read_mntr(text: str) -> tuple[dict[str, float], str]:
         elif _NUMBER.fullmatch(value.strip()) and re.fullmatch(r"[\w{}=\",.]+", name):
             numbers[name] = float(value)
     return numbers, state
+
+
+def read_srvr(text: str) -> tuple[dict[str, float], str]:
+    """Return what an answer to srvr has of the numbers of mntr, and the state of the server."""
+    facts = {name: value.strip() for name, _, value in (line.partition(":") for line in text.split("\n"))}
+    latencies = [*facts.get("Latency min/avg/max", "").split("/"), "", "", ""][:3]
+    named = {name: facts.get(fact, "") for name, fact in SRVR.items()}
+    named |= dict(zip(("min_latency", "avg_latency", "max_latency"), latencies, strict=True))
+    numbers = {name: float(value) for name, value in named.items() if _NUMBER.fullmatch(value)}
+    return numbers, re.sub(r"[^a-z-]", "", facts.get("Mode", ""))
 
 
 def read_cons(text: str) -> dict[str, dict[str, str]]:
@@ -198,9 +227,7 @@ def described(address: str, now: Sample, before: Sample | None) -> list[str]:
         f"{address}  {now.state}",
         f"  {requests}{n('outstanding_requests', 0):,.0f} outstanding, latency min/avg/max "
         f"{n('min_latency', 0):g}/{n('avg_latency', 0):g}/{n('max_latency', 0):g} ms",
-        f"  {n('num_alive_connections', 0):,.0f} connections, {n('global_sessions', 0):,.0f} "
-        f"sessions, {n('znode_count', 0):,.0f} nodes, {n('ephemerals_count', 0):,.0f} ephemeral, "
-        f"{n('watch_count', 0):,.0f} watches, {n('approximate_data_size', 0):,.0f} bytes",
+        "  " + ", ".join(f"{now.numbers[name]:,.0f} {what}" for name, what in COUNTS.items() if name in now.numbers),
     ]
     if now.problem:
         return [*texts, f"  no connections are shown: it {now.problem}"]

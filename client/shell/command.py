@@ -27,6 +27,7 @@ class Command:
         run: What does it.
         flags: Its flags.
         least: How many words it needs.
+        most: How many it takes; None if what is too much is passed over, as by ZooKeeper's own shell.
         one_of: Those of its flags of which only one may be given.
         one_required: Whether one of those has to be.
         lists_flags: Whether its usage lists the flags.
@@ -42,6 +43,7 @@ class Command:
     run: Run
     flags: tuple[Flag, ...] = ()
     least: int = 0
+    most: int | None = None
     one_of: tuple[Flag, ...] = ()
     one_required: bool = False
     lists_flags: bool = False
@@ -92,6 +94,7 @@ def command(
     summary: str,
     *flags: Flag,
     least: int = 0,
+    most: int | None = None,
     one_of: tuple[Flag, ...] = (),
     one_required: bool = False,
     lists_flags: bool = False,
@@ -105,7 +108,7 @@ def command(
     def enter(run: Run) -> Run:
         for each in (name, *aliases):
             _COMMANDS[each] = Command(
-                each, usage, summary, run, (*flags, *one_of), least, one_of, one_required, lists_flags, ours,
+                each, usage, summary, run, (*flags, *one_of), least, most, one_of, one_required, lists_flags, ours,
                 name if each != name else "", paths, offline,
             )  # fmt: skip
         return run

@@ -28,7 +28,7 @@ async def completions(shell: Shell, line: str) -> list[str]:
         shell: The shell.
         line: The line as far as the cursor.
     """
-    complete, last = words.last_word(line)
+    complete, last, _ = words.last_word(line)
     if not complete:
         return [row.name for row in listed() if row.name.startswith(last)]
     row = find(complete[0])

@@ -44,7 +44,7 @@ class Parsed(NamedTuple):
     """
 
     flags: dict[str, str]
-    words: tuple[str, ...]
+    words: Sequence[str]
 
     def has(self, name: str) -> bool:
         """Return whether a flag was given."""

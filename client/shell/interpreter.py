@@ -24,8 +24,8 @@ JSON: Final = "--json"
 
 
 async def execute(shell: Shell, line: str) -> int:
-    """Execute a line that was typed, and return its exit code."""
-    if not line.strip(words.BLANKS):
+    """Execute a line that was typed, and return its exit code; one that begins with # is a comment."""
+    if not line.strip(words.BLANKS) or line.startswith("#"):
         return shell.exit_code
     shell.history.append(line)
     code = await run(shell, words.split(line))
@@ -77,7 +77,7 @@ async def _run(shell: Shell, arguments: Sequence[str]) -> None:
         shell.out.as_json = True
     parsed = parse(row.flags, rest, one_of=row.one_of, required=row.one_required)
     try:
-        if len(parsed.words) < row.least:
+        if len(parsed.words) < row.least or (row.most is not None and len(parsed.words) > row.most):
             raise UsageError
         await row.run(shell, parsed)
     except UsageError:
@@ -140,16 +140,16 @@ async def _read_in_thread(read_line: Callable[[], str]) -> AsyncIterator[str]:
     """Yield lines that are read in another thread, one ahead of the other; it does not keep the process from ending."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str] = asyncio.Queue()
-    wanted = threading.Semaphore(0)
+    permits = threading.Semaphore(0)
 
     def read() -> None:
         line = "first"
-        while line and wanted.acquire():
+        while line and permits.acquire():
             line = read_line()
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(lines.put_nowait, line)
 
     threading.Thread(target=read, name="zoolet-script", daemon=True).start()
     while True:
-        wanted.release()
+        permits.release()
         yield await lines.get()

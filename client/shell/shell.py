@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
+from zoolet.client.backoff import Backoff
 from zoolet.client.serializers import Serializer
 from zoolet.client.shell.errors import CommandError, checked_path, text_of
 from zoolet.client.shell.output import Output
-from zoolet.client.shell.texts import event_text, printable
+from zoolet.client.shell.texts import event_text, java_hex, printable
 from zoolet.client.shell.watches import ShellWatches
 from zoolet.client.states import Event, State
 from zoolet.client.surface import ClientSurface
@@ -20,6 +22,10 @@ from zoolet.protocol.enums import CreateMode, EventType
 from zoolet.protocol.errors import AuthFailedError, ClosedError, ErrorCode, ZooKeeperError
 from zoolet.protocol.operations import OpCode
 
+BACKOFF: Final = Backoff(first=0.05, longest=0.5)
+"""How soon servers are tried again; a person waits for them."""
+FIRST: Final = 1.0
+"""Seconds that a shell at a terminal waits for its first connection."""
 WAITING: Final = 5.0
 """Seconds that a command waits for a connection that is lost."""
 STATES: Final = {
@@ -149,6 +155,7 @@ class Shell:
                 read_only=settings.read_only,
                 auth=settings.auth,
                 tls=settings.tls,
+                backoff=BACKOFF,
             )
         except ValueError as error:
             raise CommandError(str(error)) from None
@@ -159,6 +166,13 @@ class Shell:
         self._listener = _Listener(self, client)
         client.add_listener(self._listener)
         client.begin()
+
+    async def report_connection(self) -> None:
+        """Wait a moment for the first connection, and report why there is none."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST):
+                if reason := await self.client.first_round():
+                    self.out.error(f"{reason}; it is tried again")
 
     async def close(self) -> None:
         """End the session and the connection."""
@@ -187,7 +201,7 @@ class Shell:
             "event": event.type.name.lower(),
             "state": state,
             "path": event.path or None,
-            "zxid": event.zxid,
+            "zxid": None if event.zxid is None else java_hex(event.zxid),
         }
         show = self._show_later or self.out.event
         show(event_text(event.type, event.path, state, event.zxid), value)

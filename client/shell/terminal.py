@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
@@ -21,8 +20,6 @@ from zoolet.client.shell.shell import Settings, Shell
 
 T = TypeVar("T")
 WELCOME: Final = "Welcome to ZooKeeper! This is zoolet's shell: help lists the commands, Tab completes."
-FIRST_PROMPT: Final = 1.0
-"""Seconds that the first prompt waits for a connection."""
 INTERRUPTED: Final = 130
 """The exit code of a command that was ended with Ctrl-C."""
 
@@ -137,9 +134,7 @@ class Terminal:
     async def _connect(self, editor: Editor) -> None:
         self._shell.on_prompt_changed = editor.redraw
         self._shell.connect()
-        with contextlib.suppress(TimeoutError):  # so that the first prompt can say that it is connected
-            async with asyncio.timeout(FIRST_PROMPT):
-                await self._shell.client.first_round()
+        await self._shell.report_connection()  # so that the first prompt can say that it is connected
 
     def _execute(self, text: str, editor: Editor) -> None:
         """Execute a line, or several that were pasted; Ctrl-C ends the one that runs, and drops the others."""

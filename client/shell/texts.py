@@ -13,6 +13,7 @@ from zoolet.protocol.acl import AclList
 from zoolet.protocol.enums import EventType, Perm
 
 _PERMISSIONS: Final = ((Perm.CREATE, "c"), (Perm.DELETE, "d"), (Perm.READ, "r"), (Perm.WRITE, "w"), (Perm.ADMIN, "a"))
+_IDS: Final = frozenset({"czxid", "mzxid", "pzxid", "ephemeralOwner"})
 _HARMLESS: Final = frozenset("\n\t\xa0\u3000")
 """What is shown as it is although Python does not call it printable."""
 _EVENTS: Final = {
@@ -58,8 +59,10 @@ def java_hex(number: int) -> str:
 
 
 def stat_json(stat: r.Stat) -> dict[str, Any]:
-    """Return a Stat as JSON: its fields by their names on the wire."""
-    return {name: getattr(stat, name) for name in stat.fields()}
+    """Return a Stat as JSON: its fields by their names on the wire. Zxids and the session are text, for many programs
+    read numbers of 64 bits inexactly.
+    """
+    return {name: java_hex(getattr(stat, name)) if name in _IDS else getattr(stat, name) for name in stat.fields()}
 
 
 def acl_lines(acl: AclList) -> list[str]:

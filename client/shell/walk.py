@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from typing import Final, TypeVar
 
+from zoolet.client.shell.errors import CommandError
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.errors import MarshallingError, NoAuthError, NoNodeError, ZooKeeperError
 
+T = TypeVar("T")
+NAMED: Final = 20
+"""Nodes that could not be read and are named."""
 AT_ONCE: Final = 500
 """Nodes that are asked for at the same time."""
 
 
+async def each(calls: Iterable[Awaitable[T]]) -> list[T | NoNodeError | NoAuthError]:
+    """Wait for many answers; nodes that are gone or may not be read have their error in their place.
+
+    Raises:
+        ZooKeeperError: The first other error.
+    """
+    answers: list[T | NoNodeError | NoAuthError] = []
+    for answer in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(answer, BaseException) and not isinstance(answer, NoNodeError | NoAuthError):
+            raise answer
+        answers.append(answer)
+    return answers
+
+
 async def children_of(client: ClientSurface, parents: list[str]) -> list[list[str] | ZooKeeperError]:
     """Return the sorted paths of the children of each node, or why they cannot be listed."""
-    answers = await asyncio.gather(*(client.children(path) for path in parents), return_exceptions=True)
     results: list[list[str] | ZooKeeperError] = []
-    for parent, answer in zip(parents, answers, strict=True):
-        if isinstance(answer, NoNodeError | NoAuthError):
-            results.append(answer)
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            results.append([_joined(parent, name) for name in sorted(answer)])
+    for parent, answer in zip(parents, await each(map(client.children, parents)), strict=True):
+        listed = not isinstance(answer, ZooKeeperError)
+        results.append([_joined(parent, name) for name in sorted(answer)] if listed else answer)  # type: ignore[arg-type]
     return results
 
 
@@ -39,13 +52,14 @@ def _joined(parent: str, name: str) -> str:
     return paths.join(parent, name)
 
 
-async def walk(client: ClientSurface, root: str, *, skips_forbidden: bool = True) -> AsyncIterator[list[str]]:
+async def walk(client: ClientSurface, root: str, forbidden: set[str] | None = None) -> AsyncIterator[list[str]]:
     """Yield the paths of a subtree in batches: a node, all its children, then what is below each of them in turn.
 
     Args:
         client: A client.
         root: Where to begin.
-        skips_forbidden: Whether nodes whose children may not be listed are passed over; otherwise the first ends it.
+        forbidden: Nodes whose children may not be listed are passed over and added to this; without it the first ends
+            the walk.
 
     Raises:
         NoNodeError: The root does not exist.
@@ -63,8 +77,10 @@ async def walk(client: ClientSurface, root: str, *, skips_forbidden: bool = True
             pending.pop()
             continue
         children = await siblings.next(client)
-        if isinstance(children, NoAuthError) and not skips_forbidden:
-            raise children
+        if isinstance(children, NoAuthError):
+            if forbidden is None:
+                raise children
+            forbidden.add(siblings.paths[siblings.at - 1])
         if isinstance(children, list) and children:
             yield children
             pending.append(_Siblings(children))
@@ -87,3 +103,15 @@ class _Siblings:
             self._known = await children_of(client, self.paths[self.at : self.at + AT_ONCE])
         self.at += 1
         return self._known[place]
+
+
+def report(forbidden: set[str]) -> None:
+    """Raise an error that names nodes that could not be read, if there are any.
+
+    Raises:
+        CommandError: There are.
+    """
+    if forbidden:
+        first = sorted(forbidden)[:NAMED]
+        more = f"\nand {len(forbidden) - NAMED:,} more" if len(forbidden) > NAMED else ""
+        raise CommandError("\n".join(f"Insufficient permission : {path}" for path in first) + more)

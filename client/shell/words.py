@@ -33,11 +33,25 @@ def quote(word: str) -> str:
     return f"'{word}'" if '"' in word else f'"{word}"'
 
 
-def last_word(line: str) -> tuple[list[str], str]:
-    """Return the complete words of a line that is being typed, and what there is of the last one, quotes left out."""
-    if not line or line[-1] in BLANKS:
-        return split(line), ""
-    cut = len(line)
-    while cut and line[cut - 1] not in BLANKS:
-        cut -= 1
-    return split(line[:cut]), line[cut:].lstrip("\"'")
+def last_word(line: str) -> tuple[list[str], str, int]:
+    """Return the complete words of a line that is being typed, what there is of the last one, and where that begins;
+    its quote is not part of it, but is where it begins.
+    """
+    start = end = 0
+    while end < len(line):
+        start = end
+        while start < len(line) and line[start] in BLANKS:
+            start += 1
+        quoted = line[start : start + 1] in ("'", '"')
+        if quoted:
+            closing = line.find(line[start], start + 1)
+            end = closing + 1 if closing >= 0 else len(line)
+            if closing < 0:
+                return split(line[:start]), line[start + 1 :], start
+        else:
+            end = start
+            while end < len(line) and line[end] not in BLANKS:
+                end += 1
+            if end == len(line):
+                return split(line[:start]), line[start:], start
+    return split(line), "", len(line)

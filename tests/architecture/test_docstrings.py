@@ -22,6 +22,7 @@ CALLS_ITS_USER: Final = {
     "client/connection.py": 3,
     "client/hooks.py": 1,
     "client/recipes/worker.py": 1,
+    "client/shell/interpreter.py": 1,
     "server/testing/control_http.py": 1,
     "server/testing/faults.py": 1,
 }

@@ -34,6 +34,7 @@ from zoolet.server.testing import hold, lose_reply
 DEADLINE_S: Final = 10.0  # only ever reached on failure
 RENAMED: Final = {"aclose": "close"}
 FOR_RECIPES: Final = {
+    "deliver_to",
     "send",
     "add_listener",
     "shared",

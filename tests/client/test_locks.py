@@ -218,7 +218,15 @@ def test_no_such_node_and_no_server(capsys: pytest.CaptureFixture[str]) -> None:
 async def test_what_has_changed_is_printed_again(server: Server) -> None:
     async with Client(server.hosts) as zk:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "zoolet", "locks", server.hosts, "--watch", "0.05", stdout=asyncio.subprocess.PIPE
+            sys.executable,
+            "-m",
+            "zoolet",
+            "locks",
+            server.hosts,
+            "--watch",
+            "--interval",
+            "0.05",
+            stdout=asyncio.subprocess.PIPE,
         )
         assert process.stdout is not None
         assert await process.stdout.readline() == b"nothing is shared below /\n"

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from support.apache import ApacheZooKeeper, free_port, require_apache
+from support.daemon import DaemonProcess
 
 from zoolet.__main__ import main
 from zoolet.client.cli.top import Sample, connection_lines, described, rates, read_cons, read_mntr
@@ -78,3 +79,13 @@ def test_no_server(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", str(address), "-n", "1"]) == 1
     assert f"{address}  does not answer: " in capsys.readouterr().out
     assert main(["top", "host:99999", "-n", "1"]) == 2
+
+
+def test_a_server_of_which_only_srvr_may_be_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    """That is the default of ZooKeeper, and of zoolet serve."""
+    with DaemonProcess() as daemon:
+        assert main(["top", daemon.hosts, "-n", "1"]) == 0
+    text = capsys.readouterr().out
+    assert f"{daemon.hosts}  standalone" in text
+    assert "1 connections, 4 nodes" in text or "connections, " in text
+    assert "no connections are shown: it answers, but cons is not in 4lw.commands.whitelist" in text

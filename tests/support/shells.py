@@ -6,7 +6,7 @@ import asyncio
 import io
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from support.zkcli import Step, step_of
 
@@ -14,6 +14,9 @@ from zoolet.client.shell.interpreter import execute
 from zoolet.client.shell.output import Output
 from zoolet.client.shell.shell import Settings, Shell
 from zoolet.client.states import State
+
+TREE: Final = {"/app": "root", "/app/a": "one", "/app/a/b": "two\nlines", "/app/c": b"\xff\x00", "/other": ""}
+"""The nodes of the shell that a test is given."""
 
 
 class Screen(io.StringIO):

@@ -118,11 +118,21 @@ def step_of(command: str, lines: list[str]) -> Step:
     for line in pending:
         if line.startswith("WatchedEvent "):
             events.append(line)
-            if output[-3:] == ["", "WATCHER::", ""]:
-                del output[-3:]
+            _drop_head_of_event(output)
         else:
             output.append(line)
     return Step(command, tuple(output), tuple(events))
+
+
+def _drop_head_of_event(output: list[str]) -> None:
+    """Drop the lines above an event: empty, WATCHER::, empty. Java prints them one by one, between others' lines."""
+    places = [place for place, line in enumerate(output) if line == "WATCHER::"]
+    if places:
+        place = places[0]
+        after = next((later for later in range(place + 1, len(output)) if output[later] == ""), None)
+        before = next((earlier for earlier in range(place - 1, -1, -1) if output[earlier] == ""), None)
+        for each in sorted({place, after, before} - {None}, key=int, reverse=True):  # type: ignore[arg-type]
+            del output[each]  # type: ignore[arg-type]
 
 
 def save(path: Path, steps: Sequence[Step]) -> None:

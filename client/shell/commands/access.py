@@ -47,7 +47,7 @@ async def set_acl(shell: Shell, arguments: Parsed) -> None:
     expected = version(arguments)
     chosen = [path]
     if arguments.has("R"):
-        chosen = [each async for batch in walk(shell.client, path, skips_forbidden=False) for each in batch]
+        chosen = [each async for batch in walk(shell.client, path) for each in batch]
     for each in chosen:
         stat = await shell.client.set_acl(each, acl, expected)
         value = {"path": each, "stat": stat_json(stat)}

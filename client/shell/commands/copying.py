@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     Flag("n", "write nothing, and say what would be written"),
     least=2,
     paths=2,
+    most=2,
     ours=True,
 )
 async def cp(shell: Shell, arguments: Parsed) -> None:
@@ -56,6 +57,7 @@ async def cp(shell: Shell, arguments: Parsed) -> None:
         await target.finish()
     outcome = target.outcome
     value = {
+        "dry_run": arguments.has("n"),
         "created": outcome.created.count,
         "changed": outcome.changed.count,
         "same": outcome.same,
@@ -73,7 +75,7 @@ async def cp(shell: Shell, arguments: Parsed) -> None:
         raise CommandError("\n".join(wrong[:20]))
 
 
-@command("edit", "path", "change the data of a node in $VISUAL or $EDITOR", least=1, paths=1, ours=True)
+@command("edit", "path", "change the data of a node in $VISUAL or $EDITOR", least=1, paths=1, most=1, ours=True)
 async def edit(shell: Shell, arguments: Parsed) -> None:
     path = shell.path(arguments.words[0])
     data, stat = await shell.client.get(path)
@@ -102,6 +104,8 @@ def _edited(editor: str, path: str, data: bytes) -> bytes:
             changed = file.read_bytes()
         except (OSError, ValueError) as error:
             raise CommandError(f"{editor}: {error}; set EDITOR to the command of an editor") from None
+    if changed == data + b"\n" or (changed.endswith(b"\n") and not data.endswith(b"\n") and data):
+        changed = changed[:-1]  # editors end the last line, and most values are no lines
     if code:
         kept = f"; your text is in {_keep(changed)}" if changed != data else ""
         raise CommandError(f"{editor} ended with code {code}; {path} is as it was{kept}")

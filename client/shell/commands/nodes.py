@@ -254,7 +254,7 @@ async def _list(shell: Shell, path: str, watch: bool, with_stat: bool) -> None:
 
 
 async def _list_all(shell: Shell, path: str, watch: bool) -> None:
-    async for batch in walk(shell.client, path, skips_forbidden=False):
+    async for batch in walk(shell.client, path):
         for each in batch:
             if watch:
                 await shell.watches.set(Kind.CHILD, each)
@@ -262,7 +262,7 @@ async def _list_all(shell: Shell, path: str, watch: bool) -> None:
         shell.out.flush()
 
 
-@command("ls2", "path [watch]", "list the children of a node, and print its Stat", least=1, paths=1, ours=True)
+@command("ls2", "path [watch]", "list the children of a node, and print its Stat", least=1, paths=1, most=2, ours=True)
 async def ls2(shell: Shell, arguments: Parsed) -> None:
     shell.out.remark(deprecated("ls2", "ls [-s] path"))
     await _list(shell, shell.path(arguments.words[0]), len(arguments.words) > 1, True)

@@ -32,13 +32,8 @@ _KEYS: Final = {"n": "count", "b": "bytes", "N": "countHardLimit", "B": "byteHar
 """Which number of the text each flag sets."""
 
 
-def _numbers(amount: Amount) -> dict[str, int]:
-    return {"count": amount.count, "bytes": amount.size, **dict(amount.others)}
-
-
 def _text(numbers: dict[str, int]) -> bytes:
-    others = tuple(sorted((key, value) for key, value in numbers.items() if key not in ("count", "bytes")))
-    return Amount(numbers["count"], numbers["bytes"], others=others).encode()
+    return Amount.of(numbers).encode()
 
 
 async def _amount(shell: Shell, path: str) -> Amount | None:
@@ -81,12 +76,12 @@ async def set_quota(shell: Shell, arguments: Parsed) -> None:
         await _create(shell, above, None)
     if not await _create(shell, above + LIMITS, _text({**_UNSET, **chosen})):
         limits = await _amount(shell, above + LIMITS)
-        await shell.client.set(above + LIMITS, _text({**_UNSET, **_numbers(limits or Amount()), **chosen}))
+        await shell.client.set(above + LIMITS, _text({**_UNSET, **(limits or Amount()).numbers(), **chosen}))
     await _create(shell, above + STATS, Amount(0, 0).encode())
     limits, used = await _amount(shell, above + LIMITS), await _amount(shell, above + STATS)
     if limits is not None and used is not None:
-        _warn(shell, _numbers(limits), used)
-    shell.out.show({"path": path, "limits": _numbers(limits or Amount())}, ())
+        _warn(shell, limits.numbers(), used)
+    shell.out.show({"path": path, "limits": (limits or Amount()).numbers()}, ())
 
 
 def _chosen(shell: Shell, arguments: Parsed) -> dict[str, int] | None:
@@ -114,7 +109,7 @@ async def _refuse_nested(shell: Shell, path: str) -> None:
     client = shell.client
     checked_path(QUOTA + path)
     try:
-        async for batch in walk(client, QUOTA + path):
+        async for batch in walk(client, QUOTA + path, set()):
             for node in batch:
                 if node.endswith(LIMITS) and node != QUOTA + path + LIMITS:
                     owner = node[len(QUOTA) : -len(LIMITS)]
@@ -158,8 +153,8 @@ async def list_quota(shell: Shell, arguments: Parsed) -> None:
         shell.out.error(f"quota for {path} does not exist.")
         return
     used = await _amount(shell, f"{QUOTA}{path}{STATS}")
-    value: dict[str, Any] = {"path": path, "limits": _numbers(limits), "used": _numbers(used) if used else None}
-    lines = [f"Output quota for {path} {_text(_numbers(limits)).decode()}"]
+    value: dict[str, Any] = {"path": path, "limits": limits.numbers(), "used": used.numbers() if used else None}
+    lines = [f"Output quota for {path} {_text(limits.numbers()).decode()}"]
     if used is not None:
         lines.append(f"Output stat for {path} {replace(used, others=()).encode().decode()}")
     shell.out.show(value, lines)
@@ -182,7 +177,7 @@ async def delete_quota(shell: Shell, arguments: Parsed) -> None:
         shell.out.show({"path": path, "limits": None}, [f"Quota does not exist for {path}"])
         return
     for flag in arguments.flags:
-        numbers = {**_UNSET, **_numbers(limits), _KEYS[flag]: -1}
+        numbers = {**_UNSET, **limits.numbers(), _KEYS[flag]: -1}
         await shell.client.set(node + LIMITS, _text(numbers))
         shell.out.show({"path": path, "limits": numbers}, ())
     if not arguments.flags:

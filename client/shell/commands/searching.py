@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import fnmatch
 import re
 import time
@@ -15,7 +14,7 @@ from zoolet.client.shell.flags import Flag, Parsed
 from zoolet.client.shell.matcher import Matcher
 from zoolet.client.shell.output import BOLD
 from zoolet.client.shell.texts import stat_json
-from zoolet.client.shell.walk import AT_ONCE, walk
+from zoolet.client.shell.walk import AT_ONCE, each, report, walk
 from zoolet.protocol import records as r
 from zoolet.protocol.errors import NoAuthError, NoNodeError
 
@@ -34,23 +33,34 @@ if TYPE_CHECKING:
     Flag("changed", "its data was changed in the last so many seconds, by this machine's clock", "seconds"),
     Flag("empty", "it has neither data nor children"),
     paths=1,
+    most=1,
     ours=True,
 )
 async def find(shell: Shell, arguments: Parsed) -> None:
     root = shell.path(arguments.word(0, shell.directory or "/"))
     pattern = re.compile(fnmatch.translate(arguments.flags.get("name", "*")))
     test = _Test(arguments)
-    async for batch in walk(shell.client, root):
+    forbidden: set[str] = set()
+    async for batch in walk(shell.client, root, forbidden):
         named = [path for path in batch if pattern.match(path.rpartition("/")[2])]
         for start in range(0, len(named), AT_ONCE):
             part = named[start : start + AT_ONCE]
-            stats: list[r.Stat | None] = [None] * len(part)
-            if test.needs_stat or shell.out.as_json:
-                stats = await asyncio.gather(*map(shell.client.exists, part))
-            for path, stat in zip(part, stats, strict=True):
-                if not test.needs_stat or (stat is not None and test.passes(stat)):
-                    shell.out.line({"path": path, "stat": stat_json(stat) if stat is not None else None}, path)
+            await _show(shell, part, test, forbidden)
             shell.out.flush()
+    report(forbidden)
+
+
+async def _show(shell: Shell, part: list[str], test: _Test, forbidden: set[str]) -> None:
+    """Print those of some nodes that pass the test."""
+    if not test.needs_stat and not shell.out.as_json:
+        for path in part:
+            shell.out.line(None, path)
+        return
+    for path, stat in zip(part, await each(map(shell.client.exists, part)), strict=True):
+        if isinstance(stat, NoAuthError):
+            forbidden.add(path)
+        elif isinstance(stat, r.Stat) and test.passes(stat):
+            shell.out.line({"path": path, "stat": stat_json(stat)}, path)
 
 
 class _Test:
@@ -64,7 +74,7 @@ class _Test:
         self._owner = self._larger = self._since = None
         if "owner" in flags:
             try:
-                self._owner = int(flags["owner"], 16) & 0xFFFFFFFFFFFFFFFF
+                self._owner = int(flags["owner"], 0) & 0xFFFFFFFFFFFFFFFF
             except ValueError:
                 raise CommandError(f"-owner is {flags['owner']}; it must be a session id, as in 0x1234") from None
         if "larger" in flags:
@@ -95,6 +105,7 @@ class _Test:
     Flag("l", "print only the paths"),
     Flag("F", "the pattern is plain text"),
     least=1,
+    most=2,
     ours=True,
 )
 async def grep(shell: Shell, arguments: Parsed) -> None:
@@ -102,25 +113,26 @@ async def grep(shell: Shell, arguments: Parsed) -> None:
     pattern = re.escape(text) if arguments.has("F") else text
     root = shell.path(arguments.word(1, shell.directory or "/"))
     matched = False
+    forbidden: set[str] = set()
     async with Matcher(pattern, ignore_case=arguments.has("i")) as matcher:
-        async for batch in walk(shell.client, root):
+        async for batch in walk(shell.client, root, forbidden):
             for start in range(0, len(batch), AT_ONCE):
                 part = batch[start : start + AT_ONCE]
-                matched = await _search(shell, part, matcher, arguments.has("l")) or matched
+                matched = await _search(shell, part, matcher, arguments.has("l"), forbidden) or matched
                 shell.out.flush()
+    report(forbidden)
     if not matched:
         raise CommandError(f"nothing below {root} matches {arguments.words[0]}")
 
 
-async def _search(shell: Shell, paths: list[str], matcher: Matcher, only_paths: bool) -> bool:
+async def _search(shell: Shell, paths: list[str], matcher: Matcher, only_paths: bool, forbidden: set[str]) -> bool:
     """Print what matches in the data of some nodes; return whether anything does."""
     matched = False
-    answers = await asyncio.gather(*(shell.client.get(path) for path in paths), return_exceptions=True)
-    for path, answer in zip(paths, answers, strict=True):
+    for path, answer in zip(paths, await each(map(shell.client.get, paths)), strict=True):
+        if isinstance(answer, NoAuthError):
+            forbidden.add(path)
         if isinstance(answer, NoNodeError | NoAuthError):
             continue
-        if isinstance(answer, BaseException):
-            raise answer
         lines = await matcher.lines(answer[0] or b"")
         matched = matched or bool(lines)
         if only_paths and lines:

@@ -20,7 +20,9 @@ SHOWN: Final = 11
 @command("connect", "host:port", "close the session, and connect to other servers", offline=True)
 async def connect(shell: Shell, arguments: Parsed) -> None:
     await shell.close()
+    shell.directory = ""
     shell.connect(arguments.word(0) or None)
+    await shell.report_connection()
 
 
 @command("close", "", "close the session", offline=True)
@@ -33,7 +35,7 @@ async def quit_shell(shell: Shell, arguments: Parsed) -> None:
     shell.ended = True
 
 
-@command("cd", "[path]", "begin relative paths at a node; without one, at the root", ours=True, paths=1)
+@command("cd", "[path]", "begin relative paths at a node; without one, at the root", most=1, ours=True, paths=1)
 async def cd(shell: Shell, arguments: Parsed) -> None:
     path = shell.path(arguments.word(0, "/"))
     if await shell.client.exists(path) is None:
@@ -41,7 +43,7 @@ async def cd(shell: Shell, arguments: Parsed) -> None:
     shell.directory = path
 
 
-@command("pwd", "", "print the node that relative paths begin at", ours=True, offline=True)
+@command("pwd", "", "print the node that relative paths begin at", most=0, ours=True, offline=True)
 async def pwd(shell: Shell, arguments: Parsed) -> None:
     shell.out.show({"path": shell.directory or "/"}, [shell.directory or "/"])
 
@@ -69,7 +71,7 @@ async def redo(shell: Shell, arguments: Parsed) -> None:
     shell.history[-1] = shell.pending = line
 
 
-@command("help", "[command]", "explain the commands", ours=True, offline=True)
+@command("help", "[command]", "explain the commands", most=1, ours=True, offline=True)
 async def help_command(shell: Shell, arguments: Parsed) -> None:
     if arguments.words:
         row = find(arguments.words[0])

@@ -11,9 +11,10 @@ from zoolet.client.shell.commands.nodes import number
 from zoolet.client.shell.errors import CommandError
 from zoolet.client.shell.flags import Flag, Parsed
 from zoolet.client.shell.nodes_text import shown_data
-from zoolet.client.shell.walk import AT_ONCE, children_of, walk
+from zoolet.client.shell.walk import AT_ONCE, children_of, each, report, walk
 from zoolet.progress import Progress
-from zoolet.protocol.errors import NoNodeError, ZooKeeperError
+from zoolet.protocol import records as r
+from zoolet.protocol.errors import NoAuthError, NoNodeError, ZooKeeperError
 
 if TYPE_CHECKING:
     from zoolet.client.shell.shell import Shell
@@ -41,14 +42,14 @@ async def delete_all(shell: Shell, arguments: Parsed) -> None:
 async def _delete_all(shell: Shell, path: str, batch: int) -> None:
     nodes: list[str] = []
     with Progress("listing") as progress:
-        async for paths in walk(shell.client, path, skips_forbidden=False):
+        async for paths in walk(shell.client, path):
             nodes += paths
             progress.show("nodes", len(nodes), 0)
     failed = deleted = 0
     first: ZooKeeperError | None = None
     with Progress("deleting") as progress:
         for end in range(len(nodes), 0, -batch):  # each is listed before what is below it
-            calls = [shell.client.delete(each) for each in reversed(nodes[max(0, end - batch) : end])]
+            calls = [shell.client.delete(node) for node in reversed(nodes[max(0, end - batch) : end])]
             for answer in await asyncio.gather(*calls, return_exceptions=True):
                 if isinstance(answer, NoNodeError) or answer is None:
                     deleted += 1
@@ -62,7 +63,7 @@ async def _delete_all(shell: Shell, path: str, batch: int) -> None:
     shell.out.show({"path": path, "deleted": deleted, "failed": failed, "reason": str(first or "") or None}, ())
 
 
-@command("rmr", "path", "delete a node and all below it", least=1, paths=1, ours=True)
+@command("rmr", "path", "delete a node and all below it", least=1, paths=1, most=1, ours=True)
 async def rmr(shell: Shell, arguments: Parsed) -> None:
     shell.out.remark("The command 'rmr' has been deprecated. Please use 'deleteall' instead.")
     await _delete_all(shell, shell.path(arguments.words[0]), BATCH)
@@ -78,6 +79,7 @@ async def rmr(shell: Shell, arguments: Parsed) -> None:
     Flag("L", "draw no more levels than this", "depth"),
     Flag("d", "print short data, too"),
     paths=1,
+    most=1,
     ours=True,
 )
 async def tree(shell: Shell, arguments: Parsed) -> None:
@@ -89,13 +91,16 @@ async def tree(shell: Shell, arguments: Parsed) -> None:
     texts = await _texts(shell, [path]) if arguments.has("d") else [""]
     shell.out.line({"path": path}, path + texts[0])
     count = 0
-    async for each, line in _branches(shell, first, depth, arguments.has("d")):
-        shell.out.line({"path": each}, line)
+    forbidden: set[str] = set()
+    async for node, line in _branches(shell, first, depth, arguments.has("d"), forbidden):
+        shell.out.line({"path": node}, line)
         count += 1
         if count % AT_ONCE == 0:
             shell.out.flush()
     if not shell.out.as_json:
         shell.out.show(None, ["", f"{count + 1:,} node{'s' * (count > 0)}"])
+    shell.out.flush()
+    report(forbidden)
 
 
 class _Level(NamedTuple):
@@ -114,16 +119,17 @@ class _Level(NamedTuple):
     place: int = 0
 
 
-async def _branches(shell: Shell, siblings: list[str], depth: int, with_data: bool) -> AsyncIterator[tuple[str, str]]:
+async def _branches(
+    shell: Shell, siblings: list[str], depth: int, with_data: bool, forbidden: set[str]
+) -> AsyncIterator[tuple[str, str]]:
     """Yield each node below, and its line; siblings are asked for their children in batches."""
     levels = [_Level(siblings, [], "")] if depth > 0 else []
     while levels:
         level = levels.pop()
         if level.place == len(level.paths):
             continue
-        known = level.known or await _ask(
-            shell, level.paths[level.place :][:AT_ONCE], len(levels) + 1 < depth, with_data
-        )
+        coming = level.paths[level.place :][:AT_ONCE]
+        known = level.known or await _ask(shell, coming, len(levels) + 1 < depth, with_data, forbidden)
         path, (children, text) = level.paths[level.place], known[0]
         last = level.place == len(level.paths) - 1
         yield path, f"{level.indent}{'└' if last else '├'}── {path.rpartition('/')[2]}{text}"
@@ -132,25 +138,22 @@ async def _branches(shell: Shell, siblings: list[str], depth: int, with_data: bo
             levels.append(_Level(children, [], level.indent + ("    " if last else "│   ")))
 
 
-async def _ask(shell: Shell, paths: list[str], with_children: bool, with_data: bool) -> list[tuple[list[str], str]]:
+async def _ask(
+    shell: Shell, paths: list[str], with_children: bool, with_data: bool, forbidden: set[str]
+) -> list[tuple[list[str], str]]:
     """Return the children of each node, none of those that may not be listed, and what is printed behind its name."""
     below = await children_of(shell.client, paths) if with_children else [[] for _ in paths]
+    forbidden |= {path for path, names in zip(paths, below, strict=True) if isinstance(names, NoAuthError)}
     texts = await _texts(shell, paths) if with_data else [""] * len(paths)
-    return [(each if isinstance(each, list) else [], text) for each, text in zip(below, texts, strict=True)]
+    return [(names if isinstance(names, list) else [], text) for names, text in zip(below, texts, strict=True)]
 
 
 async def _texts(shell: Shell, paths: list[str]) -> list[str]:
     """Return what is printed behind the name of each node."""
-    answers = await asyncio.gather(*(shell.client.get(path) for path in paths), return_exceptions=True)
     texts = []
-    for answer in answers:
-        if isinstance(answer, ZooKeeperError):
-            texts.append("")
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            text = shown_data(answer[0])
-            texts.append(f"  {text}" if text else "")
+    for answer in await each(map(shell.client.get, paths)):
+        text = "" if isinstance(answer, ZooKeeperError) else shown_data(answer[0])
+        texts.append(f"  {text}" if text else "")
     return texts
 
 
@@ -163,19 +166,23 @@ async def _texts(shell: Shell, paths: list[str]) -> list[str]:
     "count the bytes of data and the nodes of subtrees",
     Flag("L", "print so many levels (default 1)", "depth"),
     paths=1,
+    most=1,
     ours=True,
 )
 async def du(shell: Shell, arguments: Parsed) -> None:
     root = shell.path(arguments.word(0, shell.directory or "/"))
     depth = _levels(arguments, "1")
     sums: dict[str, list[int]] = {}
+    forbidden: set[str] = set()
     done = 0
     with Progress("reading") as progress:
-        async for batch in walk(shell.client, root):
+        async for batch in walk(shell.client, root, forbidden):
             for start in range(0, len(batch), AT_ONCE):
                 part = batch[start : start + AT_ONCE]
-                for path, stat in zip(part, await asyncio.gather(*map(shell.client.exists, part)), strict=True):
-                    if stat is not None:
+                for path, stat in zip(part, await each(map(shell.client.exists, part)), strict=True):
+                    if isinstance(stat, NoAuthError):
+                        forbidden.add(path)
+                    elif isinstance(stat, r.Stat):
                         _add(sums, root, path, depth, stat.dataLength)
                 done += len(part)
                 progress.show("nodes", done, 0)
@@ -183,6 +190,7 @@ async def du(shell: Shell, arguments: Parsed) -> None:
         size, nodes = sums[path]
         shell.out.line({"path": path, "bytes": size, "nodes": nodes}, f"{size:>14,} bytes {nodes:>10,} nodes  {path}")
     shell.out.flush()
+    report(forbidden)
 
 
 def _add(sums: dict[str, list[int]], root: str, path: str, depth: int, size: int) -> None:

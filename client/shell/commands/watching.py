@@ -8,6 +8,7 @@ from zoolet.client.shell.command import command
 from zoolet.client.shell.errors import CommandError, UsageError
 from zoolet.client.shell.flags import Flag, Parsed
 from zoolet.client.shell.nodes_text import shown_data
+from zoolet.client.shell.texts import java_hex
 from zoolet.client.states import Event
 from zoolet.client.watches import Kind
 from zoolet.protocol.enums import EventType
@@ -87,14 +88,17 @@ async def print_watches(shell: Shell, arguments: Parsed) -> None:
     "follow the changes of a node and of all below it, until Ctrl-C",
     Flag("n", "end after so many events", "count"),
     least=1,
+    most=1,
     ours=True,
     paths=1,
 )
 async def watch(shell: Shell, arguments: Parsed) -> None:
     path = shell.path(arguments.words[0])
     text = arguments.flags.get("n", "0")
-    if not text.isdecimal() or len(text) > 9:
+    if not text.isdecimal() or len(text) > 9 or (arguments.has("n") and int(text) == 0):
         raise CommandError(f"-n is {text}; it must be a number of events")
+    if await shell.client.exists(path) is None:
+        shell.out.remark(f"{path} does not exist yet", {"path": path, "exists": False})
     left = int(text)
     async with shell.client.watch(path, recursive=True) as events:
         async for event in events:
@@ -106,7 +110,11 @@ async def watch(shell: Shell, arguments: Parsed) -> None:
 
 async def _follow(shell: Shell, event: Event) -> None:
     """Print an event, and what the node holds now."""
-    value = {"event": event.type.name.lower(), "path": event.path, "zxid": event.zxid}
+    value = {
+        "event": event.type.name.lower(),
+        "path": event.path,
+        "zxid": None if event.zxid is None else java_hex(event.zxid),
+    }
     text = f"{SIGNS.get(event.type, ' ')} {event.path}"
     if event.type in (EventType.NODE_CREATED, EventType.NODE_DATA_CHANGED):
         try:

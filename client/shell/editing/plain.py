@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from zoolet.client.shell import words
 from zoolet.client.shell.editing.history import append_line, read_lines
 from zoolet.client.shell.texts import printable
 
@@ -35,8 +36,9 @@ class PlainEditor:
             readline.add_history(line)
 
     def _completer(self, text: str, number: int) -> str | None:
-        if number == 0:
-            self._matches = self._complete(readline.get_line_buffer()[: readline.get_endidx()])
+        if number == 0 and readline is not None:
+            matches = self._complete(readline.get_line_buffer()[: readline.get_endidx()])
+            self._matches = [match for match in matches if words.quote(match) == match]  # readline quotes nothing
         return self._matches[number] if number < len(self._matches) else None
 
     def read(self, prompt: Callable[[], str]) -> str:

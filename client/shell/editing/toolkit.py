@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, get_common_complete_suffix
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import History
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.patch_stdout import patch_stdout
 
@@ -25,10 +26,10 @@ class _Completer(Completer):
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         line = document.text_before_cursor
-        _, last = words.last_word(line)
+        _, _, start = words.last_word(line)
         for word in self._complete(line):
             shown = word.rpartition("/")[2] if word.startswith("/") else word
-            yield Completion(words.quote(word), start_position=-len(last), display=shown or "/")
+            yield Completion(words.quote(word), start_position=start - len(line), display=shown or "/")
 
 
 class _History(History):
@@ -49,22 +50,48 @@ class ToolkitEditor:
     """
 
     def __init__(self, complete: Callable[[str], list[str]]) -> None:
+        self._completer = _Completer(complete)
         self._session: PromptSession[str] = PromptSession(
             history=_History(),
-            completer=ThreadedCompleter(_Completer(complete)),
+            completer=self._completer,
+            key_bindings=self._bindings(),
             complete_while_typing=False,
             auto_suggest=AutoSuggestFromHistory(),
             enable_history_search=True,
         )
+
+    def _bindings(self) -> KeyBindings:
+        bindings = KeyBindings()
+
+        @bindings.add("tab")
+        def complete(event: KeyPressEvent) -> None:
+            """Complete at once, so that an Enter typed right behind it finds the whole word."""
+            buffer = event.current_buffer
+            if buffer.complete_state is not None:
+                buffer.complete_next()
+                return
+            offered = list(self._completer.get_completions(buffer.document, CompleteEvent(completion_requested=True)))
+            if len(offered) == 1:
+                buffer.apply_completion(offered[0])
+            elif offered:
+                buffer.insert_text(get_common_complete_suffix(buffer.document, offered))
+                buffer.start_completion()
+
+        return bindings
 
     def read(self, prompt: Callable[[], str]) -> str:
         """Read a line."""
         line = self._typed_ahead()
         if line is not None:
             print(f"{prompt()}{line}")
+            self._session.history.append_string(line)
             return line
         with patch_stdout(raw=True):
-            return self._session.prompt(lambda: ANSI(prompt()))
+            text = self._session.prompt(lambda: ANSI(prompt()))
+        pasted = words.lines(text)
+        for line in pasted if len(pasted) > 1 else ():
+            self._session.history.append_string(line)
+        return text
 
     def _typed_ahead(self) -> str | None:
         """Return a line that was typed or pasted before it was asked for; None if there is none. To draw a prompt for

@@ -6,28 +6,16 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from support.shells import ShellAtHand, shell_on
+from support.shells import TREE, ShellAtHand, shell_on
 from support.waiting import until
 
 from zoolet.client import Client
 from zoolet.client.shell.command import listed
 from zoolet.client.shell.completion import completions
 from zoolet.server import Server
-
-TREE = {"/app": "root", "/app/a": "one", "/app/a/b": "two\nlines", "/app/c": b"\xff\x00", "/other": ""}
-
-
-@pytest.fixture
-async def shell(server: Server) -> AsyncIterator[ShellAtHand]:
-    """A shell on a server with a few nodes."""
-    server.populate(TREE)
-    async with shell_on(server.hosts) as shell:
-        yield shell
-
 
 # --- the shell itself ---
 
@@ -107,6 +95,15 @@ async def test_version_and_help(shell: ShellAtHand) -> None:
         ("du /missing", "Node does not exist: /missing\n"),
         ("find /missing", "Node does not exist: /missing\n"),
         ("watch /app/", "Path must not end with / character\n"),
+        ("watch -n 0 /app", "-n is 0; it must be a number of events\n"),
+        ("du /app '*'", "du [-L depth] [path]\n"),
+        ("cd /app /other", "cd [path]\n"),
+        ("delquota /", "Path must not end with / character\n"),
+        ("delquota /app/", "Path must not end with / character\n"),
+        ("reconfig -add x -v fffffffffffffffffffff", "-v must be followed by a long (configuration version)\n"),
+        ("watch -n 99999999999 /app", "-n is 99999999999; it must be a number of events\n"),
+        ("redo 99999999999999999999999", "Command index out of range\n"),
+        ("setAcl /app digest:\udcff:x:r", "not UTF-8: '\\udcff:x'\n"),
     ],
 )
 async def test_bad_input(shell: ShellAtHand, server: Server, line: str, message: str) -> None:
@@ -145,6 +142,7 @@ async def test_find(shell: ShellAtHand, server: Server) -> None:
     assert (await shell("find / -name [ab]")).out == "/app/a\n/app/a/b\n"
     assert (await shell("find /app -ephemeral")).out == "/app/mine\n"
     assert (await shell(f"find /app -owner {owner}")).out == "/app/mine\n"
+    assert (await shell(f"find /app -owner {int(owner, 16)}")).out == "/app/mine\n"
     assert (await shell("find /app -larger 3")).out == "/app\n/app/a/b\n"
     assert (await shell("find / -empty -name o*")).out == "/other\n"
     assert (await shell("find /app -changed 1000 -name c")).out == "/app/c\n"
@@ -222,6 +220,29 @@ async def test_edit(shell: ShellAtHand, server: Server, tmp_path: Path, monkeypa
     assert "set EDITOR to the command of an editor" in (await shell("edit /app/a")).err
 
 
+async def test_edit_adds_no_end_of_line(
+    shell: ShellAtHand, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VISUAL", editor(tmp_path, "file.write_bytes(file.read_bytes() + b'\\n')"))
+    assert (await shell("edit /app/a")).out == "/app/a is as it was\n"
+    monkeypatch.setenv("VISUAL", editor(tmp_path, "file.write_bytes(b'new\\n')"))
+    await shell("edit /app/a")
+    assert server.tree()["/app/a"].data == b"new"
+    server.set("/app/a", "line\n")
+    monkeypatch.setenv("VISUAL", editor(tmp_path, "file.write_bytes(b'other\\n')"))
+    await shell("edit /app/a")
+    assert server.tree()["/app/a"].data == b"other\n"
+
+
+async def test_edit_keeps_the_text_of_a_node_that_has_gone(
+    shell: ShellAtHand, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VISUAL", editor(tmp_path, "file.write_text('mine'); sys.exit(1)"))
+    error = (await shell("edit /app/a")).err
+    assert "ended with code 1; /app/a is as it was; your text is in " in error
+    os.unlink(error.strip().rpartition(" ")[2])
+
+
 async def test_edit_loses_nothing_if_somebody_else_was_faster(
     shell: ShellAtHand, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,7 +303,7 @@ async def test_watch_follows_a_subtree(shell: ShellAtHand, server: Server) -> No
         ("version", {"version"}),
         ("pwd", {"path"}),
         ("printwatches", {"printwatches"}),
-        ("cp /app /copy", {"created", "changed", "same", "ephemerals", "failed", "unreadable"}),
+        ("cp /app /copy", {"dry_run", "created", "changed", "same", "ephemerals", "failed", "unreadable"}),
         ("find /app/a -name a", {"path", "stat"}),
         ("grep one /app", {"path", "line"}),
         ("du -L 0 /app", {"path", "bytes", "nodes"}),

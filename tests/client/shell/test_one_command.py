@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -110,7 +111,7 @@ def test_a_server_that_comes_later(capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("hosts", ["", "host:99999", "127.0.0.1:1/bad//chroot"])
 def test_a_bad_connect_string(capfd: pytest.CaptureFixture[str], hosts: str) -> None:
     code, out, err = one(capfd, hosts, "get", "/a")
-    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert (code, out, err.count("\n")) == (2, "", 1)
 
 
 def test_json(capfd: pytest.CaptureFixture[str]) -> None:
@@ -158,3 +159,41 @@ def test_it_starts_in_a_moment(tmp_path: Path) -> None:
     loaded = set(done.stdout.split())
     assert "zoolet.client.surface" in loaded
     assert not {name for name in loaded if name.startswith(("zoolet.server", "zoolet.client.recipes"))}
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">/dev/full"])
+def test_streams_that_are_closed_or_full(closed: str) -> None:
+    with Server() as server:
+        command = f"'{sys.executable}' -m zoolet shell -server {server.hosts} ls / {closed}"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 1)
+
+
+def test_a_script_ends_with_ctrl_c_although_its_input_is_open() -> None:
+    with Server() as server:
+        command = [sys.executable, "-m", "zoolet", "shell", "-server", server.hosts]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(b"ls /\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == b"[zookeeper]\n"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(5) == 130
+
+
+def test_a_script_goes_on_after_an_error_and_ends_with_the_code_of_its_last_command() -> None:
+    with Server() as server:
+        done = subprocess.run(
+            [sys.executable, "-m", "zoolet", "shell", "-server", server.hosts],
+            input="get /missing\ncreate /a one\n\nget /a\nbogus\nget /missing\nquit\ncreate /never\n",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "/never" not in server.tree()
+    assert (done.stdout, done.returncode) == ("one\n", 1)

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoolet.client.shell.acl_text import parse_acl
+from zoolet.client.shell.editing.history import is_kept
 from zoolet.client.shell.errors import CommandError, checked_path
 from zoolet.client.shell.flags import Flag, FlagError, parse
 from zoolet.client.shell.output import Output
-from zoolet.client.shell.words import last_word, quote, split
+from zoolet.client.shell.words import last_word, lines, quote, split
 from zoolet.protocol import paths
 from zoolet.protocol.node_json import acl_text
 
@@ -30,6 +31,7 @@ FLAGS = (Flag("s", "switch"), Flag("w", "switch"), Flag("v", "value", "value"), 
         ("set /a it's", ["set", "/a", "it's"]),
         ('set /a "open', ["set", "/a", "open"]),
         ("", []),
+        ("ls /a\xa0b /c\u2028d\u3000e", ["ls", "/a\xa0b", "/c\u2028d\u3000e"]),
     ],
 )
 def test_a_line_is_split_as_zkcli_does(line: str, expected: list[str]) -> None:
@@ -44,14 +46,16 @@ def test_a_quoted_word_is_one_word(word: str) -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("", ([], "")),
-        ("ge", ([], "ge")),
-        ("get ", (["get"], "")),
-        ("get /a/b", (["get"], "/a/b")),
-        ('get "/a', (["get"], "/a")),
+        ("", ([], "", 0)),
+        ("ge", ([], "ge", 0)),
+        ("get ", (["get"], "", 4)),
+        ("get /a/b", (["get"], "/a/b", 4)),
+        ('get "/a', (["get"], "/a", 4)),
+        ('get "/my no', (["get"], "/my no", 4)),
+        ('get "/my" /b', (["get", "/my"], "/b", 10)),
     ],
 )
-def test_what_there_is_of_the_last_word(line: str, expected: tuple[list[str], str]) -> None:
+def test_what_there_is_of_the_last_word(line: str, expected: tuple[list[str], str, int]) -> None:
     assert last_word(line) == expected
 
 
@@ -68,6 +72,7 @@ def test_what_there_is_of_the_last_word(line: str, expected: tuple[list[str], st
         (["/a", "--", "-s"], {}, ("/a", "-s")),
         (["/a", "-"], {}, ("/a", "-")),
         (["-v", "--", "/a"], {"v": "--"}, ("/a",)),
+        (["-v", "1", "-v", "2"], {"v": "1"}, ()),
     ],
 )
 def test_flags_may_stand_anywhere(words: list[str], flags: dict[str, str], others: tuple[str, ...]) -> None:
@@ -139,3 +144,18 @@ def test_acl_lists(text: str, entries: list[str], complaint: str) -> None:
     err = io.StringIO()
     assert [acl_text(entry) for entry in parse_acl(text, Output(io.StringIO(), err))] == entries or not entries
     assert err.getvalue() == complaint
+
+
+def test_only_what_ends_a_line_at_a_terminal_ends_one() -> None:
+    assert lines("a\r\nb\rc\nd\u2028e\x85f\x0cg\n") == ["a", "b", "c", "d\u2028e\x85f\x0cg"]
+
+
+@pytest.mark.parametrize(
+    "line", ["addauth digest u:p", "'addauth' digest u:p", ' "addauth" d', " ls /", "", "  ", "a\nb"]
+)
+def test_lines_that_are_not_kept(line: str) -> None:
+    assert not is_kept(line)
+
+
+def test_lines_that_are_kept() -> None:
+    assert is_kept("ls /")

@@ -174,4 +174,41 @@ def test_data_does_nothing_to_the_terminal(terminal: Terminal, server: Server) -
 def test_a_bad_connect_string_ends_it(tmp_path: Path, toolkit: bool) -> None:
     with terminal_of(["shell", "-server", "host:99999"], tmp_path, toolkit=toolkit) as terminal:
         terminal.expect("99999 is not a port")
-        assert terminal.wait() == 1
+        assert terminal.wait() == 2
+
+
+def test_lines_of_a_paste_come_back_too(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.type("ls /\rpwd\rget /missing\r")
+    terminal.expect("Node does not exist: /missing")
+    terminal.expect(PROMPT)
+    terminal.type(CTRL_D)
+    terminal.wait()
+    (file,) = tmp_path.rglob("shell_history")
+    assert file.read_text(encoding="utf-8").splitlines()[-3:] == ["ls /", "pwd", "get /missing"]
+
+
+def test_tab_and_enter_at_once(terminal: Terminal, server: Server) -> None:
+    server.populate({"/target": "found"})
+    terminal.type("get /ta" + TAB + ENTER)
+    terminal.expect(r"\nfound\n")
+
+
+def test_a_line_that_ctrl_c_ends_takes_what_was_pasted_behind_it_along(terminal: Terminal, server: Server) -> None:
+    terminal.type("watch /\rcreate /never\r")
+    server.wait_for(lambda: server.watches())
+    terminal.type(CTRL_C)
+    terminal.expect("interrupted")
+    terminal.type("create /after\r")
+    terminal.expect("Created /after")
+    assert "/never" not in server.tree()
+
+
+def test_what_the_server_says_of_names_does_nothing_to_the_terminal(terminal: Terminal, server: Server) -> None:
+    server.populate({"/a\u202eb": "x"})
+    terminal.type("cd '/a\u202eb'" + ENTER)
+    terminal.expect(r"\\u202eb")
+    terminal.type("get /a" + TAB + ENTER)
+    terminal.expect("Node does not exist: /a")
+    terminal.type("quit" + ENTER)
+    terminal.wait()
+    assert terminal.raw.count("\u202e".encode()) <= 2  # what was typed itself
