@@ -87,8 +87,9 @@ def _run(options: argparse.Namespace) -> int:
         return 2
     logging.getLogger("zoolet").addHandler(logging.NullHandler())  # the shell itself says what happens
     for stream in (sys.stdin, sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # what nodes hold need not be text
-            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+        reconfigure = getattr(stream, "reconfigure", None)  # a test's stream has none
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8", errors="surrogateescape")  # what nodes hold need not be text
     colour = not (options.no_colour or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb")
     out = Output(sys.stdout, sys.stderr, as_json=options.json, colour=colour)
     try:
