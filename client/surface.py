@@ -350,8 +350,8 @@ class ClientSurface(BaseClient):
 
     def get_config(self) -> Call[tuple[Any, Stat]]:
         """Read the ensemble's configuration, ``/zookeeper/config``, whatever the chroot."""
-        body = put_str("/zookeeper/config") + NO_WATCH
-        return self._call(OpCode.GET_DATA, body, operations.decode_raw, "/zookeeper/config")
+        body = put_str(paths.CONFIG) + NO_WATCH
+        return self._call(OpCode.GET_DATA, body, operations.decode_raw, paths.CONFIG)
 
     def reconfig(
         self, joining: str | None = None, leaving: str | None = None, members: str | None = None, version: int = -1

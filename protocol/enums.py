@@ -73,6 +73,10 @@ class Perm(IntFlag):
     ALL = 31
 
 
+PERM_LETTERS: Final = {"c": Perm.CREATE, "d": Perm.DELETE, "r": Perm.READ, "w": Perm.WRITE, "a": Perm.ADMIN}
+"""The letters for permissions in texts, in the order in which they are written."""
+
+
 class AddWatchMode(IntEnum):
     """The modes of addWatch: watches that stay registered after they have fired.
 

@@ -13,9 +13,8 @@ import binascii
 from typing import Any, Final, NamedTuple
 
 from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
-from zoolet.protocol.enums import Perm
+from zoolet.protocol.enums import PERM_LETTERS
 
-_PERMISSIONS: Final = {"c": Perm.CREATE, "d": Perm.DELETE, "r": Perm.READ, "w": Perm.WRITE, "a": Perm.ADMIN}
 _SETTINGS: Final = ("$data", "$base64", "$ttl", "$container", "$acl", "$children_created")
 
 
@@ -116,11 +115,11 @@ def _acl(value: object, path: str) -> AclList:
     for entry in value if isinstance(value, list) else [value]:
         scheme, colon, rest = entry.partition(":") if isinstance(entry, str) else ("", "", "")
         name, _, letters = rest.rpartition(":")
-        if not colon or not name or not letters or set(letters) - set(_PERMISSIONS):
+        if not colon or not name or not letters or set(letters) - set(PERM_LETTERS):
             raise NodeJsonError(
                 f"{path}: $acl has {entry!r}; an entry is scheme:id:permissions, such as world:anyone:cdrwa"
             )
-        entries.append(ACL(sum(_PERMISSIONS[letter] for letter in set(letters)), Id(scheme, name)))
+        entries.append(ACL(sum(PERM_LETTERS[letter] for letter in set(letters)), Id(scheme, name)))
     return tuple(entries)
 
 
@@ -137,7 +136,7 @@ def data_json(data: bytes) -> str | dict[str, str]:
 
 def acl_text(acl: ACL) -> str:
     """Return an entry of an ACL list as text."""
-    letters = "".join(letter for letter, permission in _PERMISSIONS.items() if acl.perms & permission)
+    letters = "".join(letter for letter, permission in PERM_LETTERS.items() if acl.perms & permission)
     return f"{acl.id.scheme}:{acl.id.id}:{letters}"
 
 

@@ -8,6 +8,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+ROOT: Final = "/"
+ZOOKEEPER: Final = "/zookeeper"
+QUOTA: Final = "/zookeeper/quota"
+CONFIG: Final = "/zookeeper/config"
+"""The nodes that every server has."""
 # Ranges of UTF-16 units: ED A0.. (surrogates) puts every supplementary character into the third.
 _FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 _DOTS: Final = frozenset({"", ".", ".."})

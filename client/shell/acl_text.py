@@ -5,13 +5,9 @@ Source: AclParser.
 
 from __future__ import annotations
 
-from typing import Final
-
 from zoolet.client.shell.output import Output
 from zoolet.protocol.acl import ACL, AclList, Id
-from zoolet.protocol.enums import Perm
-
-LETTERS: Final = {"r": Perm.READ, "w": Perm.WRITE, "c": Perm.CREATE, "d": Perm.DELETE, "a": Perm.ADMIN}
+from zoolet.protocol.enums import PERM_LETTERS
 
 
 def parse_acl(text: str, out: Output) -> AclList:
@@ -30,8 +26,8 @@ def parse_acl(text: str, out: Output) -> AclList:
             continue
         perms = 0
         for letter in letters:
-            if letter not in LETTERS:
+            if letter not in PERM_LETTERS:
                 out.error(f"Unknown perm type: {letter}")
-            perms |= LETTERS.get(letter, 0)
+            perms |= PERM_LETTERS.get(letter, 0)
         entries.append(ACL(perms, Id(scheme, name)))
     return tuple(entries)

@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import AclList
-from zoolet.protocol.enums import EventType, Perm
+from zoolet.protocol.enums import PERM_LETTERS, EventType
 
-_PERMISSIONS: Final = ((Perm.CREATE, "c"), (Perm.DELETE, "d"), (Perm.READ, "r"), (Perm.WRITE, "w"), (Perm.ADMIN, "a"))
 _IDS: Final = frozenset({"czxid", "mzxid", "pzxid", "ephemeralOwner"})
 _HARMLESS: Final = frozenset("\n\t\xa0\u3000")
 """What is shown as it is although Python does not call it printable."""
@@ -76,7 +75,7 @@ def acl_lines(acl: AclList) -> list[str]:
 
 def permissions(perms: int) -> str:
     """Return permissions as letters."""
-    return "".join(letter for permission, letter in _PERMISSIONS if perms & permission)
+    return "".join(letter for letter, permission in PERM_LETTERS.items() if perms & permission)
 
 
 def event_text(kind: EventType, path: str | None, state: str, zxid: int | None) -> str:

@@ -10,10 +10,10 @@ from pathlib import Path
 from random import Random
 
 from zoolet.protocol.node_json import JsonNode, node_json
+from zoolet.protocol.paths import ZOOKEEPER
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.node import is_session
-from zoolet.server.core.tree import ZOOKEEPER
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.directory import DataDir, read
 from zoolet.server.storage.errors import StorageError

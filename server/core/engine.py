@@ -9,6 +9,7 @@ from random import Random
 from typing import Final
 
 from zoolet.protocol.codec import Record
+from zoolet.protocol.paths import CONFIG
 from zoolet.protocol.txns import CloseSessionTxn, CreateSessionTxn, DeleteTxn
 from zoolet.server.core import containers, ops
 from zoolet.server.core.client_connection import Session
@@ -17,7 +18,6 @@ from zoolet.server.core.ops.dispatch import APPLIES, Dispatch, build_dispatch, z
 from zoolet.server.core.ops.reconfig import encode_config
 from zoolet.server.core.settings import Settings
 from zoolet.server.core.state import ServerState
-from zoolet.server.core.tree import CONFIG
 from zoolet.server.core.warnings import LogFunction
 
 assert ops  # importing the package registers the handlers

@@ -14,11 +14,12 @@ Source: DataTree.createNode, updateQuotaStat; ZooKeeperServer.checkQuota; StatsT
 from __future__ import annotations
 
 from zoolet.protocol.errors import MarshallingError, QuotaExceededError
+from zoolet.protocol.paths import QUOTA
 from zoolet.protocol.quotas import LIMITS, STATS, Amount, wrapped
 from zoolet.server.core.ancestors import AncestorIndex
 from zoolet.server.core.node import Node
 from zoolet.server.core.settings import Settings
-from zoolet.server.core.tree import QUOTA, Tree
+from zoolet.server.core.tree import Tree
 from zoolet.server.core.warnings import Warnings
 
 

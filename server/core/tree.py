@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from zoolet.protocol.errors import NoNodeError
+from zoolet.protocol.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER
 from zoolet.server.core.node import Children, Node, OwnedPaths, int32, is_session
 
 UndoRecord = tuple[Callable[..., "UndoRecord"], *tuple[Any, ...]]
@@ -24,10 +25,6 @@ UndoRecord = tuple[Callable[..., "UndoRecord"], *tuple[Any, ...]]
 _PATH_CACHE_SIZE: Final = 1 << 16
 """The most paths in ``path_cache``, which has about 10 MB then."""
 
-ROOT: Final = "/"
-ZOOKEEPER: Final = "/zookeeper"
-QUOTA: Final = "/zookeeper/quota"
-CONFIG: Final = "/zookeeper/config"
 RESERVED: Final = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
 """The nodes that every tree has and that cannot be deleted."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from zoolet.protocol import paths
 from zoolet.protocol.errors import BadArgumentsError, NoNodeError, NotEmptyError
+from zoolet.protocol.paths import QUOTA, ZOOKEEPER
 from zoolet.protocol.quotas import LIMITS, STATS
 from zoolet.protocol.txns import DeleteTxn, SetDataTxn
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.tree import QUOTA, RESERVED, ZOOKEEPER
+from zoolet.server.core.tree import RESERVED
 from zoolet.server.testing.populate import populate
 from zoolet.server.testing.views import check_path
 

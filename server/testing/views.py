@@ -9,10 +9,10 @@ from types import MappingProxyType
 from zoolet.protocol import paths
 from zoolet.protocol.acl import AclList
 from zoolet.protocol.errors import NoNodeError
+from zoolet.protocol.paths import ZOOKEEPER
 from zoolet.protocol.records import Stat
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.node import Node
-from zoolet.server.core.tree import ZOOKEEPER
 from zoolet.server.core.watches import CHILD, DATA, PERSISTENT, RECURSIVE, STANDARD
 from zoolet.server.testing.requests import RecordedRequest
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from fuzz import frames
 from support.engine import make_engine
 
+from zoolet.protocol.paths import QUOTA
 from zoolet.server.admin.four_letter import four_letter_commands
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.compat import V3_8
@@ -19,7 +20,6 @@ from zoolet.server.core.node import Children, Node
 from zoolet.server.core.quota import LIMITS
 from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.core.settings import Settings
-from zoolet.server.core.tree import QUOTA
 from zoolet.server.core.watches import RECURSIVE, weight
 
 START: Final = 1_700_000_000_000

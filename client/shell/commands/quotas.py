@@ -14,12 +14,12 @@ from zoolet.client.shell.flags import Flag, Parsed
 from zoolet.client.shell.walk import walk
 from zoolet.protocol import paths
 from zoolet.protocol.errors import NodeExistsError, NoNodeError
+from zoolet.protocol.paths import QUOTA
 from zoolet.protocol.quotas import LIMITS, STATS, Amount
 
 if TYPE_CHECKING:
     from zoolet.client.shell.shell import Shell
 
-QUOTA: Final = "/zookeeper/quota"
 _NODES: Final = (LIMITS.strip("/"), STATS.strip("/"))
 _LIMITS: Final = (
     Flag("n", "num soft quota", "value"),

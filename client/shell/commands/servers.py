@@ -16,12 +16,12 @@ from zoolet.protocol import records as r
 from zoolet.protocol.errors import ZooKeeperError
 from zoolet.protocol.node_json import data_json
 from zoolet.protocol.operations import OpCode
+from zoolet.protocol.paths import CONFIG
 
 if TYPE_CHECKING:
     from zoolet.client.shell.shell import Shell
 
 SYNC_SECONDS: Final = 30.0
-CONFIG: Final = "/zookeeper/config"
 
 
 @command("sync", "path", "wait until this server knows all that the leader knows", least=1, paths=1)

@@ -20,12 +20,12 @@ from zoolet.protocol.errors import (
     ReconfigDisabledError,
 )
 from zoolet.protocol.operations import OpCode
+from zoolet.protocol.paths import CONFIG
 from zoolet.protocol.txns import SetDataTxn
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.node import Node
 from zoolet.server.core.ops.dispatch import prepares
 from zoolet.server.core.state import ServerState
-from zoolet.server.core.tree import CONFIG
 
 _SPEC = re.compile(
     r"(?P<quorum>\[[^\]]+\]:\d+:\d+|[^:;\[\]]+:\d+:\d+)(?::(?P<role>participant|observer))?;(?:(?P<host>\[[^\]]+\]|[^:;\[\]]*):)?(?P<port>\d+)"

@@ -29,6 +29,7 @@ from zoolet.protocol.errors import (
     UnimplementedError,
 )
 from zoolet.protocol.operations import OpCode
+from zoolet.protocol.paths import QUOTA
 from zoolet.protocol.txns import (
     CheckVersionTxn,
     CreateContainerTxn,
@@ -42,7 +43,7 @@ from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.node import CONTAINER_OWNER, MAX_TTL, Node, int32, is_session, ttl_owner
 from zoolet.server.core.ops.dispatch import applies, prepares
 from zoolet.server.core.state import ServerState
-from zoolet.server.core.tree import QUOTA, RESERVED
+from zoolet.server.core.tree import RESERVED
 
 AnyCreateTxn = CreateTxn | CreateContainerTxn | CreateTTLTxn
 
