@@ -16,7 +16,7 @@ from zoolet.client.recipes import DeadlockError, Instance, LockLostError
 from zoolet.client.recipes._lock_base import LockBase
 
 __all__ = ["DeadlockError", "Instance", "LockLostError"]
-_RESULTS = ("DurableLease", "Entry", "Holder", "Lease", "LockEntry", "LockLine", "Wait")
+_RESULTS = ("DurableLease", "Entry", "Holder", "Lease", "LockEntry", "LockLine", "SharedLine", "Wait")
 """What recipes return, and nobody makes."""
 
 

@@ -17,6 +17,7 @@ from zoolet.client.recipes.master import Master
 from zoolet.client.recipes.multilock import MultiLock
 from zoolet.client.recipes.node_cache import NodeCache
 from zoolet.client.recipes.node_election import NodeElection
+from zoolet.client.recipes.overview import Overview, SharedLine
 from zoolet.client.recipes.party import Party
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
 from zoolet.client.recipes.priority_queue import PriorityQueue
@@ -54,6 +55,7 @@ __all__ = [
     "MultiLock",
     "NodeCache",
     "NodeElection",
+    "Overview",
     "Party",
     "PersistentEphemeral",
     "PriorityQueue",
@@ -61,6 +63,7 @@ __all__ = [
     "ReadWriteLock",
     "Semaphore",
     "SemaphoreLock",
+    "SharedLine",
     "TreeCache",
     "TryLock",
     "TwoPhaseCommit",

@@ -37,7 +37,16 @@ def zk(server: Server) -> Iterator[Client]:
 
 
 def recipe_classes() -> list[str]:
-    results = {"DurableLease", "Entry", "Holder", "Lease", "LockEntry", "LockLine", "Wait"}  # which nobody makes
+    results = {
+        "DurableLease",
+        "Entry",
+        "Holder",
+        "Lease",
+        "LockEntry",
+        "LockLine",
+        "SharedLine",
+        "Wait",
+    }  # which nobody makes
     return [name for name in recipes.__all__ if inspect.isclass(getattr(recipes, name)) and name not in results]
 
 
@@ -61,6 +70,7 @@ MAKE: Final[dict[str, Callable[[Client], Any]]] = {
     "Election": lambda zk: blocking.Election(zk, "/x", b"me"),
     "Lock": lambda zk: blocking.Lock(zk, "/x"),
     "LockTable": lambda zk: blocking.LockTable(zk, "/x"),
+    "Overview": lambda zk: blocking.Overview(zk, "/x"),
     "LockingQueue": lambda zk: blocking.LockingQueue(zk, "/x"),
     "Master": lambda zk: blocking.Master(zk, "/x", "m"),
     "MultiLock": lambda zk: blocking.MultiLock(zk, ["/x", "/y"]),
