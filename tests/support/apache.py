@@ -8,11 +8,13 @@ cache. ``ZOOLET_REQUIRE_APACHE=1`` makes the absence of the first a failure inst
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -22,6 +24,8 @@ from support.fetch_apache import apache_folder
 
 RELEASES: Final = ("3.8", "3.9")
 PORTS_TRIED: Final = 3
+_ports: Final = random.SystemRandom()
+"""Two processes of tests must not choose the same."""
 JARS = Path("/usr/share/java")
 NEEDED = (
     "zookeeper*.jar",
@@ -61,10 +65,12 @@ def require_apache(release: str = "3.8") -> None:
 
 
 def free_port() -> int:
-    """Return a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a free port that the system gives to no client: a server that comes back on it finds it free."""
+    while True:
+        port = _ports.randrange(12_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class PortTakenError(RuntimeError):
