@@ -69,6 +69,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from zoolet.client.hosts import Hosts
+    from zoolet.client.shell.errors import INTERRUPTED
     from zoolet.client.shell.output import Output
     from zoolet.client.shell.shell import Settings
 
@@ -94,8 +95,8 @@ def _run(options: argparse.Namespace) -> int:
     out = Output(sys.stdout, sys.stderr, as_json=options.json, colour=colour)
     try:
         return _execute(options, settings, out)
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt:  # before the loop runs, or at a terminal
+        return INTERRUPTED
     except BrokenPipeError:  # the reader of the output has enough of it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -103,13 +104,13 @@ def _run(options: argparse.Namespace) -> int:
 
 def _execute(options: argparse.Namespace, settings: Settings, out: Output) -> int:
     if options.words:
-        from zoolet.client.shell.interpreter import run_once
+        from zoolet.client.shell.interpreter import interruptible, run_once
 
-        return asyncio.run(run_once(settings, out, options.words))
+        return asyncio.run(interruptible(run_once(settings, out, options.words)))
     if sys.stdin.isatty():
         from zoolet.client.shell.terminal import run_terminal
 
         return run_terminal(settings, out)
-    from zoolet.client.shell.interpreter import run_script
+    from zoolet.client.shell.interpreter import interruptible, run_script
 
-    return asyncio.run(run_script(settings, out, sys.stdin.readline))
+    return asyncio.run(interruptible(run_script(settings, out, sys.stdin.readline)))

@@ -32,6 +32,8 @@ class UsageError(Exception):
 
 NOT_FOUND: Final = 127
 """The exit code of an unknown command."""
+INTERRUPTED: Final = 130
+"""The exit code of a command that was ended with Ctrl-C."""
 _OF_NODES: Final = {
     ErrorCode.NO_NODE: "Node does not exist: ",
     ErrorCode.NO_CHILDREN_FOR_EPHEMERALS: "Ephemerals cannot have children: ",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from zoolet.client.shell import words
 from zoolet.client.shell.command import find, listed
-from zoolet.client.shell.errors import NOT_FOUND, CommandError, UsageError
+from zoolet.client.shell.errors import INTERRUPTED, NOT_FOUND, CommandError, UsageError
 from zoolet.client.shell.flags import FlagError, parse
 from zoolet.client.shell.output import Output
 from zoolet.client.shell.shell import Settings, Shell
@@ -89,6 +90,25 @@ def usage() -> str:
     return "\n".join([USAGE, *(f"\t{row.name} {row.usage}" for row in listed())])
 
 
+async def interruptible(work: Coroutine[Any, Any, int]) -> int:
+    """Run something until it ends, or until Ctrl-C cancels it; return its exit code.
+
+    asyncio's own handler of the signal does not wake the loop, so that it may be noticed at the next ping only.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        with contextlib.suppress(NotImplementedError, ValueError):  # not on Windows, and only in the main thread
+            loop.add_signal_handler(signal.SIGINT, task.cancel)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        return INTERRUPTED
+    finally:
+        with contextlib.suppress(NotImplementedError, ValueError):
+            loop.remove_signal_handler(signal.SIGINT)
+
+
 async def run_once(settings: Settings, out: Output, arguments: Sequence[str]) -> int:
     """Connect, execute one command, and return its exit code."""
     shell = Shell(settings, out)
@@ -137,19 +157,29 @@ async def run_script(settings: Settings, out: Output, read_line: Callable[[], st
 
 
 async def _read_in_thread(read_line: Callable[[], str]) -> AsyncIterator[str]:
-    """Yield lines that are read in another thread, one ahead of the other; it does not keep the process from ending."""
+    """Yield lines, each read in another thread when it is asked for; the thread does not keep the process from ending.
+
+    Raises:
+        OSError: The input cannot be read.
+    """
     loop = asyncio.get_running_loop()
-    lines: asyncio.Queue[str] = asyncio.Queue()
+    lines: asyncio.Queue[str | OSError] = asyncio.Queue()
     permits = threading.Semaphore(0)
 
     def read() -> None:
-        line = "first"
+        line: str | OSError = "first"
         while line and permits.acquire():
-            line = read_line()
+            try:
+                line = read_line()
+            except OSError as error:
+                line = error
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(lines.put_nowait, line)
 
     threading.Thread(target=read, name="zoolet-script", daemon=True).start()
     while True:
         permits.release()
-        yield await lines.get()
+        line = await lines.get()
+        if isinstance(line, OSError):
+            raise line
+        yield line

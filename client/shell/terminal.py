@@ -13,15 +13,13 @@ from typing import Any, Final, Protocol, TypeVar
 
 from zoolet.client.shell import words
 from zoolet.client.shell.completion import completions
-from zoolet.client.shell.errors import CommandError
+from zoolet.client.shell.errors import INTERRUPTED, CommandError
 from zoolet.client.shell.interpreter import execute
 from zoolet.client.shell.output import Output
 from zoolet.client.shell.shell import Settings, Shell
 
 T = TypeVar("T")
 WELCOME: Final = "Welcome to ZooKeeper! This is zoolet's shell: help lists the commands, Tab completes."
-INTERRUPTED: Final = 130
-"""The exit code of a command that was ended with Ctrl-C."""
 
 
 class Editor(Protocol):
