@@ -24,6 +24,8 @@ class CreateMode(IntEnum):
 SEQUENTIAL_MODES: Final = frozenset({2, 3, 6})
 EPHEMERAL_MODES: Final = frozenset({1, 3})
 TTL_MODES: Final = frozenset({5, 6})
+MAX_TTL: Final = (1 << 40) - 1
+"""The longest TTL, in milliseconds."""
 
 
 class EventType(IntEnum):

@@ -36,12 +36,18 @@ class Amount:
     @property
     def count_hard(self) -> int:
         """The most nodes that there may be."""
-        return self.numbers().get("countHardLimit", -1)
+        return self._other("countHardLimit")
 
     @property
     def size_hard(self) -> int:
         """The most bytes that there may be."""
-        return self.numbers().get("byteHardLimit", -1)
+        return self._other("byteHardLimit")
+
+    def _other(self, key: str) -> int:
+        for name, number in self.others:  # no dictionary: each write below a quota asks for this
+            if name == key:
+                return number
+        return -1
 
     def numbers(self) -> dict[str, int]:
         """Return all numbers by the keys that they have in the text."""

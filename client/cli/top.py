@@ -1,4 +1,4 @@
-"""``zoolet top``: what servers are doing, live: connections, rates, latencies, and with zoolet's the sessions."""
+"""``zoolet top``: what servers are doing, live: rates, latencies, and the connections with the most requests."""
 
 from __future__ import annotations
 

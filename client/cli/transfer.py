@@ -182,7 +182,7 @@ async def _load(options: argparse.Namespace) -> int:
 
 async def _push(options: argparse.Namespace) -> int:
     from zoolet.client.transfer.source import NO_PERMISSION, Source
-    from zoolet.client.transfer.target import Target
+    from zoolet.client.transfer.target import Target, copy
 
     async with _connected(options.source, options) as (source_client, source_root):
         async with _connected(options.target, options) as (target_client, target_root):
@@ -192,14 +192,8 @@ async def _push(options: argparse.Namespace) -> int:
             source = Source(source_client, source_root)
             await source.count()
             target = Target(target_client, target_root, dry_run=options.dry_run)
-            await target.begin()
             with Progress("pushing") as progress:
-                done = 0
-                async for batch in source.batches():
-                    await target.write(batch)
-                    done += len(batch)
-                    progress.show("nodes", done, source.total)
-                await target.finish()
+                await copy(source, target, progress.show)
     wrong = _complain("could not be read", dict.fromkeys(source.unreadable, NO_PERMISSION))
     return max(wrong, _report(target, options, source.ephemerals))
 

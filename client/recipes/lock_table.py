@@ -12,6 +12,7 @@ from zoolet.client.recipes._base import Recipe
 from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._node_names import NAMINGS, in_order
 from zoolet.protocol.errors import NoAuthError, NoNodeError
+from zoolet.protocol.records import Stat
 
 _AT_ONCE = 1000
 """Nodes that are read at the same time."""
@@ -110,26 +111,32 @@ class LockTable(Recipe):
         except NoAuthError:
             return []
 
+    async def _read_nodes(self, nodes: list[str]) -> list[tuple[str, bytes, Stat]]:
+        """Return path, data and Stat of each node that is there and may be read."""
+        results = []
+        for first in range(0, len(nodes), _AT_ONCE):
+            batch = nodes[first : first + _AT_ONCE]
+            answers: list[Any] = await asyncio.gather(*map(self._client.get, batch), return_exceptions=True)
+            for path, answer in zip(batch, answers, strict=True):
+                if isinstance(answer, NoNodeError | NoAuthError):
+                    continue
+                if isinstance(answer, BaseException):
+                    raise answer
+                results.append((path, *answer))
+        return results
+
     async def _line(self, path: str, naming: str, names: list[str]) -> LockLine | None:
         line = in_order(naming, NAMINGS[naming], names)
         entries: list[LockEntry] = []
         only_readers = True
-        answers: list[Any] = []
-        for first in range(0, len(line), _AT_ONCE):
-            calls = [self._client.get(f"{path.rstrip('/')}/{node.name}") for node in line[first : first + _AT_ONCE]]
-            answers += await asyncio.gather(*calls, return_exceptions=True)
-        for node, answer in zip(line, answers, strict=True):
-            if isinstance(answer, NoNodeError | NoAuthError):
-                continue
-            if isinstance(answer, BaseException):
-                raise answer
-            data, stat = answer
+        kinds = {f"{path.rstrip('/')}/{node.name}": node.kind for node in line}
+        for at, data, stat in await self._read_nodes(list(kinds)):
             if stat.ephemeralOwner:
-                only_readers = only_readers and node.kind == "read"
-                at, since = f"{path.rstrip('/')}/{node.name}", stat.ctime / 1000
+                only_readers = only_readers and kinds[at] == "read"
+                since = stat.ctime / 1000
                 holds = only_readers or not entries
-                entries.append(LockEntry(at, node.kind == "read", stat.ephemeralOwner, data, since, holds))
-        return LockLine(path, naming, tuple(entries), _kind(naming, {node.kind for node in line})) if entries else None
+                entries.append(LockEntry(at, kinds[at] == "read", stat.ephemeralOwner, data, since, holds))
+        return LockLine(path, naming, tuple(entries), _kind(naming, set(kinds.values()))) if entries else None
 
     async def deadlocks(self) -> list[list[Wait]]:
         """Return who waits for each other, each circle of clients as a list: it does not change by itself any more.

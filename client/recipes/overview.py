@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from zoolet.client.recipes._node_names import sorted_by_sequence
 from zoolet.client.recipes.lock_table import LockEntry, LockTable, Wait
 from zoolet.protocol import paths
 from zoolet.protocol.errors import NoAuthError, NoNodeError
 
-_AT_ONCE: Final = 1000
-"""Nodes that are read at the same time."""
 _KAZOO_LOCK: Final = "-__lock__"
 """What the name of the lock of kazoo's semaphore has behind that of the semaphore."""
 _KAZOO_LEASE: Final = re.compile(r"[0-9a-f]{32}$")
@@ -157,16 +154,8 @@ class Overview(LockTable):
 
     async def _read_entries(self, nodes: list[str]) -> list[LockEntry]:
         """Return who owns ephemeral nodes, in the order of their paths."""
-        entries = []
-        for start in range(0, len(nodes), _AT_ONCE):
-            batch = nodes[start : start + _AT_ONCE]
-            answers: list[Any] = await asyncio.gather(*map(self._client.get, batch), return_exceptions=True)
-            for path, answer in zip(batch, answers, strict=True):
-                if isinstance(answer, NoNodeError | NoAuthError):
-                    continue
-                if isinstance(answer, BaseException):
-                    raise answer
-                data, stat = answer
-                if stat.ephemeralOwner:
-                    entries.append(LockEntry(path, False, stat.ephemeralOwner, data, stat.ctime / 1000, True))
-        return entries
+        return [
+            LockEntry(path, False, stat.ephemeralOwner, data, stat.ctime / 1000, True)
+            for path, data, stat in await self._read_nodes(nodes)
+            if stat.ephemeralOwner
+        ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zoolet.client.backoff import Backoff
 from zoolet.client.serializers import Serializer
@@ -21,6 +21,9 @@ from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import CreateMode, EventType
 from zoolet.protocol.errors import AuthFailedError, ClosedError, ErrorCode, ZooKeeperError
 from zoolet.protocol.operations import OpCode
+
+if TYPE_CHECKING:
+    import ssl
 
 BACKOFF: Final = Backoff(first=0.05, longest=0.5)
 """How soon servers are tried again; a person waits for them."""
@@ -61,7 +64,7 @@ class Settings(NamedTuple):
     timeout: float = 30.0
     read_only: bool = False
     auth: tuple[tuple[str, bytes], ...] = ()
-    tls: Any = None
+    tls: ssl.SSLContext | None = None
     waits_first: bool = False
 
 
@@ -112,7 +115,7 @@ class Shell:
         self._client: ClientSurface | None = None
         self._watches: ShellWatches | None = None
         self._listener: _Listener | None = None
-        self._was_connected = False
+        self._had_state = False
         self._show_later: Callable[[str, Any], None] | None = None
 
     # --- the connection ---
@@ -160,7 +163,7 @@ class Shell:
         except ValueError as error:
             raise CommandError(str(error)) from None
         self.hosts = hosts or self.hosts
-        self._was_connected = False
+        self._had_state = False
         self._client = client
         self._watches = ShellWatches(client, self._show_event)
         self._listener = _Listener(self, client)
@@ -185,7 +188,7 @@ class Shell:
             return
         self.on_prompt_changed()
         failed = state is State.CLOSED and isinstance(client.terminal_error, AuthFailedError)
-        first, self._was_connected = not self._was_connected, True
+        first, self._had_state = not self._had_state, True
         expected = not self.interactive and (first or (state is State.CLOSED and not failed))
         name = "AuthFailed" if failed else STATES.get(state)
         if name is not None and self.shows_watches and not expected:

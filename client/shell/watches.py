@@ -78,9 +78,9 @@ class ShellWatches:
         chosen = [entry for entry in self._watchers if entry[1] == path and entry[0] in kinds]
         if not chosen:
             raise CommandError(plain_text(ErrorCode.NO_WATCHER, path))
-        self._watchers = [entry for entry in self._watchers if entry not in chosen]
-        for _, _, watcher in chosen:
-            await watcher.__aexit__(None, None, None)
+        for entry in chosen:
+            await entry[2].__aexit__(None, None, None)
+            self._watchers = [other for other in self._watchers if other is not entry]  # it may have fired meanwhile
         for event, of_event in REMOVED:
             if any(kind in of_event for kind, _, _ in chosen):
                 self._show(Event(event, path))

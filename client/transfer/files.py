@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Final, Self
 
 from zoolet.client.transfer.node import TransferNode, problem_of
 from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
+from zoolet.protocol.enums import MAX_TTL
 from zoolet.protocol.node_json import JsonNode, NodeJsonError, check_tree, node_json, node_of
 
 FORMAT: Final = "zoolet dump"
@@ -197,7 +198,7 @@ def _node(path: Path, value: Any) -> TransferNode:
             raise FileError(path, f"{name!r} is not a path: {problem}")
         if not (data is None or isinstance(data, bytes)) or not isinstance(creates, int) or not 0 <= creates < 1 << 31:
             raise TypeError
-        if not (ttl is None or (isinstance(ttl, int) and 0 < ttl < 1 << 40)) or not isinstance(container, bool):
+        if not (ttl is None or (isinstance(ttl, int) and 0 < ttl <= MAX_TTL)) or not isinstance(container, bool):
             raise TypeError
         return TransferNode(name, data, _acl(acl), creates, ttl, container)
     except (TypeError, ValueError) as error:

@@ -5,13 +5,13 @@ So a transfer that was interrupted is simply made once more, and one that is com
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zoolet.client.surface import ClientSurface as Client
 from zoolet.client.transfer.node import TransferNode, joined
-from zoolet.client.transfer.source import NO_PERMISSION, Look, answers, creates_of, look, retried
+from zoolet.client.transfer.source import NO_PERMISSION, Look, Source, answers, creates_of, look, retried
 from zoolet.protocol import paths
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
@@ -70,6 +70,23 @@ class Outcome:
     same: int = 0
     counters: int = 0
     failed: dict[str, str] = field(default_factory=dict)
+
+
+async def copy(source: Source, target: Target, show: Callable[[str, int, int], None]) -> None:
+    """Write all that a source has to a target.
+
+    Args:
+        source: Whose nodes have been counted.
+        target: Where they are written.
+        show: Called with what is counted, how many are done, and of how many.
+    """
+    await target.begin()
+    done = 0
+    async for batch in source.batches():
+        await target.write(batch)
+        done += len(batch)
+        show("nodes", done, source.total)
+    await target.finish()
 
 
 class Target:

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from typing import Final
 
 from zoolet.protocol.codec import NULL, pack_int, put_strs, struct_of
+from zoolet.protocol.enums import MAX_TTL
 from zoolet.protocol.records import Stat
 
 _STAT = struct_of(Stat).pack
@@ -19,8 +20,6 @@ CONTAINER_OWNER: Final = -(1 << 63)
 """The owner of a container node, in place of a session id: 0x8000000000000000."""
 _TTL_OWNER: Final = -(1 << 56)
 """The high bits of a TTL node's owner, 0xff00000000000000; its lower 40 bits are the ttl."""
-MAX_TTL: Final = (1 << 40) - 1
-"""The longest ttl, in milliseconds."""
 
 
 def is_session(owner: int) -> bool:

@@ -9,9 +9,10 @@ from typing import Any
 from zoolet.protocol import paths
 from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
 from zoolet.protocol.codec import Record
+from zoolet.protocol.enums import MAX_TTL
 from zoolet.protocol.txns import CreateContainerTxn, CreateTTLTxn, CreateTxn, SetDataTxn
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.node import MAX_TTL, int32
+from zoolet.server.core.node import int32
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,13 @@ def of(lines: list[SharedLine]) -> dict[str, tuple[str, str, list[bytes], list[b
     }
 
 
-async def in_line(*attempts: Any) -> list[asyncio.Future[Any]]:
+async def in_line(server: Server, *attempts: Any) -> list[asyncio.Future[Any]]:
     """Begin to wait for locks, in that order."""
     waiting = []
     for attempt in attempts:
+        before = len(server.watches())
         waiting.append(asyncio.ensure_future(attempt))
-        await asyncio.sleep(0.05)
+        await server.until(lambda before=before: len(server.watches()) > before)
     return waiting
 
 
@@ -60,6 +61,7 @@ async def test_our_recipes(server: Server, naming: str) -> None:
             await Semaphore(a, "/pool", 1, data=b"a", naming=naming).acquire(),
         ]
         waiting = await in_line(
+            server,
             Lock(b, "/lock", data=b"b", naming=naming).acquire(),
             Lock(c, "/lock", data=b"c", naming=naming).acquire(),
             ReadWriteLock(b, "/rw", data=b"b", naming=naming).write().acquire(),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 )
 async def cp(shell: Shell, arguments: Parsed) -> None:
     from zoolet.client.transfer.source import Source
-    from zoolet.client.transfer.target import Target
+    from zoolet.client.transfer.target import Target, copy
 
     source_path, target_path = (shell.path(word) for word in arguments.words[:2])
     if f"{target_path}/".startswith(f"{source_path.rstrip('/')}/"):
@@ -47,14 +47,8 @@ async def cp(shell: Shell, arguments: Parsed) -> None:
     source = Source(client, source_path)
     await source.count()
     target = Target(client, target_path, dry_run=arguments.has("n"))
-    await target.begin()
     with Progress("copying") as progress:
-        done = 0
-        async for batch in source.batches():
-            await target.write(batch)
-            done += len(batch)
-            progress.show("nodes", done, source.total)
-        await target.finish()
+        await copy(source, target, progress.show)
     outcome = target.outcome
     value = {
         "dry_run": arguments.has("n"),

@@ -15,7 +15,7 @@ from zoolet.client.shell.walk import walk
 from zoolet.client.watches import Kind
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
-from zoolet.protocol.enums import SEQUENTIAL_MODES, CreateMode
+from zoolet.protocol.enums import MAX_TTL, SEQUENTIAL_MODES, CreateMode
 from zoolet.protocol.errors import ErrorCode, InvalidACLError, NoNodeError
 from zoolet.protocol.node_json import data_json
 from zoolet.protocol.operations import OpCode
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 STAT: Final = Flag("s", "Print znode stats additionally")
 WATCH: Final = Flag("w", "Watch for changes on the znode")
-LONGEST_TTL: Final = (1 << 40) - 1
-"""Milliseconds."""
 
 
 def deprecated(form: str, instead: str) -> str:
@@ -123,8 +121,8 @@ def _mode(arguments: Parsed) -> tuple[CreateMode, int | None]:
     ttl = number(arguments.flags["t"], "-t argument must be a long value")
     if ephemeral or container:
         raise CommandError(f"TTLs cannot be used with {'Ephemeral' if ephemeral else 'Container'} znodes")
-    if not 0 < ttl <= LONGEST_TTL:
-        raise CommandError(f"ttl must be positive and cannot be larger than: {LONGEST_TTL}")
+    if not 0 < ttl <= MAX_TTL:
+        raise CommandError(f"ttl must be positive and cannot be larger than: {MAX_TTL}")
     return CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL if sequential else CreateMode.PERSISTENT_WITH_TTL, ttl
 
 

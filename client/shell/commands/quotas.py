@@ -154,7 +154,7 @@ async def list_quota(shell: Shell, arguments: Parsed) -> None:
         return
     used = await _amount(shell, f"{QUOTA}{path}{STATS}")
     value: dict[str, Any] = {"path": path, "limits": limits.numbers(), "used": used.numbers() if used else None}
-    lines = [f"Output quota for {path} {_text(limits.numbers()).decode()}"]
+    lines = [f"Output quota for {path} {limits.encode().decode()}"]
     if used is not None:
         lines.append(f"Output stat for {path} {replace(used, others=()).encode().decode()}")
     shell.out.show(value, lines)

@@ -14,6 +14,7 @@ from zoolet.protocol.codec import put_str
 from zoolet.protocol.enums import (
     ANY_VERSION,
     EPHEMERAL_MODES,
+    MAX_TTL,
     SEQUENTIAL_MODES,
     TTL_MODES,
     Perm,
@@ -40,7 +41,7 @@ from zoolet.protocol.txns import (
     SetDataTxn,
 )
 from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.node import CONTAINER_OWNER, MAX_TTL, Node, int32, is_session, ttl_owner
+from zoolet.server.core.node import CONTAINER_OWNER, Node, int32, is_session, ttl_owner
 from zoolet.server.core.ops.dispatch import applies, prepares
 from zoolet.server.core.state import ServerState
 from zoolet.server.core.tree import RESERVED

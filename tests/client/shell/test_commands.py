@@ -270,7 +270,7 @@ async def test_watch_follows_a_subtree(shell: ShellAtHand, server: Server) -> No
     async with Client(server.hosts) as zk:
         following = asyncio.ensure_future(shell("watch -n 3 /app"))
         await server.until(lambda: server.watches())
-        await asyncio.sleep(0.05)
+        await server.until_idle()
         await zk.create("/app/new", b"1")
         await zk.set("/app/new", b"2")
         await zk.delete("/app/new")

@@ -9,6 +9,7 @@ import pytest
 from support.shells import TREE, ShellAtHand, shell_on
 
 from zoolet.client.shell.completion import completions
+from zoolet.client.shell.matcher import Matcher
 from zoolet.server import Server
 
 
@@ -35,10 +36,20 @@ async def test_names_that_show_otherwise_are_not_completed(shell: ShellAtHand, s
     assert await completions(shell.shell, "get /app/") == ["/app/a", "/app/c", "/app/my node"]
 
 
-async def test_a_pattern_that_takes_hours_can_be_interrupted(shell: ShellAtHand, server: Server) -> None:
+async def test_a_pattern_that_takes_hours_can_be_interrupted(
+    shell: ShellAtHand, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.populate({"/big": "a" * 500_000})
+    begun = asyncio.Event()
+    search = Matcher.lines
+
+    async def lines(matcher: Matcher, data: bytes) -> list[bytes]:
+        begun.set()
+        return await search(matcher, data)
+
+    monkeypatch.setattr(Matcher, "lines", lines)
     searching = asyncio.ensure_future(shell("grep a.*a.*b /big"))
-    await asyncio.sleep(0.2)
+    await begun.wait()
     searching.cancel()
     async with asyncio.timeout(5):
         await asyncio.gather(searching, return_exceptions=True)
@@ -112,7 +123,7 @@ async def test_a_comment_is_passed_over(shell: ShellAtHand) -> None:
 async def test_a_node_that_does_not_exist_yet_can_be_followed(shell: ShellAtHand, server: Server) -> None:
     following = asyncio.ensure_future(shell("watch -n 1 /later"))
     await server.until(lambda: server.watches())
-    await asyncio.sleep(0.05)
+    await server.until_idle()
     server.populate({"/later": "x"})
     printed = await following
     assert (printed.out, printed.err) == ("+ /later x\n", "/later does not exist yet\n")
