@@ -11,7 +11,7 @@ if __name__ != "zoolet.client":
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from zoolet.client import serializers
+from zoolet.client import acl, serializers
 from zoolet.client.backoff import Backoff
 from zoolet.client.call import Call
 from zoolet.client.hooks import RequestHook, RequestInfo
@@ -33,6 +33,7 @@ from zoolet.protocol.errors import (
     NotReadOnlyError,
     NoWatcherError,
     SessionExpiredError,
+    ThrottledOpError,
     ZooKeeperError,
 )
 from zoolet.protocol.records import Stat
@@ -64,16 +65,23 @@ __all__ = [
     "SessionExpiredError",
     "Stat",
     "State",
+    "ThrottledOpError",
     "Transaction",
     "UndecodableError",
     "WatchOverflowError",
     "Watcher",
     "ZooKeeperError",
+    "acl",
     "serializers",
 ]
 
 _LATER: Final = {"Client": "zoolet.client.client", "LockLostError": "zoolet.client.recipes"}
-"""What is imported when it is first used: with it come all recipes, which a command of the shell does without."""
+"""Imported lazily, because it loads all recipes, which a command of the shell does without."""
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 if not TYPE_CHECKING:  # type checkers would take every name for one that is there
 

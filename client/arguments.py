@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from zoolet.client.backoff import Backoff
 from zoolet.client.serializers import Serializer
 from zoolet.protocol import paths
-from zoolet.protocol.acl import ACL, AclList
+from zoolet.protocol.acl import ACL, AclList, Id
 from zoolet.protocol.enums import WatcherType
 
 N = TypeVar("N", int, float)
 H = TypeVar("H")
+C = TypeVar("C", bound=str)
 
 
 def checked_timeout(timeout: float | None) -> float | None:
@@ -117,17 +118,27 @@ def checked_auth(auth: tuple[tuple[str, bytes], ...]) -> tuple[tuple[str, bytes]
     return tuple(auth)
 
 
-def checked_acl(acl: AclList | None) -> AclList | None:
-    """Return the ACL list, as a tuple, or None.
+def checked_acl(acl: Iterable[ACL] | None) -> AclList | None:
+    """Return the ACL list, as a tuple, or None. Entries may be kazoo's, too.
 
     Raises:
         TypeError: It is not one.
     """
     if acl is None:
         return None
-    if not isinstance(acl, tuple | list) or not all(isinstance(entry, ACL) for entry in acl):
-        raise TypeError(f"acl must be a tuple of ACL, such as OPEN_ACL_UNSAFE, not {acl!r}")
-    return tuple(acl)
+    try:
+        return tuple(entry if isinstance(entry, ACL) else _acl_of(entry) for entry in acl)
+    except (AttributeError, TypeError):
+        reason = "it must be some of what zoolet.client.acl makes, such as acl.CREATOR_ALL or (acl.ip(...), ...)"
+        raise TypeError(f"acl is {acl!r}; {reason}") from None
+
+
+def _acl_of(entry: Any) -> ACL:
+    """Return an entry of another library, which has the same attributes."""
+    perms, scheme, who = entry.perms, entry.id.scheme, entry.id.id
+    if not (isinstance(perms, int) and isinstance(scheme, str) and isinstance(who, str)):
+        raise TypeError
+    return ACL(perms, Id(scheme, who))
 
 
 def checked_version(version: int) -> int:
@@ -168,7 +179,7 @@ def checked_count(name: str, number: N, least: N) -> N:
     return number
 
 
-def checked_choice(name: str, choice: str, choices: Iterable[str]) -> str:
+def checked_choice(name: str, choice: C, choices: Iterable[str]) -> C:
     """Return one of several words.
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +42,7 @@ class Backoff:
             yield delay * rng.uniform(1 - self.jitter, 1 + self.jitter)
             delay = min(delay * self.factor, self.longest)
             left = None if left is None else left - 1
+
+
+REFUSED: Final = Backoff()
+"""The delays between tries of what a server refuses: from 0.05 to 5 seconds."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable
 from random import Random
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from zoolet.client import arguments, operations, serializers
 from zoolet.client.backoff import Backoff
@@ -15,14 +15,16 @@ from zoolet.client.call import Call, CompoundCall, RequestCall
 from zoolet.client.core import ClientCore, ClientStatistics
 from zoolet.client.hooks import RequestHook
 from zoolet.client.hosts import Hosts
+from zoolet.client.kazoo_names import no_such_attribute
 from zoolet.client.serializers import Serializer
 from zoolet.client.states import State, StateListener
-from zoolet.protocol.acl import AclList
+from zoolet.protocol.acl import ACL, AclList
 from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import MAX_FRAME
 from zoolet.protocol.operations import OPERATIONS
 
 T = TypeVar("T")
+B = TypeVar("B", bound="BaseClient")
 
 
 class BaseClient:
@@ -30,7 +32,7 @@ class BaseClient:
     :class:`~zoolet.client.client.Client`.
     """
 
-    __slots__ = ("_acl", "_core", "_operation_timeout", "_serializer")
+    __slots__ = ("_acl", "_core", "_of_recipe", "_operation_timeout", "_serializer")
 
     def __init__(
         self,
@@ -39,7 +41,7 @@ class BaseClient:
         *,
         operation_timeout: float | None = None,
         serializer: Serializer | None = None,
-        acl: AclList | None = None,
+        acl: Iterable[ACL] | None = None,
         read_only: bool = False,
         auth: tuple[tuple[str, bytes], ...] = (),
         login: tuple[str, str] | None = None,
@@ -55,13 +57,14 @@ class BaseClient:
         )
         self._serializer = serializers.raw if serializer is None else arguments.checked_serializer(serializer)
         self._acl = arguments.checked_acl(acl)
+        self._of_recipe = False
         self._core = ClientCore(
             Hosts.parse(hosts),
             session_timeout,
             read_only=read_only,
             login=arguments.checked_login(login),
             auth=arguments.checked_auth(auth),
-            tls=tls,
+            tls=_checked_tls(tls),
             backoff=arguments.checked_backoff(backoff),
             max_request=arguments.checked_max_request(max_request),
             rng=rng or _default_rng(),
@@ -69,13 +72,26 @@ class BaseClient:
         )
 
     @classmethod
-    def _view(cls, core: ClientCore, operation_timeout: float, serializer: Serializer, acl: AclList | None) -> Self:
+    def _view(
+        cls,
+        core: ClientCore,
+        operation_timeout: float,
+        serializer: Serializer,
+        acl: AclList | None,
+        of_recipe: bool,
+    ) -> Self:
         self = cls.__new__(cls)
         self._core, self._operation_timeout, self._serializer, self._acl = core, operation_timeout, serializer, acl
+        self._of_recipe = of_recipe
         return self
 
     def __repr__(self) -> str:
         return repr(self._core)
+
+    if not TYPE_CHECKING:  # type checkers would take every name for one that is there
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_such_attribute(self, name)
 
     # --- beginning and end ---
 
@@ -109,7 +125,7 @@ class BaseClient:
         """End the session, so that its ephemeral nodes go at once, and the connection; takes two seconds at most."""
         await self._core.aclose()
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self: B) -> B:  # not Self: completion in editors takes that for this class
         await self._core.start()
         return self
 
@@ -132,15 +148,16 @@ class BaseClient:
             TypeError: It is not a serializer.
         """
         checked = arguments.checked_serializer(serializer)
-        return self._view(self._core, self._operation_timeout, checked, self._acl)
+        return self._view(self._core, self._operation_timeout, checked, self._acl, self._of_recipe)
 
-    def with_acl(self, acl: AclList | None) -> Self:
+    def with_acl(self, acl: Iterable[ACL] | None) -> Self:
         """Return the same client, with the same session, for nodes that are created with another ACL list.
 
         Raises:
             TypeError: It is not a list of ACLs.
         """
-        return self._view(self._core, self._operation_timeout, self._serializer, arguments.checked_acl(acl))
+        checked = arguments.checked_acl(acl)
+        return self._view(self._core, self._operation_timeout, self._serializer, checked, self._of_recipe)
 
     def with_operation_timeout(self, operation_timeout: float) -> Self:
         """Return the same client, with the same session, for calls that wait so many seconds for a connection.
@@ -149,7 +166,15 @@ class BaseClient:
             ValueError: It is negative.
         """
         checked = arguments.checked_operation_timeout(operation_timeout)
-        return self._view(self._core, checked, self._serializer, self._acl)
+        return self._view(self._core, checked, self._serializer, self._acl, self._of_recipe)
+
+    def for_recipe(self) -> Self:
+        """Return the same client, with the same session, for a recipe.
+
+        Its calls are sent again while the server is too busy to try them (ThrottledOpError), with pauses from 0.05 to 5
+        seconds; calls that are made after one of them may overtake it. Hooks learn that its errors are expected.
+        """
+        return self._view(self._core, self._operation_timeout, self._serializer, self._acl, True)
 
     # --- state ---
 
@@ -276,7 +301,7 @@ class BaseClient:
         return data
 
     def _call(self, op: int, body: bytes, decode: operations.Decode[T], path: str | None = None) -> RequestCall[T]:
-        return self._core.call(op, body, decode, path, self._operation_timeout)
+        return self._core.call(op, body, decode, path, self._operation_timeout, None, self._of_recipe)
 
     def _compound(self, steps: Coroutine[Any, Any, T], first: Call[Any] | None) -> Call[T]:
         return CompoundCall(asyncio.get_running_loop(), steps, first)
@@ -311,3 +336,14 @@ def _default_rng() -> Random:
         return Random()
     shared: Random | None = getattr(loop, "client_rng", None)
     return shared if shared is not None else Random()
+
+
+def _checked_tls(tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
+    """Return the TLS context.
+
+    Raises:
+        TypeError: It is not one.
+    """
+    if tls is not None and not isinstance(tls, ssl.SSLContext):
+        raise TypeError(f"tls must be an ssl.SSLContext, such as ssl.create_default_context(), not {tls!r}")
+    return tls

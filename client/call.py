@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TypeVar
 
 from zoolet.protocol.errors import ZooKeeperError
 
 T = TypeVar("T")
+caller: ContextVar[object] = ContextVar("caller", default=None)
+"""What makes the calls of this context, if that is not its task: a thread of a blocking client."""
+
+
+def current_caller() -> object:
+    """Return what makes the present call: a task, or a thread of a blocking client."""
+    return caller.get() or asyncio.current_task()
 
 
 class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
@@ -65,6 +73,8 @@ class RequestCall(Call[T]):
 
     Attributes:
         fallback: An error that is a result: its class, and the result that it is.
+        retries_throttled: It is sent again, with pauses that grow, if the server was too busy to try it.
+        retry_delays: Those pauses; None until there was one.
     """
 
     def __init__(
@@ -77,6 +87,7 @@ class RequestCall(Call[T]):
         deadline: float,
         idempotent: bool,
         then: Callable[[Any, ZooKeeperError | None], None] | None = None,
+        retries_throttled: bool = False,
     ) -> None:
         super().__init__(loop=loop)
         self.op = op
@@ -87,6 +98,8 @@ class RequestCall(Call[T]):
         self.idempotent = idempotent
         self.then = then
         self.fallback: tuple[type[ZooKeeperError], Any] | None = None
+        self.retries_throttled = retries_throttled
+        self.retry_delays: Iterator[float] | None = None
         self.xid = 0
         self.sent_at = 0.0
 

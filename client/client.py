@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
-from zoolet.client.recipes.lock import Lock
+from zoolet.client.recipes._lock_base import OnLost
+from zoolet.client.recipes._node_names import Namings
+from zoolet.client.recipes.lock import Lock, Release
 from zoolet.client.surface import ClientSurface
+from zoolet.protocol.acl import ACL
 
 
 class Client(ClientSurface):
@@ -29,7 +32,8 @@ class Client(ClientSurface):
         read_only: Accept a server that has lost its quorum; writes fail there with NotReadOnlyError.
         auth: Credentials to begin with: pairs of scheme and bytes, such as ``("digest", b"user:password")``.
         login: User and password for SASL DIGEST-MD5.
-        tls: For connections over TLS; server names are checked as the context says.
+        tls: For connections over TLS, from :func:`ssl.create_default_context` or the like; server names are checked as
+            it says.
         backoff: How long to wait between rounds over all hosts.
         max_request: Bytes of the longest request that is sent; a server disconnects a client that sends more than its
             ``jute.maxbuffer``.
@@ -45,6 +49,29 @@ class Client(ClientSurface):
 
     # --- recipes ---
 
-    def lock(self, path: str, **options: Any) -> Lock:
+    def lock(
+        self,
+        path: str,
+        *,
+        timeout: float | None = None,
+        naming: Namings = "kazoo",
+        on_lost: OnLost = "cancel",
+        reentrant: bool = False,
+        revocable: bool = False,
+        release: Release = "send",
+        data: bytes | None = None,
+        acl: Iterable[ACL] | None = None,
+    ) -> Lock:
         """Return a lock; see :class:`zoolet.client.recipes.Lock`."""
-        return Lock(self, path, **options)
+        return Lock(
+            self,
+            path,
+            timeout=timeout,
+            naming=naming,
+            on_lost=on_lost,
+            reentrant=reentrant,
+            revocable=revocable,
+            release=release,
+            data=data,
+            acl=acl,
+        )

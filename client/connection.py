@@ -310,7 +310,7 @@ class Connection:
         try:
             protocol = await self._connect(address, attempt)
         except (OSError, TimeoutError, ssl.SSLError) as error:
-            self._failed(address, str(error) or f"no connection within {attempt:.3f} s")
+            self._failed(address, str(error) or _reason(error, attempt, self._tls is not None))
             return False
         ready = False
         try:
@@ -371,3 +371,10 @@ class Connection:
         except Exception:  # the search must not end silently: the client would stay read-only
             _log.exception("asking %s whether it takes writes failed unexpectedly", address)
             return False
+
+
+def _reason(error: Exception, attempt: float, tls: bool) -> str:
+    """Return why a connection could not be made, of an error that does not say it."""
+    if isinstance(error, TimeoutError):
+        return f"no connection within {attempt:.3f} s"
+    return f"the server closed the connection{' instead of beginning TLS: it may be a plain port' if tls else ''}"

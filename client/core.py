@@ -18,12 +18,13 @@ from random import Random
 from typing import Any, Final, Self, TypeVar
 
 from zoolet.client import fork
-from zoolet.client.backoff import Backoff
-from zoolet.client.call import Call, RequestCall, ignore_result
+from zoolet.client.backoff import REFUSED, Backoff
+from zoolet.client.call import Call, RequestCall, caller, ignore_result
 from zoolet.client.connection import CLOSING, Connection
-from zoolet.client.hooks import RequestHook, call_hook
+from zoolet.client.hooks import EXPECTED, RequestHook, RequestInfo, call_hook
 from zoolet.client.hosts import Hosts
 from zoolet.client.operations import decode_nothing
+from zoolet.client.requests import Request, drop, fail
 from zoolet.client.session import Session
 from zoolet.client.states import State, StateListener
 from zoolet.protocol import paths
@@ -45,7 +46,7 @@ class ClientStatistics:
     Args:
         requests_sent: Requests sent in this session's life, pings and the like not counted.
         in_flight: Requests that were sent and are not answered.
-        waiting: Requests that wait for a connection.
+        waiting: Requests that wait for a connection, or until the server is less busy.
         background_tasks: Tasks that the client and its recipes run.
         registrations: Watches that the client has.
         connected: Whether there is a connection now.
@@ -103,7 +104,12 @@ class ClientCore:
         self.removals: dict[str, Call[None]] = {}
         """Watches that the server is being asked to remove, by path."""
         self.session = Session(
-            round(session_timeout * 1000), rng, read_only=read_only, login=login, on_state=self._on_state
+            round(session_timeout * 1000),
+            rng,
+            read_only=read_only,
+            login=login,
+            on_state=self._on_state,
+            postpone=self._postpone,
         )
         for scheme, credentials in auth:
             self.session.add_credential(scheme, credentials, None)
@@ -119,6 +125,7 @@ class ClientCore:
         self._listeners: weakref.WeakValueDictionary[int, StateListener] = weakref.WeakValueDictionary()
         self._listener_numbers = count()  # in order, so that a simulated run can be repeated
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._postponed: dict[RequestCall[Any], asyncio.TimerHandle] = {}
         self._forked = False
 
     def __repr__(self) -> str:
@@ -221,6 +228,8 @@ class ClientCore:
                 listener.on_state(state)
             except Exception:  # a defect of the listener's must not end the connection that serves all others
                 _log.exception("a listener of %r failed", self)
+        if state in (State.LOST, State.CLOSED):
+            self._fail_postponed(reason)
         if state is State.CLOSED:
             for registration in list(self.session.watches):
                 registration.wake()
@@ -257,7 +266,7 @@ class ClientCore:
         return ClientStatistics(
             requests_sent=session.requests_sent,
             in_flight=len(session.inflight),
-            waiting=len(session.waiting),
+            waiting=len(session.waiting) + len(self._postponed),
             background_tasks=len(self._tasks),
             registrations=sum(1 for _ in session.watches),
             connected=connection is not None and connection.connected,
@@ -280,6 +289,7 @@ class ClientCore:
         """
 
         async def run() -> T | None:
+            caller.set(None)  # it is a caller of its own
             try:
                 return await job
             except (ClosedError, SessionExpiredError):
@@ -353,6 +363,7 @@ class ClientCore:
         path: str | None,
         operation_timeout: float,
         then: Callable[[Any, ZooKeeperError | None], None] | None = None,
+        of_recipe: bool = False,
     ) -> RequestCall[T]:
         """Send a request at the end of this turn of the loop; it is under way when this returns.
 
@@ -363,6 +374,7 @@ class ClientCore:
             path: The node, for errors.
             operation_timeout: Seconds that it may wait for a connection.
             then: Called with the result or the error, in its place among replies and events.
+            of_recipe: It is a recipe's; see :meth:`~zoolet.client.base.BaseClient.for_recipe`.
         """
         connection, loop = self._started()
         if len(body) > self._max_request - 8:
@@ -370,11 +382,41 @@ class ClientCore:
                 f"{path}: the request has {len(body) + 8} bytes, and {self._max_request} is the limit (max_request)"
             )
         idempotent = OPERATIONS[op].idempotent
-        call = RequestCall(loop, op, body, decode, path, connection.about_now() + operation_timeout, idempotent, then)
+        deadline = connection.about_now() + operation_timeout
+        call = RequestCall(loop, op, body, decode, path, deadline, idempotent, then, of_recipe)
         connection.submit(call)
         if self._on_request is not None:
-            call_hook(self._on_request, OPERATIONS[op].name, path, call)
+            call_hook(self._on_request, RequestInfo(OPERATIONS[op].name, path, EXPECTED if of_recipe else ()), call)
         return call
+
+    def _postpone(self, call: Request) -> None:
+        """Send a call again later: the server was too busy to try it."""
+        assert isinstance(call, RequestCall)
+        assert self.loop is not None
+        if call.retry_delays is None:
+            call.retry_delays = REFUSED.delays(self.rng)
+        delay = next(call.retry_delays)
+        self._postponed[call] = self.loop.call_later(delay, self._submit_again, call, self.session.id)
+
+    def _submit_again(self, call: RequestCall[Any], session_id: int) -> None:
+        connection, _ = self._started()
+        del self._postponed[call]
+        if call.done():
+            drop(call)
+        elif session_id != self.session.id:
+            fail(call, SessionExpiredError(call.path, "a new session had to be opened"))
+        else:
+            call.deadline += connection.about_now() - call.sent_at  # it may wait for a connection as long as it could
+            connection.submit(call)
+
+    def _fail_postponed(self, reason: str) -> None:
+        postponed, self._postponed = self._postponed, {}
+        for call, timer in postponed.items():
+            timer.cancel()
+            if call.done():
+                drop(call)
+            else:
+                fail(call, (SessionExpiredError if self.terminal_error is None else ClosedError)(call.path, reason))
 
     def _started(self) -> tuple[Connection, asyncio.AbstractEventLoop]:
         if self.connection is None or self.loop is None:

@@ -6,9 +6,17 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from zoolet.client.call import Call
+from zoolet.protocol.errors import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    NoWatcherError,
+    ThrottledOpError,
+)
 
 _log = logging.getLogger("zoolet.client")
 
@@ -20,10 +28,17 @@ class RequestInfo:
     Args:
         operation: Its operation, as ZooKeeper names it: ``getData``, ``create2``, ``multi``.
         path: Its node, as the client names it; None if it has none or several.
+        expected: Errors that are no failure, because a recipe, or a call that makes several requests, works with them:
+            the NoNodeError of the first lock at a path, for example.
     """
 
     operation: str
     path: str | None
+    expected: tuple[type[Exception], ...] = ()
+
+
+EXPECTED: Final = (BadVersionError, NoNodeError, NodeExistsError, NotEmptyError, NoWatcherError, ThrottledOpError)
+"""What recipes work with."""
 
 
 RequestEnded = Callable[[BaseException | None], None]
@@ -35,9 +50,9 @@ runs inside the client's loop: it must not block, nor make requests. Errors that
 """
 
 
-def call_hook(hook: RequestHook, operation: str, path: str | None, call: Call[Any]) -> None:
+def call_hook(hook: RequestHook, request: RequestInfo, call: Call[Any]) -> None:
     """Call a hook for a request that is under way, and what it returns when that is done."""
-    ended = _guarded(hook, RequestInfo(operation, path))
+    ended = _guarded(hook, request)
     if ended is not None:
         call.add_done_callback(partial(_end, ended, call))
 

@@ -16,9 +16,10 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from random import Random
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from zoolet.client.backoff import Backoff
+from zoolet.client.arguments import checked_timeout
+from zoolet.client.backoff import REFUSED
 from zoolet.client.states import State, StateListener
 from zoolet.client.watcher import Watcher
 from zoolet.protocol import paths
@@ -37,8 +38,6 @@ T = TypeVar("T")
 _log = logging.getLogger("zoolet.client")
 PAUSE: Final = 0.05
 """Seconds between two tries of what is repeated."""
-REFUSED: Final = Backoff()
-"""The delays between tries of what a server refuses again and again: from 0.05 to 5 seconds."""
 
 
 class ReliableClient(Protocol):
@@ -100,25 +99,47 @@ class ReliableClient(Protocol):
 # --- timeouts ---
 
 
+class Limit(NamedTuple):
+    """A limit of the time of a block.
+
+    Args:
+        at_once: The limit is 0: the block takes what is there, and waits for nobody.
+        what: Returns what did not happen.
+    """
+
+    at_once: bool
+    what: Callable[[], str]
+
+    def before_waiting(self) -> None:
+        """Raise TimeoutError if the block must not wait for others; call it before each such wait."""
+        if self.at_once:
+            raise TimeoutError(f"{self.what()} at once")
+
+
 @contextlib.asynccontextmanager
-async def timeout_saying(seconds: float | None, what: Callable[[], str]) -> AsyncIterator[None]:
+async def timeout_saying(
+    seconds: float | None, what: Callable[[], str], facts: Callable[[], str] = lambda: ""
+) -> AsyncIterator[Limit]:
     """Limit the time of a block, and say what did not happen in it.
 
     Args:
-        seconds: None for no limit.
+        seconds: None for no limit; with 0 the block waits for the server's answers, and for nobody else.
         what: Returns it, such as "/pool had no free lease".
+        facts: Returns what is known of the reason, to be put at the end.
 
     Raises:
         TimeoutError: It took longer.
+        ValueError: The limit is negative.
     """
-    limit = asyncio.timeout(seconds)
+    at_once = seconds is not None and checked_timeout(seconds) == 0
+    limit = asyncio.timeout(None if at_once else seconds)
     try:
         async with limit:
-            yield
+            yield Limit(at_once, what)
     except TimeoutError:
         if not limit.expired():
             raise
-        raise TimeoutError(f"{what()} within {seconds:g} s") from None
+        raise TimeoutError(f"{what()} within {seconds:g} s{facts()}") from None
 
 
 # --- one request, however often its reply is lost ---
@@ -302,7 +323,7 @@ async def ensure_container(client: ReliableClient, path: str) -> None:
     """Create a node that goes with its last child, unless it exists; a persistent one where a server has no containers.
 
     Args:
-        client: Whose session creates it; of bytes.
+        client: Whose session creates it.
         path: The node; those above it are persistent.
     """
     while True:

@@ -27,6 +27,7 @@ class Request(Protocol):
     decode: Callable[[bytes, int, int], Any]
     deadline: float
     idempotent: bool
+    retries_throttled: bool
     xid: int
     zxid: int
     sent_at: float

@@ -91,6 +91,7 @@ class Session:
         read_only: Whether a server in read-only mode will do.
         login: User and password for SASL DIGEST-MD5.
         on_state: Called with each new state, and why.
+        postpone: Called with a call that the server was too busy to try, and that is to be sent again.
 
     Attributes:
         out: What to send, in order; the shell takes it.
@@ -107,6 +108,7 @@ class Session:
         read_only: bool = False,
         login: tuple[str, str] | None = None,
         on_state: Callable[[State, str], None] = lambda state, why: None,
+        postpone: Callable[[Request], None] = lambda call: None,
     ) -> None:
         self.wanted_ms = timeout_ms
         self.timeout_ms = timeout_ms
@@ -134,6 +136,7 @@ class Session:
         self._resumable_elsewhere = False  # a server with a quorum knows the session
         self._login = SaslLogin(*login, rng) if login is not None else None
         self._on_state = on_state
+        self._postpone = postpone
         self.last_xid = 0
         self._began = 0.0
         self._frames = Frames(MAX_REPLY)
@@ -171,8 +174,9 @@ class Session:
             inflight.append(call)
             body = call.body
             out.append(HEADER(8 + len(body), xid, call.op) + body)  # no call of a function for each
-        self.last_xid = xid
-        self.sent_at = now
+        if xid != self.last_xid:  # calls that were cancelled are not sent, and keep no session alive
+            self.last_xid = xid
+            self.sent_at = now
 
     def add_credential(self, scheme: str, auth: bytes, call: Request | None) -> None:
         """Authenticate with a credential at this server and at every later one; the call is completed by the first."""
@@ -414,7 +418,10 @@ class Session:
             call.zxid = zxid
             if call.sent_at > self.last_confirmed and not self.read_only_now:
                 self.last_confirmed = call.sent_at
-            answer(call, payload, err)
+            if err == ErrorCode.THROTTLED_OP and call.retries_throttled and not call.done():
+                self._postpone(call)
+            else:
+                answer(call, payload, err)
         elif xid == Xid.NOTIFICATION:
             # An event does not move last_zxid: the other events of its transaction may not have come yet.
             self._event(r.WatcherEvent.decode(payload, 16), zxid)

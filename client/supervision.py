@@ -12,7 +12,8 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
-from zoolet.client.reliable import PAUSE, REFUSED, ReliableClient
+from zoolet.client.backoff import REFUSED
+from zoolet.client.reliable import PAUSE, ReliableClient
 from zoolet.client.states import State, WatchOverflowError
 from zoolet.protocol.errors import ClosedError, ConnectionLossError, SessionExpiredError, ZooKeeperError
 
@@ -46,8 +47,8 @@ class Follower:
 
     @property
     def begun(self) -> bool:
-        """Whether it was ever begun."""
-        return self._task is not None
+        """Whether it was begun, and not stopped since."""
+        return self._task is not None and not self._stopped
 
     def mark_ready(self) -> None:
         """Record that what is followed is complete."""
@@ -158,18 +159,22 @@ class CancelledBlock:
     def __init__(self) -> None:
         self._task = asyncio.current_task()
         self._cancelling = self._task.cancelling() if self._task is not None else 0
-        self._cancelled = False
+        self._cancelled = self._missed = False
 
     def cancel(self, reason: str) -> None:
         """Cancel the block, unless its task is the one that runs now: that one gets an error anyway."""
         task = self._task
-        if task is not None and not task.done() and task is not asyncio.current_task():
+        if task is not None and task.done():  # it entered for a thread, which cannot be cancelled
+            self._missed = True
+        elif task is not None and task is not asyncio.current_task():
             self._cancelled = True
             task.cancel(reason)
 
     def uncancelled(self, kind: type[BaseException] | None) -> bool:
-        """Return whether the block ends because of :meth:`cancel`; take the cancellation back if so."""
+        """Return whether the block ends because of :meth:`cancel`, or would have; take the cancellation back if so."""
         task, self._task = self._task, None
+        if self._missed:
+            return kind is None
         if not self._cancelled or task is None:
             return False
         left = task.uncancel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from zoolet.client import arguments, compound, operations, reliable
@@ -16,10 +16,10 @@ from zoolet.client.watcher import Watcher
 from zoolet.client.watches import Kind
 from zoolet.protocol import paths
 from zoolet.protocol import records as r
-from zoolet.protocol.acl import AclList
+from zoolet.protocol.acl import ACL, AclList
 from zoolet.protocol.codec import Record, pack_int, put_bytes, put_str
 from zoolet.protocol.enums import WatcherType
-from zoolet.protocol.errors import ConnectionLossError, NoNodeError, NoWatcherError
+from zoolet.protocol.errors import ConnectionLossError, NoNodeError, NoWatcherError, ThrottledOpError
 from zoolet.protocol.operations import OpCode
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ class ClientSurface(BaseClient):
         sequential: bool = False,
         container: bool = False,
         ttl: float | None = None,
-        acl: AclList | None = None,
+        acl: Iterable[ACL] | None = None,
         parents: bool = False,
         protected: bool = False,
     ) -> Call[str]:
@@ -152,6 +152,10 @@ class ClientSurface(BaseClient):
             NoChildrenForEphemeralsError: The parent is ephemeral.
             ConnectionLossError: The node may have been created. With *protected*, it is deleted later if so.
         """
+        if (parents or protected) and not self._of_recipe:
+            options: dict[str, Any] = {"ephemeral": ephemeral, "sequential": sequential, "container": container}
+            options |= {"ttl": ttl, "acl": acl, "parents": parents, "protected": protected}
+            return self.for_recipe().create(path, value, **options)
         parent = protection_id = ""
         protected_path = path
         if protected:
@@ -188,7 +192,7 @@ class ClientSurface(BaseClient):
         sequential: bool,
         container: bool,
         ttl: float | None,
-        acl: AclList | None,
+        acl: Iterable[ACL] | None,
     ) -> Callable[[], Call[str]]:
         """Return what makes the request of a create, once a call."""
         core = self._core
@@ -198,7 +202,7 @@ class ClientSurface(BaseClient):
         body = request.encode()
         return lambda: self._call(op, body, operations.decode_path(core.strip_chroot), path)
 
-    def _acl_of(self, acl: AclList | None) -> AclList | None:
+    def _acl_of(self, acl: Iterable[ACL] | None) -> AclList | None:
         return self._acl if acl is None else arguments.checked_acl(acl)
 
     def create_and_stat(
@@ -210,7 +214,7 @@ class ClientSurface(BaseClient):
         sequential: bool = False,
         container: bool = False,
         ttl: float | None = None,
-        acl: AclList | None = None,
+        acl: Iterable[ACL] | None = None,
     ) -> Call[tuple[str, Stat]]:
         """Create a node and return its path and Stat; all else is as for :meth:`create` (ZooKeeper 3.5 and newer)."""
         core = self._core
@@ -221,8 +225,10 @@ class ClientSurface(BaseClient):
         )
         return self._call(op, request.encode(), operations.decode_path_and_stat(core.strip_chroot), path)
 
-    def ensure_path(self, path: str, acl: AclList | None = None) -> Call[None]:
+    def ensure_path(self, path: str, acl: Iterable[ACL] | None = None) -> Call[None]:
         """Create a node and its parents, unless they exist."""
+        if not self._of_recipe:
+            return self.for_recipe().ensure_path(path, acl)
 
         def create(path: str) -> Call[str]:
             return self._creator(path, b"", False, False, False, None, acl)()
@@ -270,11 +276,13 @@ class ClientSurface(BaseClient):
         """
         version_bytes = pack_int(arguments.checked_version(version))
         if recursive:
+            if not self._of_recipe:
+                return self.for_recipe().delete(path, version, recursive=True)
             listed = self.children(path)
             return self._compound(compound.delete_all(self, path, version, listed), listed)
         return self._call(OpCode.DELETE, self._core.encoded_path(path) + version_bytes, operations.decode_nothing, path)
 
-    def set_acl(self, path: str, acl: AclList, version: int = -1) -> Call[Stat]:
+    def set_acl(self, path: str, acl: Iterable[ACL], version: int = -1) -> Call[Stat]:
         """Replace a node's ACL list.
 
         Args:
@@ -320,11 +328,14 @@ class ClientSurface(BaseClient):
             NoNodeError: There is no such node.
             ConnectionLossError: The new value may have been written.
         """
+        if not self._of_recipe:
+            return self.for_recipe().update(path, change)
         reading = self.get(path)
         return self._compound(compound.update(self, path, change, reading), reading)
 
     async def retry(self, do: Callable[[], Awaitable[T]], backoff: Backoff | None = None) -> T:
-        """Repeat a call while the connection is lost. Use this only for calls that may be applied twice.
+        """Repeat a call while the connection is lost or the server is too busy. Use this only for calls that may be
+        applied twice.
 
         Args:
             do: Makes the call; called for each attempt.
@@ -333,7 +344,7 @@ class ClientSurface(BaseClient):
         for delay in (backoff or Backoff(tries=5)).delays(self._core.rng):
             try:
                 return await do()
-            except ConnectionLossError:
+            except (ConnectionLossError, ThrottledOpError):
                 await asyncio.sleep(delay)
         return await do()
 
@@ -373,7 +384,7 @@ class ClientSurface(BaseClient):
     # --- watches ---
 
     def _watcher(self, kind: Kind, path: str, limit: int) -> Watcher:
-        return Watcher(self._core, self._serializer, self._operation_timeout, kind, path, limit)
+        return Watcher(self._core, self._serializer, self._operation_timeout, kind, path, limit, self._of_recipe)
 
     def watch(self, path: str, *, recursive: bool = False, limit: int = 10_000) -> Watcher:
         """Receive the events of a node from now on (ZooKeeper 3.6 and newer)::

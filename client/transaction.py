@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -10,7 +10,7 @@ from zoolet.client.arguments import checked_acl, checked_version
 from zoolet.client.operations import create_mode, create_request
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
-from zoolet.protocol.acl import AclList
+from zoolet.protocol.acl import ACL, AclList
 from zoolet.protocol.codec import Record
 from zoolet.protocol.errors import ErrorCode, NoNodeError, RuntimeInconsistencyError, ZooKeeperError, error_for
 from zoolet.protocol.operations import OpCode
@@ -71,7 +71,7 @@ class Transaction:
         sequential: bool = False,
         container: bool = False,
         ttl: float | None = None,
-        acl: AclList | None = None,
+        acl: Iterable[ACL] | None = None,
     ) -> None:
         """Create a node; arguments as for ``Client.create``."""
         mode = create_mode(ephemeral, sequential, container, ttl)

@@ -76,9 +76,17 @@ class Watcher:
     """
 
     def __init__(
-        self, core: ClientCore, serializer: Serializer, operation_timeout: float, kind: Kind, path: str, limit: int
+        self,
+        core: ClientCore,
+        serializer: Serializer,
+        operation_timeout: float,
+        kind: Kind,
+        path: str,
+        limit: int,
+        of_recipe: bool = False,
     ) -> None:
         checked_count("limit", limit, 1)
+        self._of_recipe = of_recipe
         self._core = core
         self._serializer = serializer
         self._operation_timeout = operation_timeout
@@ -141,7 +149,7 @@ class Watcher:
         if kind is None or self._core.terminal_error is not None:
             return None
         body = operations.watch_request(put_str(self._registration.path), kind)
-        removal = self._core.call(OpCode.REMOVE_WATCHES, body, operations.decode_nothing, self._path, 0.0)
+        removal = self._core.call(OpCode.REMOVE_WATCHES, body, operations.decode_nothing, self._path, 0.0, None, True)
         removal.add_done_callback(ignore_result)
         return removal
 
@@ -154,7 +162,7 @@ class Watcher:
         decode: operations.Decode[Any],
         then: Callable[[Any, ZooKeeperError | None], None] | None = None,
     ) -> RequestCall[Any]:
-        return self._core.call(op, body, decode, self._path, self._operation_timeout, then)
+        return self._core.call(op, body, decode, self._path, self._operation_timeout, then, self._of_recipe)
 
     def _covered(self) -> bool:
         """Return whether the events of another watch of this path, one that stays, fire this one too. A 3.8 server

@@ -7,24 +7,31 @@ method hands its call over and waits for the result. It may be used from any num
 from __future__ import annotations
 
 import contextlib
+import ssl
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from random import Random
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from zoolet.client import client as aio
 from zoolet.client.backoff import Backoff
 from zoolet.client.blocking.context import BlockingTransaction, BlockingWatcher
 from zoolet.client.blocking.loop_thread import LoopThread
-from zoolet.client.blocking.proxy import BlockingLock
+from zoolet.client.blocking.proxy import Blocking
 from zoolet.client.core import ClientStatistics
+from zoolet.client.hooks import RequestHook
+from zoolet.client.kazoo_names import no_such_attribute
+from zoolet.client.recipes._lock_base import OnLost
+from zoolet.client.recipes._node_names import Namings
+from zoolet.client.recipes.lock import Release
 from zoolet.client.serializers import Serializer
 from zoolet.client.states import State
 from zoolet.protocol import records as r
-from zoolet.protocol.acl import AclList
+from zoolet.protocol.acl import ACL, AclList
 from zoolet.protocol.codec import Record
-from zoolet.protocol.enums import WatcherType
-from zoolet.protocol.errors import ClosedError, ConnectionLossError
+from zoolet.protocol.enums import MAX_FRAME, WatcherType
+from zoolet.protocol.errors import ClosedError, ConnectionLossError, ThrottledOpError
 
 T = TypeVar("T")
 Stat = r.Stat
@@ -33,17 +40,46 @@ Stat = r.Stat
 class Client:
     """A ZooKeeper client for threads; ``with Client("127.0.0.1:2181") as zk:``.
 
-    Arguments, results and errors are those of :class:`zoolet.client.Client`. A call that is interrupted by a signal,
-    such as Ctrl-C, is cancelled.
+    Arguments, results and errors are those of :class:`zoolet.client.Client`. Each operation takes a ``timeout``, too:
+    the seconds after which it is cancelled, and raises TimeoutError; it may have been applied. So is a call that is
+    interrupted by a signal, such as Ctrl-C.
 
     Args:
-        hosts: As there.
-        timeout: As there.
-        **options: As there.
+        hosts: As there, and so are the others.
     """
 
-    def __init__(self, hosts: str, timeout: float = 10.0, **options: Any) -> None:
-        self._client = aio.Client(hosts, timeout, **options)
+    def __init__(
+        self,
+        hosts: str,
+        timeout: float = 10.0,
+        *,
+        operation_timeout: float | None = None,
+        serializer: Serializer | None = None,
+        acl: Iterable[ACL] | None = None,
+        read_only: bool = False,
+        auth: tuple[tuple[str, bytes], ...] = (),
+        login: tuple[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        backoff: Backoff = Backoff(),  # noqa: B008 - it is frozen
+        max_request: int = MAX_FRAME,
+        on_request: RequestHook | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        self._client = aio.Client(
+            hosts,
+            timeout,
+            operation_timeout=operation_timeout,
+            serializer=serializer,
+            acl=acl,
+            read_only=read_only,
+            auth=auth,
+            login=login,
+            tls=tls,
+            backoff=backoff,
+            max_request=max_request,
+            on_request=on_request,
+            rng=rng,
+        )
         self._thread = LoopThread(lambda: self._client.terminal_error)
 
     @classmethod
@@ -64,6 +100,11 @@ class Client:
     def loop_thread(self) -> LoopThread:
         """The thread with the loop in which it runs."""
         return self._thread
+
+    if not TYPE_CHECKING:  # type checkers would take every name for one that is there
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_such_attribute(self, name)
 
     # --- beginning and end ---
 
@@ -204,7 +245,7 @@ class Client:
         """Return the same client, with the same session, for calls that wait so many seconds for a connection."""
         return self._view(self._client.with_operation_timeout(operation_timeout), self._thread)
 
-    def with_acl(self, acl: AclList | None) -> Self:
+    def with_acl(self, acl: Iterable[ACL] | None) -> Self:
         """Return the same client, with the same session, for nodes that are created with another ACL list."""
         return self._view(self._client.with_acl(acl), self._thread)
 
@@ -227,45 +268,45 @@ class Client:
 
     # --- operations ---
 
-    def get(self, path: str) -> tuple[Any, Stat]:
+    def get(self, path: str, *, timeout: float | None = None) -> tuple[Any, Stat]:
         """Read a node."""
-        return self.run(lambda: self._client.get(path))
+        return self.run(lambda: self._client.get(path), timeout)
 
-    def exists(self, path: str) -> Stat | None:
+    def exists(self, path: str, *, timeout: float | None = None) -> Stat | None:
         """Return a node's Stat; None if there is no such node."""
-        return self.run(lambda: self._client.exists(path))
+        return self.run(lambda: self._client.exists(path), timeout)
 
-    def children(self, path: str) -> list[str]:
+    def children(self, path: str, *, timeout: float | None = None) -> list[str]:
         """Return the names of a node's children."""
-        return self.run(lambda: self._client.children(path))
+        return self.run(lambda: self._client.children(path), timeout)
 
-    def children_and_stat(self, path: str) -> tuple[list[str], Stat]:
+    def children_and_stat(self, path: str, *, timeout: float | None = None) -> tuple[list[str], Stat]:
         """Return the names of a node's children, and its own Stat."""
-        return self.run(lambda: self._client.children_and_stat(path))
+        return self.run(lambda: self._client.children_and_stat(path), timeout)
 
-    def count_below(self, path: str) -> int:
+    def count_below(self, path: str, *, timeout: float | None = None) -> int:
         """Count the nodes below a node, at any depth."""
-        return self.run(lambda: self._client.count_below(path))
+        return self.run(lambda: self._client.count_below(path), timeout)
 
-    def ephemerals(self, prefix: str = "/") -> list[str]:
+    def ephemerals(self, prefix: str = "/", *, timeout: float | None = None) -> list[str]:
         """Return the paths of this session's ephemeral nodes that start with a prefix."""
-        return self.run(lambda: self._client.ephemerals(prefix))
+        return self.run(lambda: self._client.ephemerals(prefix), timeout)
 
-    def get_acl(self, path: str) -> tuple[AclList, Stat]:
+    def get_acl(self, path: str, *, timeout: float | None = None) -> tuple[AclList, Stat]:
         """Return who may do what with a node, and its Stat."""
-        return self.run(lambda: self._client.get_acl(path))
+        return self.run(lambda: self._client.get_acl(path), timeout)
 
-    def sync(self, path: str = "/") -> None:
+    def sync(self, path: str = "/", *, timeout: float | None = None) -> None:
         """Wait until the server that serves this client knows all that its leader knew."""
-        return self.run(lambda: self._client.sync(path))
+        return self.run(lambda: self._client.sync(path), timeout)
 
-    def who_am_i(self) -> list[r.ClientInfo]:
+    def who_am_i(self, *, timeout: float | None = None) -> list[r.ClientInfo]:
         """Return the identities that the server knows this client by."""
-        return self.run(self._client.who_am_i)
+        return self.run(self._client.who_am_i, timeout)
 
-    def multi_read(self, *reads: tuple[str, str]) -> list[Any]:
+    def multi_read(self, *reads: tuple[str, str], timeout: float | None = None) -> list[Any]:
         """Do several reads in one request."""
-        return self.run(lambda: self._client.multi_read(*reads))
+        return self.run(lambda: self._client.multi_read(*reads), timeout)
 
     def create(
         self,
@@ -276,9 +317,10 @@ class Client:
         sequential: bool = False,
         container: bool = False,
         ttl: float | None = None,
-        acl: AclList | None = None,
+        acl: Iterable[ACL] | None = None,
         parents: bool = False,
         protected: bool = False,
+        timeout: float | None = None,
     ) -> str:
         """Create a node; return its path."""
         return self.run(
@@ -292,7 +334,8 @@ class Client:
                 acl=acl,
                 parents=parents,
                 protected=protected,
-            )
+            ),
+            timeout,
         )
 
     def create_and_stat(
@@ -304,67 +347,77 @@ class Client:
         sequential: bool = False,
         container: bool = False,
         ttl: float | None = None,
-        acl: AclList | None = None,
+        acl: Iterable[ACL] | None = None,
+        timeout: float | None = None,
     ) -> tuple[str, Stat]:
         """Create a node; return its path and Stat."""
         return self.run(
             lambda: self._client.create_and_stat(
                 path, value, ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl, acl=acl
-            )
+            ),
+            timeout,
         )
 
-    def ensure_path(self, path: str, acl: AclList | None = None) -> None:
+    def ensure_path(self, path: str, acl: Iterable[ACL] | None = None, *, timeout: float | None = None) -> None:
         """Create a node and its parents, unless they exist."""
-        return self.run(lambda: self._client.ensure_path(path, acl))
+        return self.run(lambda: self._client.ensure_path(path, acl), timeout)
 
-    def set(self, path: str, value: Any, version: int = -1) -> Stat:
+    def set(self, path: str, value: Any, version: int = -1, *, timeout: float | None = None) -> Stat:
         """Replace a node's value."""
-        return self.run(lambda: self._client.set(path, value, version))
+        return self.run(lambda: self._client.set(path, value, version), timeout)
 
-    def update(self, path: str, change: Callable[[Any], Any]) -> tuple[Any, Stat]:
+    def update(self, path: str, change: Callable[[Any], Any], *, timeout: float | None = None) -> tuple[Any, Stat]:
         """Replace a node's value by a function of it, which is called in the client's thread."""
-        return self.run(lambda: self._client.update(path, change))
+        return self.run(lambda: self._client.update(path, change), timeout)
 
-    def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
+    def delete(self, path: str, version: int = -1, *, recursive: bool = False, timeout: float | None = None) -> None:
         """Delete a node."""
-        return self.run(lambda: self._client.delete(path, version, recursive=recursive))
+        return self.run(lambda: self._client.delete(path, version, recursive=recursive), timeout)
 
-    def set_acl(self, path: str, acl: AclList, version: int = -1) -> Stat:
+    def set_acl(self, path: str, acl: Iterable[ACL], version: int = -1, *, timeout: float | None = None) -> Stat:
         """Replace a node's ACL list."""
-        return self.run(lambda: self._client.set_acl(path, acl, version))
+        return self.run(lambda: self._client.set_acl(path, acl, version), timeout)
 
-    def add_auth(self, scheme: str, auth: bytes) -> None:
+    def add_auth(self, scheme: str, auth: bytes, *, timeout: float | None = None) -> None:
         """Authenticate, now and after each reconnect."""
-        return self.run(lambda: self._client.add_auth(scheme, auth))
+        return self.run(lambda: self._client.add_auth(scheme, auth), timeout)
 
-    def get_config(self) -> tuple[Any, Stat]:
+    def get_config(self, *, timeout: float | None = None) -> tuple[Any, Stat]:
         """Read the ensemble's configuration."""
-        return self.run(self._client.get_config)
+        return self.run(self._client.get_config, timeout)
 
     def reconfig(
-        self, joining: str | None = None, leaving: str | None = None, members: str | None = None, version: int = -1
+        self,
+        joining: str | None = None,
+        leaving: str | None = None,
+        members: str | None = None,
+        version: int = -1,
+        *,
+        timeout: float | None = None,
     ) -> tuple[bytes, Stat]:
         """Change the members of an ensemble."""
-        return self.run(lambda: self._client.reconfig(joining, leaving, members, version))
+        return self.run(lambda: self._client.reconfig(joining, leaving, members, version), timeout)
 
-    def check_watches(self, path: str, kind: WatcherType = WatcherType.ANY) -> bool:
+    def check_watches(self, path: str, kind: WatcherType = WatcherType.ANY, *, timeout: float | None = None) -> bool:
         """Return whether the server has a watch of this client on a node."""
-        return self.run(lambda: self._client.check_watches(path, kind))
+        return self.run(lambda: self._client.check_watches(path, kind), timeout)
 
-    def remove_watches(self, path: str, kind: WatcherType = WatcherType.ANY) -> None:
+    def remove_watches(self, path: str, kind: WatcherType = WatcherType.ANY, *, timeout: float | None = None) -> None:
         """Remove watches of this client on a node from the server."""
-        return self.run(lambda: self._client.remove_watches(path, kind))
+        return self.run(lambda: self._client.remove_watches(path, kind), timeout)
 
-    def call(self, operation: str | int, request: Record) -> Any:
+    def call(self, operation: str | int, request: Record, *, timeout: float | None = None) -> Any:
         """Make any request of the table of operations; paths in it are taken as they are, below no chroot."""
-        return self.run(lambda: self._client.call(operation, request))
+        return self.run(lambda: self._client.call(operation, request), timeout)
 
     def retry(self, do: Callable[[], T], backoff: Backoff | None = None) -> T:
-        """Repeat a call while the connection is lost. Use this only for calls that may be applied twice."""
+        """Repeat a call while the connection is lost or the server is too busy. Use this only for calls that may be
+        applied twice.
+        """
         for delay in (backoff or Backoff(tries=5)).delays(self._client.rng):
             try:
                 return do()
-            except ConnectionLossError:
+            except (ConnectionLossError, ThrottledOpError):
                 threading.Event().wait(delay)
         return do()
 
@@ -392,12 +445,34 @@ class Client:
         """List a node's children and receive the next one's coming or going, once."""
         return BlockingWatcher(self._thread, self._client.watch_children(path))
 
-    def lock(self, path: str, **options: Any) -> BlockingLock:
+    def lock(
+        self,
+        path: str,
+        *,
+        timeout: float | None = None,
+        naming: Namings = "kazoo",
+        on_lost: OnLost = "flag",
+        reentrant: bool = False,
+        revocable: bool = False,
+        release: Release = "send",
+        data: bytes | None = None,
+        acl: Iterable[ACL] | None = None,
+    ) -> Blocking:
         """Return a lock to use with ``with``, whose lease has the token. It is ``on_lost="flag"`` here: nothing
-        can be cancelled in a thread. ``reentrant`` is by thread.
+        can be cancelled in a thread. ``reentrant`` is by thread. See :class:`zoolet.client.recipes.Lock`.
         """
 
         async def make() -> Any:
-            return self._client.lock(path, **{"on_lost": "flag", **options})
+            return self._client.lock(
+                path,
+                timeout=timeout,
+                naming=naming,
+                on_lost=on_lost,
+                reentrant=reentrant,
+                revocable=revocable,
+                release=release,
+                data=data,
+                acl=acl,
+            )
 
-        return BlockingLock(self._thread, self._thread.run(make))
+        return Blocking(self._thread, self._thread.run(make))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from typing import Any, TypeVar
 
+from zoolet.client.call import caller
 from zoolet.protocol.errors import ClosedError
 
 T = TypeVar("T")
@@ -29,8 +31,8 @@ class LoopThread:
 
     @property
     def running(self) -> bool:
-        """Whether it was started and not stopped."""
-        return self._loop is not None
+        """Whether it was started and not stopped; in a forked child it does not run."""
+        return self._loop is not None and not isinstance(self._terminal_error(), RuntimeError)
 
     @property
     def alive(self) -> bool:
@@ -92,7 +94,9 @@ class LoopThread:
                 not_running = RuntimeError("this Client does not run; use it as 'with Client(...) as zk:'")
                 raise self._terminal_error() or not_running
             self._calls.add(call)
-            self._loop.call_soon_threadsafe(call.start)
+            context = copy_context()
+            context.run(caller.set, threading.current_thread())
+            self._loop.call_soon_threadsafe(call.start, context=context)
         try:
             result: T = call.wait()
         except asyncio.CancelledError:

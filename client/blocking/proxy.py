@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import functools
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -32,8 +33,8 @@ from zoolet.client.blocking.context import BlockingTransaction, BlockingWatcher
 from zoolet.client.blocking.loop_thread import LoopThread
 from zoolet.client.one_shot_event import OneShotEvent
 from zoolet.client.recipes._base import Recipe
-from zoolet.client.recipes._lease import Lease, LockLostError
-from zoolet.client.recipes._lock_base import DeadlockError, Holdings, LockBase
+from zoolet.client.recipes._lease import Lease
+from zoolet.client.recipes._lock_base import LockBase
 from zoolet.client.recipes.election import Election
 from zoolet.client.recipes.locking_queue import Entry
 from zoolet.client.recipes.node_election import NodeElection
@@ -41,7 +42,6 @@ from zoolet.client.recipes.rwlock import ReadWriteLock
 from zoolet.client.transaction import Transaction
 from zoolet.client.watcher import Watcher
 
-ELECTIONS: Final = (Election, NodeElection)
 WRAPPED: Final = (Lease, LockBase, Recipe, ReadWriteLock, Election, NodeElection, Entry, OneShotEvent)
 """What is made blocking when a call or an attribute is one."""
 
@@ -52,8 +52,6 @@ def blocking(thread: LoopThread, value: Any) -> Any:
         return BlockingWatcher(thread, value)
     if isinstance(value, Transaction):
         return BlockingTransaction(thread, value)
-    if isinstance(value, (LockBase, *ELECTIONS)):
-        return BlockingLock(thread, value)
     if isinstance(value, WRAPPED):
         return Blocking(thread, value)
     if isinstance(value, AsyncIterator):
@@ -82,6 +80,12 @@ class Blocking:
     def __repr__(self) -> str:
         return f"<blocking {self.asyncio_object!r}>"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Blocking) and other.asyncio_object is self.asyncio_object
+
+    def __hash__(self) -> int:
+        return hash(self.asyncio_object)
+
     def __dir__(self) -> list[str]:
         return [name for name in dir(self.asyncio_object) if not name.startswith("_")]
 
@@ -101,13 +105,15 @@ class Blocking:
 
     def _method(self, name: str) -> Callable[..., Any]:
         method = getattr(self.asyncio_object, name)
-        has_timeout = "timeout" in inspect.signature(method).parameters
+        signature = inspect.signature(method)
+        has_timeout = "timeout" in signature.parameters
 
         def call(*args: Any, **options: Any) -> Any:
             timeout = None if has_timeout else options.pop("timeout", None)
+            bound = bound_arguments(self._thread, signature, args, options)
 
             async def do() -> Any:
-                result = method(*map(unwrapped, args), **{name: unwrapped(value) for name, value in options.items()})
+                result = method(*bound.args, **bound.kwargs)
                 if inspect.isawaitable(result):
                     result = await result
                 return blocking(self._thread, result)
@@ -132,44 +138,6 @@ class Blocking:
 
         if self._thread.running:  # otherwise all has gone with the session
             self._thread.run(leave)
-
-
-class BlockingLock(Blocking):
-    """A lock or an election for threads: each thread that enters it has a lease of its own, and leaves with that."""
-
-    def __init__(self, thread: LoopThread, lock: LockBase[Any] | Election | NodeElection) -> None:
-        super().__init__(thread, lock)
-        self._holdings = lock.holdings if isinstance(lock, LockBase) else Holdings()
-
-    def _inside(self) -> list[tuple[Any, Any]]:
-        """Return the leases that this thread holds here, and with which locks."""
-        inside: list[tuple[Any, Any]] = self._holdings.of_thread.__dict__.setdefault("inside", [])
-        return inside
-
-    def __enter__(self) -> Any:
-        lock, inside = self.asyncio_object, self._inside()
-        for lease, held in reversed(inside) if isinstance(lock, LockBase) else ():
-            if lock.reentrant and lock.includes(held):
-                lease.raise_if_lost()
-                inside.append((lease, lock))
-                return lease
-            if lock.excludes(held):
-                raise DeadlockError(f"this thread holds {held!r}, and would wait for itself; there is reentrant=True")
-        inside.append((self.lead() if isinstance(lock, ELECTIONS) else self.acquire(), lock))
-        return inside[-1][0]
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        inside = self._inside()
-        place = max(place for place, (_, lock) in enumerate(inside) if lock is self.asyncio_object)
-        lease, _ = inside.pop(place)
-        if any(lease is other for other, _ in inside):
-            return
-        if self._thread.running:
-            lease.release_nowait()
-        if kind is None and lease.asyncio_object.cancels_block and lease.lost.is_set():
-            raise LockLostError(lease.path, lease.lost.reason)
 
 
 class BlockingIterator:
@@ -235,18 +203,19 @@ async def _first(iterator: AsyncIterator[Any], end: object) -> Any:
     return await anext(iterator, end)
 
 
-def in_thread(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a coroutine function that calls an ordinary function in a thread of its own."""
+def in_thread(thread: LoopThread, handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a coroutine function that calls an ordinary function in a thread of its own, with blocking arguments."""
     if inspect.iscoroutinefunction(handler):
         return handler
 
+    @functools.wraps(handler)
     async def call(*args: Any) -> Any:
         # Not the loop's own threads: those resolve host names, and a few long handlers would end the connecting.
         loop, result = asyncio.get_running_loop(), concurrent.futures.Future[Any]()
 
         def work() -> None:
             try:
-                result.set_result(handler(*args))
+                result.set_result(handler(*[blocking(thread, value) for value in args]))
             except BaseException as error:  # the caller's to handle, whatever it is
                 result.set_exception(error)
 
@@ -256,14 +225,16 @@ def in_thread(handler: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-HANDLERS: Final = ("handler", "on_command")
-"""Parameters of recipes that are given a coroutine function."""
+HANDLERS: Final = ("handler", "on_command", "lead")
+"""Parameters of recipes and their methods that are given a coroutine function."""
 
 
-def with_handlers_in_threads(of: type, args: tuple[Any, ...], options: Mapping[str, Any]) -> inspect.BoundArguments:
-    """Return the arguments of a recipe, with its handlers in threads; the first is the client."""
-    bound = inspect.signature(of).bind(*args, **options)
+def bound_arguments(
+    thread: LoopThread, signature: inspect.Signature, args: tuple[Any, ...], options: Mapping[str, Any]
+) -> inspect.BoundArguments:
+    """Return the arguments of a call as asyncio's objects, with its handlers in threads."""
+    bound = signature.bind(*map(unwrapped, args), **{name: unwrapped(value) for name, value in options.items()})
     for name in HANDLERS:
         if bound.arguments.get(name) is not None:
-            bound.arguments[name] = in_thread(bound.arguments[name])
+            bound.arguments[name] = in_thread(thread, bound.arguments[name])
     return bound

@@ -9,11 +9,11 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from zoolet.client import client as aio
 from zoolet.client import recipes
 from zoolet.client.blocking.client import Client
-from zoolet.client.blocking.proxy import ELECTIONS, Blocking, BlockingLock, unwrapped, with_handlers_in_threads
+from zoolet.client.blocking.proxy import Blocking, bound_arguments
 from zoolet.client.recipes import DeadlockError, Instance, LockLostError
-from zoolet.client.recipes._lock_base import LockBase
 
 __all__ = ["DeadlockError", "Instance", "LockLostError"]
 _RESULTS = ("DurableLease", "Entry", "Holder", "Lease", "LockEntry", "LockLine", "SharedLine", "Wait")
@@ -29,7 +29,11 @@ class _Recipe:
         recipe = self.recipe
         if "on_lost" in inspect.signature(recipe).parameters:
             options.setdefault("on_lost", "flag")
-        bound = with_handlers_in_threads(recipe, (client.asyncio_client, *map(unwrapped, args)), options)
+        if not isinstance(client, Client):
+            hint = ": its recipes are those of zoolet.client.recipes" if isinstance(client, aio.Client) else ""
+            raise TypeError(f"a recipe for threads needs a zoolet.client.blocking.Client, not {client!r}{hint}")
+        signature = inspect.signature(recipe)
+        bound = bound_arguments(client.loop_thread, signature, (client.asyncio_client, *args), options)
 
         async def make() -> Any:
             return recipe(*bound.args, **bound.kwargs)
@@ -39,8 +43,9 @@ class _Recipe:
 
 def _made_blocking(recipe: type) -> type:
     """Return the class for threads of a recipe's."""
-    base = BlockingLock if issubclass(recipe, (LockBase, *ELECTIONS)) else Blocking
-    return type(recipe.__name__, (_Recipe, base), {"recipe": recipe, "__doc__": recipe.__doc__, "__module__": __name__})
+    return type(
+        recipe.__name__, (_Recipe, Blocking), {"recipe": recipe, "__doc__": recipe.__doc__, "__module__": __name__}
+    )
 
 
 for _name in recipes.__all__:

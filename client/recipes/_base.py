@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 from zoolet.client.serializers import Serializer
 from zoolet.client.supervision import Follower, SupervisedBlock
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
+
+F = TypeVar("F", bound="FollowingRecipe")
+S = TypeVar("S", bound="SupervisedRecipe")
+
+
+def checked_client(client: ClientSurface) -> ClientSurface:
+    """Return the client as recipes use it: what the server was too busy to try is tried again.
+
+    Raises:
+        TypeError: It is not a client for asyncio.
+    """
+    if isinstance(client, ClientSurface):
+        return client.for_recipe()
+    if hasattr(client, "asyncio_client"):
+        raise TypeError("this is a client for threads: its recipes are those of zoolet.client.blocking.recipes")
+    raise TypeError(f"a recipe needs a zoolet.client.Client, not {client!r}")
 
 
 class Recipe:
@@ -23,6 +39,7 @@ class Recipe:
     """How its values become bytes; None for the client's serializer."""
 
     def __init__(self, client: ClientSurface, path: str) -> None:
+        client = checked_client(client)
         client.add_chroot(path)
         self._client = client if self._serializer is None else client.with_serializer(self._serializer)
         self._path = path
@@ -76,7 +93,7 @@ class FollowingRecipe(Recipe):
         """End what :meth:`start` began."""
         await self._follower.stop()
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self: F) -> F:  # not Self: completion in editors takes that for this class
         await self._follower.start()
         return self
 
@@ -110,7 +127,7 @@ class SupervisedRecipe(Recipe):
         """Clean up what was begun; the tasks of the block have been cancelled."""
         self._entered = False
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self: S) -> S:
         await self._begin()
         self._entered = True
         self._block.enter()

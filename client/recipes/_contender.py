@@ -173,6 +173,8 @@ class Contender:
             self._record_node(stat)
             with contextlib.suppress(ZooKeeperError):  # the node is there: the list can be asked for again
                 await self._list(listed)
+                if self._seen_at < self.czxid:  # the server was too busy to create it at once
+                    self._listed = None
         finally:
             listed.cancel()
         return node

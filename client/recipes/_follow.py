@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from zoolet.client.reliable import PAUSE, repeat
+from zoolet.client.reliable import PAUSE, ensure_container, repeat
 from zoolet.client.states import State
 from zoolet.client.surface import ClientSurface
 from zoolet.client.watcher import Watcher
@@ -44,7 +44,7 @@ async def observe(
                     yield value
                 await watcher.next()
         except NoNodeError:
-            await repeat(lambda: client.ensure_path(path))
+            await repeat(lambda: ensure_container(client, path))
         except (ConnectionLossError, SessionExpiredError):
             await asyncio.sleep(PAUSE)
 

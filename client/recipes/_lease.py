@@ -9,7 +9,7 @@ What is held is an ephemeral node. States of a lease, and transitions::
       +--somebody else deleted the node (watched after 0.05 s, or at once if revocable) --> LOST, with the reason
       +--what watches the node failed
 
-Three detectors run while it is held, and call :meth:`Lease.mark_lost`: the client's states (:meth:`Lease.on_state`), a
+Three detectors run while it is held, and call :meth:`Lease._mark_lost`: the client's states (:meth:`Lease.on_state`), a
 timer for the deadline (``_check_deadline``), and a task for each node (``_monitor``). SUSPENDED alone changes nothing:
 the session may still exist, until the deadline.
 
@@ -87,25 +87,27 @@ class Lease:
     Attributes:
         path: The node.
         czxid: The czxid of the node; of a durable lock's that of its proof node.
+        nodes: All its nodes, each with its czxid.
         proof_node: The node whose existence proves that this is held; other holders have others.
         token: The fencing token, a zxid at which this was held: higher than that of every earlier holder, and lower
             than that of every later one. A store that keeps it with what is written can refuse an earlier holder.
         lost: Happens when it is lost.
         revoked: Happens when somebody asks that it be released; only if it is revocable.
         depth: How often its holder has entered it.
+        _held_as: The lock of which it is a lease; None for none.
 
     Keep it for as long as it is held: nothing else refers to it. One that is dropped while it is held is a
     ResourceWarning and a warning in the log, for nobody can release it, or learn that it is lost; what it holds ends
     with the session.
     """
 
-    outlives_sessions = False
+    _outlives_sessions = False
     """Whether it is held after its session has ended, too."""
-    cancels_block = False
+    _cancels_block = False
     """Whether its ``async with`` block is cancelled, and raises LockLostError, when it is lost."""
     _ends = "the session ends"
     _expired = "the server may have ended the session by now"
-    _gone = "somebody deleted its node"
+    _gone = "its node is gone: the session ended, or somebody deleted it"
     _closed = "the client was closed"
     _released = True  # until it is made
 
@@ -125,10 +127,12 @@ class Lease:
         self.lost = OneShotEvent()
         self.revoked = OneShotEvent()
         self.depth = 1
+        self._held_as: Any = None
+        self._successor: Lease | None = None
         self._release_error: ZooKeeperError | None = None
         self._client = client
         self._session_id = client.session_id
-        self._nodes = [(path, czxid), *more_nodes]
+        self.nodes = [(path, czxid), *more_nodes]
         self._released = False
         self._revocable = revocable
         self._exchanging = False
@@ -139,7 +143,7 @@ class Lease:
         self._timer = asyncio.get_running_loop().call_later(first, _start_monitors, self._ref())
         client.add_listener(self)
         if self._time_left() <= 0:  # this process was stopped when its turn came
-            self.mark_lost(self._expired)
+            self._mark_lost(self._expired)
 
     def __repr__(self) -> str:
         state = "lost" if self.lost.is_set() else "released" if self._released else "held"
@@ -161,7 +165,7 @@ class Lease:
             LockLostError: It is not.
         """
         if not self.lost.is_set() and not self._released and self._time_left() <= 0:
-            self.mark_lost(self._expired)
+            self._mark_lost(self._expired)
         if self.lost.is_set() or self._released:
             raise LockLostError(self.path, self.lost.reason or "it was released")
 
@@ -174,7 +178,7 @@ class Lease:
         return self._client.valid_for()
 
     def _session_over(self) -> bool:
-        return not self.outlives_sessions and self._client.session_id != self._session_id
+        return not self._outlives_sessions and self._client.session_id != self._session_id
 
     def transaction(self) -> Transaction:
         """Collect operations that happen together, and only if this is still held when the server does them.
@@ -185,25 +189,25 @@ class Lease:
         self.raise_if_lost()
 
         def proof_missing() -> LockLostError:
-            self.mark_lost("its node is gone")
+            self._mark_lost("its node is gone")
             return LockLostError(self.path, "its node is gone; nothing was done")
 
         return self._client.transaction(guards=self.proof_nodes(), guard_failed=proof_missing)
 
     def proof_nodes(self) -> list[str]:
         """Return the nodes whose existence proves that this is held."""
-        return [self.proof_node, *(path for path, _ in self._nodes[1:])]
+        return [self.proof_node, *(path for path, _ in self.nodes[1:])]
 
     # --- losing it ---
 
     def on_state(self, state: State) -> None:
         """Receive the client's state."""
-        if state is State.LOST and not self.outlives_sessions:
-            self.mark_lost("the session is over")
+        if state is State.LOST and not self._outlives_sessions:
+            self._mark_lost("the session is over")
         elif state is State.CLOSED:
-            self.mark_lost(self._closed)
+            self._mark_lost(self._closed)
 
-    def mark_lost(self, reason: str) -> None:
+    def _mark_lost(self, reason: str) -> None:
         """Record that it is lost, unless it was released or lost before."""
         if self._released or self.lost.is_set():
             return
@@ -213,25 +217,29 @@ class Lease:
         if self._block is not None:
             self._block.cancel(f"{self.path} is lost: {reason}")
 
-    def mark_gone(self) -> None:
+    def _mark_gone(self) -> None:
         """Record that its node is gone."""
-        self.mark_lost(self._gone)
+        self._mark_lost(self._gone)
 
-    def begin_block(self) -> None:
-        """Begin a block; if it ``cancels_block``, :meth:`mark_lost` cancels the present task, and :meth:`end_block`
+    def _begin_block(self) -> bool:
+        """Begin a block; if it ``_cancels_block``, :meth:`_mark_lost` cancels the present task, and :meth:`_end_block`
         raises LockLostError in place of that.
+
+        Returns:
+            Whether the end of this block is to call :meth:`_end_block`: not inside another block of this lease.
 
         Raises:
             LockLostError: It is lost already: nothing would cancel the block later.
         """
-        if not self.cancels_block or self._block is not None:
-            return
+        if not self._cancels_block or self._block is not None:
+            return False
         if self.lost.is_set():
             self.release_nowait()
             raise LockLostError(self.path, self.lost.reason)
         self._block = CancelledBlock()
+        return True
 
-    def end_block(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
+    def _end_block(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
         """End the block of the task that is cancelled when this is lost.
 
         Raises:
@@ -244,27 +252,27 @@ class Lease:
     def _ref(self) -> weakref.ref[Lease]:
         return weakref.ref(self)
 
-    def check_deadline(self) -> None:
+    def _check_deadline(self) -> None:
         """Look whether it may be lost by now, and again later."""
         left = self._time_left()
         if left <= 0:
-            self.mark_lost(self._expired)
+            self._mark_lost(self._expired)
         else:
             # Not later than in a second: the loop's clock does not count a suspension of the machine, this one does.
             delay, ref = min(left, CHECK_EVERY), self._ref()
             self._timer = asyncio.get_running_loop().call_later(delay, _check_deadline, ref)
 
-    def start_monitors(self) -> None:
+    def _start_monitors(self) -> None:
         """Begin to watch the deadline and the nodes."""
-        self.check_deadline()
+        self._check_deadline()
         if not self._released and not self.lost.is_set() and not self._exchanging:
             lease = self._ref()
             self._monitors = [
                 self._client.spawn(
-                    _monitor(lease, self._client, path, czxid, self._revocable, self.outlives_sessions),
+                    _monitor(lease, self._client, path, czxid, self._revocable, self._outlives_sessions),
                     on_failure=partial(_monitor_failed, lease),
                 )
-                for path, czxid in self._nodes
+                for path, czxid in self.nodes
             ]
 
     def _stop_monitors(self) -> None:
@@ -289,13 +297,13 @@ class Lease:
         if self.depth > 1:  # its holder has acquired it once more
             self.depth -= 1
             return []
-        self.mark_released()
+        self._mark_released()
         client = self._client
-        if client.state is State.CLOSED or (self.lost.is_set() and self._session_over()):
-            return []
+        if client.terminal_error is not None or (self.lost.is_set() and self._session_over()):
+            return []  # closed, or in a forked child, whose parent still holds it
         # All are sent before this returns: the process may end right behind the block.
         calls = [(self._delete(), self._delete_guaranteed)]
-        for path, _ in reversed(self._nodes[1:]):
+        for path, _ in reversed(self.nodes[1:]):
             calls.append((client.delete(path), partial(delete_guaranteed, client, path)))
         for call, repeat_delete in calls:
             call.add_done_callback(partial(self._on_deleted, repeat_delete))
@@ -308,11 +316,11 @@ class Lease:
             return
         if isinstance(error, NoNodeError | ClosedError) or self._client.state is State.CLOSED:
             return
-        if isinstance(error, SessionExpiredError) and not self.outlives_sessions:
+        if isinstance(error, SessionExpiredError) and not self._outlives_sessions:
             return
         if isinstance(error, ZooKeeperError) and not isinstance(error, ConnectionLossError | SessionExpiredError):
             self._release_error = error
-            _log.error("%s cannot be released, and it is tried again and again: %s", self.path, error)
+            _log.error("%s could not be released; retrying: %s", self.path, error)
         self._client.spawn(repeat_delete())
 
     def _delete(self) -> asyncio.Future[None]:
@@ -322,15 +330,15 @@ class Lease:
         await delete_guaranteed(self._client, self.path)
 
     async def __aenter__(self) -> Self:
-        self.begin_block()
+        self._begin_block()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release_nowait()
-        if self._released:
-            self.end_block(kind, error)
+        if self.released:
+            self._current()._end_block(kind, error)
 
     async def release(self) -> None:
         """Release it, and wait until the server has answered."""
@@ -352,12 +360,31 @@ class Lease:
         """Whether it was released."""
         return self._released
 
-    def mark_released(self) -> None:
+    def _become(self, successor: Lease) -> None:
+        """Record that another lease has taken its place: from now on a block that this one was held for is cancelled
+        when *successor* is lost.
+
+        Raises:
+            LockLostError: It is lost already.
+        """
+        self._successor = successor
+        successor._block, self._block = self._block, None
+        self._mark_released()
+        successor.raise_if_lost()
+
+    def _current(self) -> Lease:
+        """Return the lease that has taken its place, or this one."""
+        lease = self
+        while lease._successor is not None:
+            lease = lease._successor
+        return lease
+
+    def _mark_released(self) -> None:
         """Record that its holder has deleted its node, or is about to."""
         self._released = True
         self._stop_monitors()
 
-    def stop_monitoring(self) -> None:
+    def _stop_monitoring(self) -> None:
         """Ignore what happens to the node: its holder is about to exchange it for another one."""
         for monitor in self._monitors:
             monitor.cancel()
@@ -370,17 +397,17 @@ class Lease:
 
 def _start_monitors(ref: weakref.ref[Lease]) -> None:
     if (lease := ref()) is not None:
-        lease.start_monitors()
+        lease._start_monitors()
 
 
 def _check_deadline(ref: weakref.ref[Lease]) -> None:
     if (lease := ref()) is not None:
-        lease.check_deadline()
+        lease._check_deadline()
 
 
 def _monitor_failed(ref: weakref.ref[Lease], error: Exception) -> None:
     if (lease := ref()) is not None:
-        lease.mark_lost(f"its monitor failed: {error!r}")
+        lease._mark_lost(f"its monitor failed: {error!r}")
 
 
 async def _monitor(
@@ -401,4 +428,4 @@ async def _monitor(
     while await repeat_despite_errors(client, is_there, done=(NoNodeError,), while_expired=while_expired):
         continue
     if (lease := ref()) is not None:
-        lease.mark_gone()
+        lease._mark_gone()

@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import weakref
 from collections.abc import Hashable
 from types import TracebackType
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
-from zoolet.client.arguments import checked_choice
+from zoolet.client.arguments import checked_choice, checked_timeout
+from zoolet.client.call import current_caller
 from zoolet.client.recipes._lease import Lease
 from zoolet.client.surface import ClientSurface
 
-ON_LOST: Final = ("cancel", "flag")
+OnLost = Literal["cancel", "flag"]
 L = TypeVar("L", bound=Lease)
 
 
-class DeadlockError(TimeoutError):
-    """The task that waits for a lock holds it itself: it could only end by a timeout, and ends at once."""
+class DeadlockError(RuntimeError, TimeoutError):
+    """The task that waits for a lock holds it itself: it would wait for ever, or for its timeout, and ends at once."""
 
 
 class _Holding(NamedTuple):
     """A lease, and how it came to be held.
 
     Args:
-        task: Whose it is.
+        owner: Whose it is: a task, or a thread of a blocking client.
         lease: It, weakly if it was acquired without a block: its holder is to notice if it drops it.
-        lock: What it was acquired with.
+        entered: The lock whose block it is held for; None for none.
+        ends_block: Whether the end of this block is the end of what the loss of the lease cancels.
     """
 
-    task: asyncio.Task[Any] | None
+    owner: object
     lease: weakref.ref[Lease] | Lease
-    lock: LockBase[Any]
+    entered: LockBase[Any] | None = None
+    ends_block: bool = False
 
     def held(self) -> Lease | None:
-        """Return the lease, if it is still there and was not released."""
+        """Return the lease, or what has taken its place, if that is still there and was not released."""
         lease = self.lease if isinstance(self.lease, Lease) else self.lease()
+        lease = None if lease is None else lease._current()
         return None if lease is None or lease.released else lease
 
 
@@ -45,20 +48,12 @@ class Holdings:
 
     Attributes:
         inside: Those in whose blocks tasks are.
-        acquired: Those of reentrant locks that were acquired without a block.
+        acquired: Those that were acquired without a block, or are about to be entered.
     """
 
     def __init__(self) -> None:
         self.inside: list[_Holding] = []
         self.acquired: list[_Holding] = []
-        self._of_thread: threading.local | None = None
-
-    @property
-    def of_thread(self) -> threading.local:
-        """``inside``, for each thread of a blocking client: its leases, and what they were acquired with."""
-        if self._of_thread is None:
-            self._of_thread = threading.local()
-        return self._of_thread
 
 
 class LockBase(Generic[L]):
@@ -77,11 +72,13 @@ class LockBase(Generic[L]):
 
     reentrant = False
     """Whether the task that holds it may acquire it once more."""
+    is_exclusive = True
+    """Whether one that a task holds may make the next acquire of that task wait for itself."""
     waits_for_release = False
     """Whether the end of a block waits for the server's answer to the release."""
 
-    def __init__(self, on_lost: str) -> None:
-        self._cancels = checked_choice("on_lost", on_lost, ON_LOST) == "cancel"
+    def __init__(self, on_lost: OnLost) -> None:
+        self._cancels = checked_choice("on_lost", on_lost, get_args(OnLost)) == "cancel"
         self.holdings = Holdings()
 
     def _share_holdings(self, client: ClientSurface, *key: Hashable) -> None:
@@ -90,6 +87,10 @@ class LockBase(Generic[L]):
 
     async def acquire(self) -> L:
         """Wait until it can be held; return the lease."""
+        raise NotImplementedError
+
+    async def attempt(self) -> L | None:
+        """Return a lease if it can be held at once; None if not."""
         raise NotImplementedError
 
     def excludes(self, held: LockBase[Any]) -> bool:
@@ -101,12 +102,14 @@ class LockBase(Generic[L]):
         return True
 
     def _acquired(self, lease: L) -> L:
-        """Return a lease that this task has acquired; if the lock is reentrant, it can be shared from now on."""
-        lease.cancels_block = self._cancels
-        if self.reentrant:
-            acquired = self.holdings.acquired
+        """Return a lease that this task has acquired, which is known as its own from now on."""
+        lease._cancels_block, lease._held_as = self._cancels, self
+        if not self.is_exclusive:
+            return lease
+        acquired = self.holdings.acquired
+        if acquired:
             acquired[:] = [holding for holding in acquired if holding.held() is not None]
-            acquired.append(_Holding(asyncio.current_task(), weakref.ref(lease), self))
+        acquired.append(_Holding(current_caller(), weakref.ref(lease)))
         return lease
 
     def _own_lease(self) -> L | None:
@@ -115,41 +118,62 @@ class LockBase(Generic[L]):
         Raises:
             DeadlockError: The task would wait for itself.
         """
-        task, holdings = asyncio.current_task(), self.holdings
+        holdings = self.holdings
+        if not (holdings.inside or holdings.acquired):
+            return None
+        owner = current_caller()
         for holding in (*reversed(holdings.inside), *holdings.acquired):
-            if holding.task is not task or (lease := holding.held()) is None:
+            if holding.owner is not owner or (lease := holding.held()) is None:
                 continue
-            if self.reentrant and self.includes(holding.lock):
+            if self.reentrant and self.includes(lease._held_as):
                 lease.raise_if_lost()
                 lease.depth += 1
                 return cast("L", lease)
-            if self.excludes(holding.lock):
-                raise DeadlockError(
-                    f"this task holds {holding.lock!r}, and would wait for itself; there is reentrant=True"
-                )
+            if self.excludes(lease._held_as) and not lease.lost.is_set():
+                who = "task" if isinstance(owner, asyncio.Task) else "thread"
+                hint = "" if self.reentrant else "; there is reentrant=True"
+                raise DeadlockError(f"this {who} holds {lease._held_as!r}, and would wait for itself{hint}")
         return None
 
-    async def __aenter__(self) -> L:
-        lease = self._own_lease()
+    async def _acquired_at_once(self, timeout: float | None, **options: int) -> L | None:
+        """Return a lease if *timeout* is 0, which is to take what is there; None for every other timeout.
+
+        Raises:
+            TimeoutError: It is not free.
+        """
+        if timeout is None or checked_timeout(timeout) != 0:
+            return None
+        lease = await self.attempt(**options)
         if lease is None:
-            lease = await self.acquire()
-            lease.begin_block()
-        self.holdings.inside.append(_Holding(asyncio.current_task(), lease, self))
+            raise TimeoutError(f"{self!r} is not free{await self._facts()}")
+        return lease
+
+    async def _facts(self) -> str:
+        """Return what can be said about who holds it."""
+        return ""
+
+    async def __aenter__(self) -> L:
+        lease = await self.acquire()
+        begins = lease._begin_block()
+        self.holdings.inside.append(_Holding(current_caller(), lease, self, begins))
         return lease
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        task, inside = asyncio.current_task(), self.holdings.inside
-        entered = [place for place, holding in enumerate(inside) if holding.lock is self]
-        own = [place for place in entered if inside[place].task is task]
-        lease = inside.pop((own or entered)[-1]).lease  # another task leaves for it: a blocking client's
-        assert isinstance(lease, Lease)
+        owner, inside = current_caller(), self.holdings.inside
+        entered = [place for place, holding in enumerate(inside) if holding.entered is self]
+        own = [place for place in entered if inside[place].owner is owner]
+        if not entered:
+            raise RuntimeError(f"{self!r} was not entered; use it in `async with` (`with` for threads)")
+        holding = inside.pop((own or entered)[-1])  # another task may leave for the one that has entered
+        assert isinstance(holding.lease, Lease)
+        lease = holding.lease
         try:
             if self.waits_for_release:
                 await lease.release()
             else:
                 lease.release_nowait()
         finally:
-            if lease.released:
-                lease.end_block(kind, error)
+            if holding.ends_block:
+                lease._current()._end_block(kind, error)

@@ -22,8 +22,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, cast, get_args
 
+from zoolet.client.arguments import checked_choice
+
+Naming = Literal["kazoo", "curator"]
+Namings = Literal["kazoo", "curator", "both"]
 NAMINGS: Final[dict[str, dict[str, str]]] = {
     "kazoo": {"lock": "{hex}__lock__", "write": "{hex}__lock__", "read": "{hex}__rlock__", "latch": "{hex}__lock__"},
     "curator": {
@@ -50,15 +54,24 @@ class NodeName(NamedTuple):
     number: int
 
 
-def checked_naming(naming: str, *more: str) -> str:
+def checked_naming(naming: Naming) -> Naming:
     """Return the naming.
 
     Raises:
         ValueError: It is unknown.
     """
-    if naming not in (*NAMINGS, *more):
-        raise ValueError(f"naming {naming!r} is unknown; one of {', '.join((*NAMINGS, *more))}")
-    return naming
+    return checked_choice("naming", naming, get_args(Naming))
+
+
+def namings_of(naming: Namings) -> tuple[Naming, ...]:
+    """Return the namings that are used together.
+
+    Raises:
+        ValueError: It is unknown.
+    """
+    if checked_choice("naming", naming, get_args(Namings)) == "both":
+        return "kazoo", "curator"
+    return (checked_naming(cast("Naming", naming)),)
 
 
 def prefix(naming: str, kind: str, uuid: str) -> str:

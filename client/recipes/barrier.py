@@ -36,12 +36,16 @@ class Barrier(Recipe):
     async def wait(self, timeout: float | None = None) -> None:
         """Wait until there is none.
 
+        Args:
+            timeout: Seconds to wait at most; 0 to find out whether there is none.
+
         Raises:
-            TimeoutError: It was there for longer than *timeout* seconds.
+            TimeoutError: It was there for longer.
         """
-        async with timeout_saying(timeout, lambda: f"{self._path} was not removed"):
+        async with timeout_saying(timeout, lambda: f"{self._path} was not removed") as limit:
             while True:
                 async with self._client.watch_exists(self._path) as watch:
                     if watch.initial is None:
                         return
+                    limit.before_waiting()
                     await watch.next()

@@ -32,7 +32,8 @@ class Config(NodeCache):
     def __init__(
         self, client: ClientSurface, path: str, default: Any = None, *, serializer: Serializer = serializers.json
     ) -> None:
-        super().__init__(client.with_serializer(serializer), path)
+        super().__init__(client, path)
+        self._client = self._client.with_serializer(serializer)
         self._value = self._default = default
 
     @property

@@ -8,10 +8,18 @@ from functools import partial
 from typing import Self
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_count
+from zoolet.client.arguments import checked_count, checked_timeout
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.recipes._follow import SessionGuard, set_shared_number, shared_number
-from zoolet.client.reliable import create_protected, delete_in_background, first_event, repeat, timeout_saying
+from zoolet.client.reliable import (
+    Limit,
+    create_protected,
+    delete_in_background,
+    ensure_container,
+    first_event,
+    repeat,
+    timeout_saying,
+)
 from zoolet.client.surface import ClientSurface, Stat
 from zoolet.protocol.errors import (
     BadVersionError,
@@ -25,8 +33,9 @@ from zoolet.protocol.errors import (
 class DoubleBarrier(Recipe):
     """Begins when enough members have come, ends when all are done: ``async with DoubleBarrier(zk, "/step", 3): ...``.
 
-    Znodes: ``PATH/<hex>`` ephemeral, one a member; ``PATH/ready`` persistent, created by the member that completes the
-    number and deleted by the last to leave. Shared with kazoo's and Curator's DoubleBarrier.
+    Znodes: PATH, a container unless its data are the number; ``PATH/<hex>`` ephemeral, one a member; ``PATH/ready``
+    persistent, created by the member that completes the number and deleted by the last to leave. Shared with kazoo's
+    and Curator's DoubleBarrier.
 
     The members of a round are those whose nodes are older than its ``ready``; with each ``ready`` the version of PATH
     goes up by one. So neither a ``ready`` that a crashed round has left nor the members of the next round are mistaken.
@@ -51,10 +60,10 @@ class DoubleBarrier(Recipe):
         super().__init__(client, path)
         self._ready = self._at("ready")
         self._members = None if members is None else checked_count("members", members, 1)
-        self._timeout = timeout
+        self._timeout = checked_timeout(timeout)
         self._node: str | None = None
         self._former: set[str] = set()  # own nodes that were given up, and may be there still
-        self._round = 0  # the version of PATH in this round
+        self._round = (0, 0)  # the czxid and the version of PATH in this round
         self._names: set[str] = set()  # of the members of this round
         self._guard: SessionGuard | None = None
 
@@ -64,22 +73,28 @@ class DoubleBarrier(Recipe):
         Raises:
             TimeoutError: Too few came in time; this member has left again.
             SessionExpiredError: The session ended meanwhile.
-            ValueError: What the data of PATH say is no number. (If they say nothing, this waits.)
+            ValueError: The data of PATH is not a number. (Empty data: wait.)
         """
         client, session_id = self._client, self._client.session_id
         name = client.new_uuid().replace("-", "")  # in each round another: a delete may still be under way
         self._node = node = self._at(name)
         try:
-            async with timeout_saying(self._timeout, self._who_came):
+            async with timeout_saying(self._timeout, self._who_came) as limit:
                 for former in sorted(self._former):  # which would be counted as another member
                     await repeat(partial(client.delete, former), done=(NoNodeError,))
                     self._former.discard(former)
                 create = partial(client.create, node, ephemeral=True)
-                await create_protected(client, self._path, name, create, create_parent=client.ensure_path)
-                await self._wait_for_members(node, session_id)
+                await create_protected(client, self._path, name, create, create_parent=self._create_barrier)
+                await self._wait_for_members(node, session_id, limit)
         except BaseException:  # cancelled, too
             self._give_up()
             raise
+
+    async def _create_barrier(self, path: str) -> None:
+        if self._members is None:  # its data are the number, which must stay
+            await self._client.ensure_path(path)
+        else:
+            await ensure_container(self._client, path)
 
     def _who_came(self) -> str:
         return f"{self._path}: fewer than {self._members or 'the shared number of'} members came"
@@ -101,7 +116,7 @@ class DoubleBarrier(Recipe):
             raise ValueError(f"{self._path} was made with {self._members} members here, which cannot change")
         await set_shared_number(self._client, self._path, checked_count("members", members, 1))
 
-    async def _wait_for_members(self, node: str, session_id: int) -> None:
+    async def _wait_for_members(self, node: str, session_id: int, limit: Limit) -> None:
         client = self._client
         while True:
             async with client.watch_data(self._path) as barrier, client.watch_exists(self._ready) as watch:
@@ -116,12 +131,13 @@ class DoubleBarrier(Recipe):
                     _, now = await client.get(self._path)
                     same = await client.exists(self._ready)
                     if same is not None and same.czxid == ready.czxid:  # not the next round's version
-                        self._round = now.version
+                        self._round = now.czxid, now.version
                         return
                     continue
                 complete = self._members or shared_number(self._path, data, "members")
                 # An older one is what a round has left that crashed.
                 if complete is None or len(await self._between(ready.czxid if ready else 0)) < complete:
+                    limit.before_waiting()
                     await first_event(watch, barrier)
                     continue
             await self._complete(data, stat.version, ready)
@@ -158,18 +174,24 @@ class DoubleBarrier(Recipe):
         if node is None:
             return
         delete_in_background(self._client, node)  # even if this is cancelled
-        async with timeout_saying(self._timeout, lambda: f"{self._path}: others had not left"):
+        others = self._names - {node.rpartition("/")[2]}
+        async with timeout_saying(self._timeout, lambda: f"{self._path}: others had not left") as limit:
             with contextlib.suppress(NoNodeError):  # somebody deleted the barrier itself
                 while True:
                     async with self._client.watch_children(self._path) as watch:
-                        if self._names.isdisjoint(watch.initial):
+                        if others.isdisjoint(watch.initial):
                             break
+                        limit.before_waiting()
                         await watch.next()
             await repeat(self._remove_ready, done=(NoNodeError, BadVersionError))
 
     async def _remove_ready(self) -> None:
+        czxid, version = self._round
+        stat = await self._client.exists(self._path)
+        if stat is None or stat.czxid != czxid:  # the server has deleted the container, and a later round has another
+            return
         async with self._client.transaction() as transaction:
-            transaction.check(self._path, self._round)  # the next round may have its own already
+            transaction.check(self._path, version)  # the next round may have its own already
             transaction.delete(self._ready)
 
     async def __aenter__(self) -> Self:

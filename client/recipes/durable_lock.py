@@ -6,18 +6,20 @@ import asyncio
 import contextlib
 import math
 import weakref
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_count, checked_timeout
+from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._lease import Lease
-from zoolet.client.recipes._lock_base import LockBase
+from zoolet.client.recipes._lock_base import LockBase, OnLost
 from zoolet.client.recipes._owned_node import delete_both
 from zoolet.client.reliable import PAUSE, repeat_despite_errors, timeout_saying, until_gone
 from zoolet.client.surface import ClientSurface, Stat
 from zoolet.client.suspension import SteadyClock
 from zoolet.protocol import paths
-from zoolet.protocol.acl import AclList
+from zoolet.protocol.acl import ACL
 from zoolet.protocol.errors import (
     BadVersionError,
     ConnectionLossError,
@@ -87,7 +89,7 @@ class DurableLease(Lease):
     applied no renewal within its TTL. The end of a session does not end it.
     """
 
-    outlives_sessions = True
+    _outlives_sessions = True
     _ends = "its TTL has passed"
     _expired = "it was not renewed within its TTL"
     _gone = "another one has taken it over, or somebody deleted its nodes"
@@ -162,7 +164,7 @@ async def _renew(
             await repeat_despite_errors(client, renew, fatal=(NoNodeError,), while_expired=True)
         except (NoNodeError, ValueError):
             if (lease := ref()) is not None:
-                lease.mark_gone()
+                lease._mark_gone()
             return
         if (lease := ref()) is None:
             return
@@ -211,10 +213,11 @@ class DurableLock(LockBase[DurableLease]):
         ttl: float = 60.0,
         token: int = 0,
         timeout: float | None = None,
-        on_lost: str = "cancel",
-        acl: AclList | None = None,
+        on_lost: OnLost = "cancel",
+        acl: Iterable[ACL] | None = None,
     ) -> None:
         super().__init__(on_lost)
+        client = checked_client(client)
         self._share_holdings(client, "durable", client.add_chroot(path))
         if not isinstance(owner, str) or not owner:
             raise ValueError(f"owner is {owner!r}; it must be the name of the holder")
@@ -246,11 +249,14 @@ class DurableLock(LockBase[DurableLease]):
         """Wait until it is free, or was not renewed for its TTL, and acquire it.
 
         Raises:
+            DeadlockError: This task holds it, and would wait for itself.
             TimeoutError: It was not free in time.
             ConnectionLossError: There was no connection in time; what was created is deleted once there is one.
             ValueError: The node is not a durable lock's.
         """
-        return await self._acquire(True, self._timeout if timeout is None else timeout)
+        self._own_lease()
+        seconds = self._timeout if timeout is None else checked_timeout(timeout)
+        return await self._acquired_at_once(seconds) or await self._acquire(True, seconds)
 
     async def attempt(self) -> DurableLease | None:
         """Acquire it if it is free; None if it is not. Attempts that follow each other notice, too, that its holder
@@ -269,7 +275,7 @@ class DurableLock(LockBase[DurableLease]):
         sent_at: dict[str, float] = {}  # when each hold was asked for that may be held by now
         lease: DurableLease | None = None
         try:
-            async with timeout_saying(timeout, self._who_holds_it):
+            async with timeout_saying(timeout, lambda: f"{self._path} was not acquired", self._held_by):
                 while lease is None:
                     try:
                         lease = await self._attempt(sent_at, wait)
@@ -284,9 +290,11 @@ class DurableLock(LockBase[DurableLease]):
                 self._client.spawn(_delete_guaranteed(self._client, self._path, proof_node))
             raise
 
-    def _who_holds_it(self) -> str:
-        holder = f": held by {self._seen.owner}, which renews it" if self._seen is not None else ""
-        return f"{self._path} was not free{holder}"
+    def _held_by(self) -> str:
+        return f": held by {self._seen.owner}" if self._seen is not None else ""
+
+    async def _facts(self) -> str:
+        return self._held_by()
 
     async def _attempt(self, sent_at: dict[str, float], wait: bool) -> DurableLease | None:
         """Look who holds it, and take it over, or return the lease if that was done before."""

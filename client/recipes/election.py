@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from zoolet.client import serializers
+from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._follow import children_of, observe, values_of
-from zoolet.client.recipes._lease import Lease
-from zoolet.client.recipes._node_names import checked_naming, in_order
+from zoolet.client.recipes._lease import Lease, LockLostError
+from zoolet.client.recipes._lock_base import OnLost
+from zoolet.client.recipes._node_names import Naming, checked_naming, in_order
 from zoolet.client.recipes.lock import Lock
+from zoolet.client.reliable import PAUSE, repeat
 from zoolet.client.surface import ClientSurface
 
 
@@ -25,6 +31,8 @@ class Election:
 
         async with Election(zk, "/leader", b"host-1") as leadership:
             ...  # leads, until the block is left or leadership.lost happens
+
+    or, to lead again and again, ``await Election(zk, "/leader", b"host-1").run(lead)``.
 
     Znodes: ``PATH/<name>``, ephemeral and sequential, whose data is the candidate's name; named as kazoo's Election (a
     Lock) or Curator's LeaderLatch.
@@ -49,11 +57,11 @@ class Election:
         path: str,
         name: bytes = b"",
         *,
-        naming: str = "kazoo",
+        naming: Naming = "kazoo",
         timeout: float | None = None,
-        on_lost: str = "cancel",
+        on_lost: OnLost = "cancel",
     ) -> None:
-        self._client = client.with_serializer(serializers.raw)
+        self._client = checked_client(client).with_serializer(serializers.raw)
         self._path = path
         self._naming = checked_naming(naming)
         self._line = _Candidacy(client, path, naming=naming, timeout=timeout, on_lost=on_lost, data=name)
@@ -65,6 +73,24 @@ class Election:
             TimeoutError: Others led for all that time; this is not a candidate any more.
         """
         return await self._line.acquire(timeout)
+
+    async def attempt(self) -> Lease | None:
+        """Lead if nobody does; None if somebody does, and then no node was created."""
+        return await self._line.attempt()
+
+    async def run(self, lead: Callable[..., Awaitable[Any]]) -> None:
+        """Lead whenever elected, for life: in new sessions, too, and after each loss, until this is cancelled or *lead*
+        raises another error.
+
+        Args:
+            lead: Called with the leadership each time, or without it if it has no parameter; cancelled when the
+                leadership is lost, unless *on_lost* is ``flag``. When it returns, this resigns, and is a candidate
+                again; so it does when it raises LockLostError, ConnectionLossError or SessionExpiredError.
+
+        Raises:
+            ClosedError: The client was closed.
+        """
+        await lead_for_life(self, lead)
 
     async def candidates(self) -> list[bytes]:
         """Return the names of the candidates, the leader's first."""
@@ -86,3 +112,16 @@ class Election:
 
     async def __aexit__(self, *error: Any) -> None:
         await self._line.__aexit__(*error)
+
+
+async def lead_for_life(election: AbstractAsyncContextManager[Lease], lead: Callable[..., Awaitable[Any]]) -> None:
+    """Enter an election again and again, and call *lead* with each leadership; see :meth:`Election.run`."""
+    has_parameter = bool(inspect.signature(lead).parameters)
+
+    async def once() -> None:
+        async with election as leadership:
+            await (lead(leadership) if has_parameter else lead())
+
+    while True:
+        await repeat(once, done=(LockLostError,))
+        await asyncio.sleep(PAUSE)  # others may have their turn

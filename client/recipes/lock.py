@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, get_args
 
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_choice, checked_timeout
+from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._contender import Contender, Rule, process_name, wait_for_predecessor
 from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._lease import REVOKE, Lease
-from zoolet.client.recipes._lock_base import LockBase
-from zoolet.client.recipes._node_names import NodeName, checked_naming, in_order
+from zoolet.client.recipes._lock_base import LockBase, OnLost
+from zoolet.client.recipes._node_names import Naming, Namings, NodeName, in_order, namings_of
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
-from zoolet.protocol.acl import AclList
+from zoolet.protocol.acl import ACL
 from zoolet.protocol.errors import NoNodeError, ZooKeeperError
 
-RELEASES: Final = ("send", "wait")
+Release = Literal["send", "wait"]
 FACTS_TIMEOUT: Final = 0.2
 """Seconds after a timeout for finding out who holds the lock."""
 
@@ -46,7 +48,7 @@ class Lock(LockBase[Lease]):
         on_lost: ``cancel`` cancels the task inside the ``async with`` block when the lock is lost, and the block
             raises LockLostError; ``flag`` only makes ``lease.lost`` happen.
         reentrant: Allow the task that holds it to enter or acquire it once more; the last exit or release releases it.
-            Without this, entering it once more raises DeadlockError: the task would wait for itself.
+            Without this, that raises DeadlockError: the task would wait for itself.
         revocable: Let :meth:`revoke` ask the holder to release it: ``lease.revoked`` happens.
         release: ``send`` only sends the release at the end of a block; ``wait`` waits until the server has answered it.
         data: What the node holds, for people to read; by default host and process id, ``host-1:4711``.
@@ -66,27 +68,32 @@ class Lock(LockBase[Lease]):
         path: str,
         *,
         timeout: float | None = None,
-        naming: str = "kazoo",
-        on_lost: str = "cancel",
+        naming: Namings = "kazoo",
+        on_lost: OnLost = "cancel",
         reentrant: bool = False,
         revocable: bool = False,
-        release: str = "send",
+        release: Release = "send",
         data: bytes | None = None,
-        acl: AclList | None = None,
+        acl: Iterable[ACL] | None = None,
     ) -> None:
         super().__init__(on_lost)
-        self._share_holdings(client, self.kinds, naming, client.add_chroot(path))
+        client = checked_client(client)
+        self._share_holdings(client, self.kinds, client.add_chroot(path))
         self._client = client if acl is None else client.with_acl(acl)
         self._path = path
         self._timeout = checked_timeout(timeout)
-        self._namings = ("kazoo", "curator") if checked_naming(naming, "both") == "both" else (naming,)
+        self.namings: tuple[Naming, ...] = namings_of(naming)
         self.reentrant = reentrant
-        self.waits_for_release = checked_choice("release", release, RELEASES) == "wait"
+        self.waits_for_release = checked_choice("release", release, get_args(Release)) == "wait"
         self._revocable = revocable
-        self._data = process_name() if data is None else data
+        self.data = process_name() if data is None else data
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path}>"
+
+    def excludes(self, held: LockBase[Any]) -> bool:
+        """Return whether they have a naming in common."""
+        return isinstance(held, Lock) and not set(self.namings).isdisjoint(held.namings)
 
     def _place(self, naming: str) -> Contender:
         return Contender(
@@ -96,24 +103,27 @@ class Lock(LockBase[Lease]):
             kind=self.kind,
             kinds=self.kinds,
             rule=self.rule,
-            data=self._data,
+            data=self.data,
         )
 
     async def acquire(self, timeout: float | None = None) -> Lease:
         """Wait for the lock; return its lease.
 
         Args:
-            timeout: Seconds to wait at most; None for what the lock was made with.
+            timeout: Seconds to wait at most; None for what the lock was made with; 0 to acquire it only if it is free.
 
         Raises:
+            DeadlockError: This task holds it, and would wait for itself.
             TimeoutError: It was not free in time; the message says who holds it.
             ConnectionLossError: There was no connection in time.
             SessionExpiredError: The session ended while waiting.
         """
-        if self.reentrant and (lease := self._own_lease()) is not None:
+        if (lease := self._own_lease()) is not None:
             return lease
-        seconds = self._timeout if timeout is None else timeout
-        places, limit = [self._place(naming) for naming in self._namings], asyncio.timeout(seconds)
+        seconds = self._timeout if timeout is None else checked_timeout(timeout)
+        if (lease := await self._acquired_at_once(seconds)) is not None:
+            return lease
+        places, limit = [self._place(naming) for naming in self.namings], asyncio.timeout(seconds)
         try:
             async with limit:
                 for place in places:
@@ -127,7 +137,7 @@ class Lock(LockBase[Lease]):
                 ) from None
             raise
 
-    async def _facts(self, places: list[Contender]) -> str:
+    async def _facts(self, places: Sequence[Contender] = ()) -> str:
         """Return who holds it and how many wait, if the server tells that at once."""
         with contextlib.suppress(ZooKeeperError, TimeoutError):
             async with asyncio.timeout(FACTS_TIMEOUT):
@@ -138,7 +148,7 @@ class Lock(LockBase[Lease]):
                 name = str(data)
                 with contextlib.suppress(UnicodeDecodeError):
                     name = data.decode() or "somebody"
-                now = places[0].server_time()
+                now = places[0].server_time() if places else None
                 since = f", which asked for it {now - stat.ctime / 1000:.0f} s ago" if now is not None else ""
                 return f": held by {name} (session {stat.ephemeralOwner:#x}{since}), {len(others) - 1} waiting"
         return ""
@@ -153,10 +163,10 @@ class Lock(LockBase[Lease]):
         if self.reentrant and (lease := self._own_lease()) is not None:
             return lease
         places: list[Contender] = []
-        if len(self._namings) > 1 and not await self.is_free():  # with one, the place looks itself
+        if len(self.namings) > 1 and not await self.is_free():  # with one, the place looks itself
             return None
         try:
-            for naming in self._namings:
+            for naming in self.namings:
                 place = self._place(naming)
                 if not await place.attempt():
                     _leave(places)
@@ -169,21 +179,25 @@ class Lock(LockBase[Lease]):
 
     async def is_free(self) -> bool:
         """Return whether nobody holds it or waits for it that an acquire would have to wait for."""
-        return all([await self._place(naming).is_free() for naming in self._namings])
+        return all([await self._place(naming).is_free() for naming in self.namings])
 
     async def _lease_of(self, places: list[Contender]) -> Lease:
         token = places[-1].token
         for place in places[:-1]:  # nothing watched them while the last one waited
             token = await place.confirm()
-        last, others = places[-1], [(place.node, place.czxid) for place in places[:-1]]
-        return Lease(self._client, last.node, last.czxid, token=token, revocable=self._revocable, more_nodes=others)
+        return self._make_lease([(place.node, place.czxid) for place in reversed(places)], token)
+
+    def _make_lease(self, nodes: list[tuple[str, int]], token: int) -> Lease:
+        """Return the lease of some nodes, each with its czxid: first the one that was acquired last."""
+        (path, czxid), *more = nodes
+        return Lease(self._client, path, czxid, token=token, revocable=self._revocable, more_nodes=more)
 
     async def contenders(self) -> list[str]:
         """Return the paths of all nodes in line, the holder's first."""
         return [paths.join(self._path, node.name) for node in await self._line()]
 
     async def _line(self) -> list[NodeName]:
-        return in_order(self._namings[-1], self.kinds, await children_of(self._client, self._path))
+        return in_order(self.namings[-1], self.kinds, await children_of(self._client, self._path))
 
     async def revoke(self) -> bool:
         """Ask every holder to release it, which it may or may not do; return whether there was one."""

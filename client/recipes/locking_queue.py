@@ -11,11 +11,12 @@ from typing import Any, Final, Self
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_backoff
 from zoolet.client.backoff import Backoff
+from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._lease import LockLostError
 from zoolet.client.recipes._owned_node import OwnedNode, acquire_node
 from zoolet.client.recipes.priority_queue import PriorityQueue
-from zoolet.client.reliable import first_event, timeout_saying
+from zoolet.client.reliable import ensure_container, first_event, timeout_saying
 from zoolet.client.serializers import UndecodableError
 from zoolet.client.surface import ClientSurface, Stat
 from zoolet.client.suspension import SteadyClock
@@ -44,7 +45,8 @@ class LockingQueue(PriorityQueue):
         async with await queue.acquire() as entry:
             work(entry.value)      # the entry is gone when the block ends well, and back when it raises
 
-    Znodes: ``PATH/entries/entry-<prio>-<seq>`` persistent and sequential; ``PATH/taken/<same name>`` ephemeral, as
+    Znodes: ``PATH/entries``, ``PATH/taken`` and ``PATH/dead``, containers;
+    ``PATH/entries/entry-<prio>-<seq>`` persistent and sequential; ``PATH/taken/<same name>`` ephemeral, as
     kazoo's LockingQueue; ``PATH/taken/<same name>-<uuid>`` ephemeral, the proof node of the lease;
     ``PATH/dead/entry-<prio>-<seq>`` persistent, the entries that have failed too often, which is itself a
     :class:`Queue`. In each attempt a child of the entry's node is created and deleted, so that half of its cversion is
@@ -65,16 +67,19 @@ class LockingQueue(PriorityQueue):
     """
 
     def __init__(self, client: ClientSurface, path: str, *, retry: Backoff = RETRY) -> None:
-        client.add_chroot(path)
+        checked_client(client).add_chroot(path)
         super().__init__(client, paths.join(path, "entries"))
         self._taken = paths.join(path, "taken")
         self._dead = paths.join(path, "dead")
         self._retry = checked_backoff(retry)
-        self._raw = client.with_serializer(serializers.raw)
+        self._raw = self._client.with_serializer(serializers.raw)
         self._clock = SteadyClock()
         self._due: dict[str, tuple[float, int]] = {}  # when the delays of entries are over, and of which version
         self._clock_offset: float | None = None  # of the server's clock from this one
         self._refused: set[str] = set()  # dead entries that the server refuses to move
+
+    async def _create_parent(self, path: str) -> None:
+        await ensure_container(self._client, path)
 
     async def get(self, timeout: float | None = None) -> Any:
         """Acquire and acknowledge the first entry at once; raises as :meth:`acquire` and :meth:`Entry.acknowledge`.
@@ -91,22 +96,26 @@ class LockingQueue(PriorityQueue):
     async def acquire(self, timeout: float | None = None) -> Entry:
         """Acquire the first entry that has no consumer and no delay; wait for one if there is none.
 
+        Args:
+            timeout: Seconds to wait at most; None for no limit; 0 to acquire one only if it is there.
+
         Raises:
             TimeoutError: None came in time.
         """
         watch = self._client.watch_children
         entry: Entry | None = None
         try:
-            async with timeout_saying(timeout, lambda: f"{self._path} had no free entry"):
+            async with timeout_saying(timeout, lambda: f"{self._path} had no free entry") as limit:
                 while entry is None:
                     try:
                         async with watch(self._path) as put, watch(self._taken) as taken:
                             entry = await self._acquire_first(put.initial, taken.initial)
                             if entry is None:
+                                limit.before_waiting()
                                 await self._wait_for_change(put, taken)
                     except NoNodeError:
                         for path in (self._path, self._taken):
-                            await self._client.ensure_path(path)
+                            await self._create_parent(path)
         except BaseException:  # cancelled, too
             if entry is not None:
                 entry.lease.release_nowait()
@@ -242,7 +251,7 @@ async def _move(
     client: ClientSurface, transaction: Transaction, path: str, move_to: str, data: bytes, attempts: int
 ) -> None:
     """Move an entry to the end of another queue, in a transaction that was begun."""
-    await client.ensure_path(paths.parent(move_to))
+    await ensure_container(client, paths.parent(move_to))
     transaction.delete(path)
     transaction.create(move_to, data, sequential=True)
     moved = (await transaction.commit())[-1]
@@ -281,7 +290,7 @@ class Entry:
         """
         try:
             self.lease.raise_if_lost()
-            self.lease.stop_monitoring()  # its node goes now
+            self.lease._stop_monitoring()  # its node goes now
             async with self.lease.transaction() as transaction:
                 for path in (self.path, self.lease.path, self.lease.proof_node):
                     transaction.delete(path)
@@ -292,7 +301,7 @@ class Entry:
             if isinstance(error, NoNodeError):
                 raise LockLostError(self.path, "another consumer has acknowledged it") from None
             raise
-        self.lease.mark_released()
+        self.lease._mark_released()
 
     async def consume(self) -> Any:
         """Acknowledge it, and return its value.
@@ -310,10 +319,10 @@ class Entry:
         to the dead ones.
         """
         if not self.lease.lost.is_set() and not self.lease.released:
-            self.lease.stop_monitoring()  # its node goes now
+            self.lease._stop_monitoring()  # its node goes now
             try:
                 await self._fail()
-                self.lease.mark_released()
+                self.lease._mark_released()
             except ZooKeeperError as error:  # the next consumer will do it
                 _log.info("%s could not be marked as failed: %s", self.path, error)
             except BaseException:  # cancelled

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_count, checked_node_name
+from zoolet.client.arguments import checked_count, checked_node_name, checked_timeout
 from zoolet.client.one_shot_event import OneShotEvent
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes._follow import children_of, values_of
@@ -20,6 +21,7 @@ from zoolet.client.reliable import (
     PAUSE,
     create_protected,
     delete_protected,
+    ensure_container,
     first_event,
     repeat,
     timeout_saying,
@@ -114,11 +116,12 @@ class Master(SupervisedRecipe):
             TimeoutError: There was none in time.
         """
         path = self._at(RESULTS, task)
-        async with timeout_saying(timeout, lambda: f"{task} had no result"):
+        async with timeout_saying(timeout, lambda: f"{task} had no result") as limit:
             while True:
                 async with self._client.watch_exists(path) as watch:
                     if watch.initial is not None:
                         return (await self._client.get(path))[0]
+                    limit.before_waiting()
                     await watch.next()
 
     async def forget(self, task: str) -> None:
@@ -157,15 +160,21 @@ class Master(SupervisedRecipe):
         Raises:
             TimeoutError: Some have not; the command is withdrawn.
         """
+        checked_timeout(timeout)
         client, name = self._client, self._client.new_uuid()
         path, data = self._at(COMMANDS, f"command-{name}-"), {"id": name, "command": value}
         try:
-            await client.ensure_path(self._at(WORKERS))
-            await client.ensure_path(self._at(ACKS, name))
+            for parent in (self._at(ACKS), self._at(ACKS, name)):
+                await ensure_container(client, parent)
             async with asyncio.timeout(timeout):
                 create = lambda: client.create(path, data, sequential=True)
                 await create_protected(
-                    client, self._at(COMMANDS), name, create, create_parent=client.ensure_path, ephemeral=False
+                    client,
+                    self._at(COMMANDS),
+                    name,
+                    create,
+                    create_parent=partial(ensure_container, client),
+                    ephemeral=False,
                 )
                 return await self._acknowledgements(name)
         finally:
@@ -177,12 +186,16 @@ class Master(SupervisedRecipe):
 
     async def _acknowledgements(self, name: str) -> dict[str, Any]:
         watch, path = self._client.watch_children, self._at(ACKS, name)
-        expected = set(await self._client.children(self._at(WORKERS)))
+        expected = set(await children_of(self._client, self._at(WORKERS)))
         while True:
-            async with watch(path) as acks, watch(self._at(WORKERS)) as workers:
-                if expected.intersection(workers.initial) <= set(acks.initial):
-                    return await values_of(self._client, path, sorted(acks.initial))
-                await first_event(acks, workers)
+            try:
+                async with watch(path) as acks, watch(self._at(WORKERS)) as workers:
+                    if expected.intersection(workers.initial) <= set(acks.initial):
+                        return await values_of(self._client, path, sorted(acks.initial))
+                    await first_event(acks, workers)
+            except NoNodeError:  # containers go with their last child
+                for name in (path, self._at(WORKERS)):
+                    await ensure_container(self._client, name)
 
     # --- the active master ---
 
@@ -199,7 +212,7 @@ class Master(SupervisedRecipe):
             self.leadership = None
 
     async def _govern(self, leadership: Lease) -> None:
-        for name in (WORKERS, TASKS, ASSIGNED, RESULTS):
+        for name in (TASKS, ASSIGNED, RESULTS):
             await self._client.ensure_path(self._at(name))
         assigned = await self._assignments()
         self._born = {}
@@ -215,7 +228,7 @@ class Master(SupervisedRecipe):
                     self._forget_former(assigned, {name: stat.czxid for name, stat in tasks.stats.items()})
                     if not await self._assign_all(leadership, assigned, workers.values, tasks.values):
                         for worker in workers.values:  # which are gone if the server was restarted without its data
-                            await self._client.ensure_path(self._at(ASSIGNED, worker))
+                            await ensure_container(self._client, self._at(ASSIGNED, worker))
                         assigned = await self._assignments()
                         await asyncio.sleep(PAUSE)  # what changed may be behind us: try again without waiting for it
                         continue

@@ -7,8 +7,10 @@ import weakref
 from collections.abc import Sequence
 
 from zoolet.client.arguments import checked_timeout
+from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._lease import Lease
-from zoolet.client.recipes._lock_base import LockBase
+from zoolet.client.recipes._lock_base import LockBase, OnLost
+from zoolet.client.recipes._node_names import Namings
 from zoolet.client.recipes.lock import Lock
 from zoolet.client.reliable import timeout_saying
 from zoolet.client.surface import ClientSurface
@@ -55,14 +57,14 @@ class MultiLease(Lease):
         """Release all of them, the last one first."""
         for follower in self._followers:
             follower.cancel()
-        self.mark_released()
+        self._mark_released()
         return [call for part in reversed(self.parts) for call in part.release_nowait()]
 
 
 async def _follow(ref: weakref.ref[MultiLease], part: Lease) -> None:
     reason = await part.lost
     if (lease := ref()) is not None:
-        lease.mark_lost(f"{part.path}: {reason}")
+        lease._mark_lost(f"{part.path}: {reason}")
 
 
 class MultiLock(LockBase[MultiLease]):
@@ -92,26 +94,33 @@ class MultiLock(LockBase[MultiLease]):
         paths: Sequence[str],
         *,
         timeout: float | None = None,
-        naming: str = "kazoo",
-        on_lost: str = "cancel",
+        naming: Namings = "kazoo",
+        on_lost: OnLost = "cancel",
     ) -> None:
         super().__init__(on_lost)
+        client = checked_client(client)
         if isinstance(paths, str) or not paths:
             raise ValueError(f"paths is {paths!r}; it must be a list of at least one path")
         self._client = client
         self._timeout = checked_timeout(timeout)
         self._locks = {path: Lock(client, path, naming=naming, on_lost="flag") for path in sorted(set(paths))}
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {', '.join(self._locks)}>"
+
     async def acquire(self, timeout: float | None = None) -> MultiLease:
         """Wait for all of them.
 
         Raises:
+            DeadlockError: This task holds one, and would wait for itself.
             TimeoutError: One was not free in time; none is kept.
         """
         leases: dict[str, Lease] = {}
         path = ""
+        seconds = self._timeout if timeout is None else checked_timeout(timeout)
+        if (lease := await self._acquired_at_once(seconds)) is not None:
+            return lease
         try:
-            seconds = self._timeout if timeout is None else timeout
             async with timeout_saying(seconds, lambda: f"{path} was not free"):
                 for path, lock in self._locks.items():
                     leases[path] = await lock.acquire()

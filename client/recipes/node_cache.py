@@ -42,7 +42,7 @@ class NodeCache(FollowingRecipe):
         """What the node holds; None if there is none.
 
         Raises:
-            RuntimeError: It was neither entered nor refreshed.
+            RuntimeError: It was neither entered nor refreshed, or the block has ended since.
         """
         self._check_read()
         return self._value
@@ -88,6 +88,11 @@ class NodeCache(FollowingRecipe):
         self._value, self._stat = value, stat
         if (stat and (stat.czxid, stat.mzxid)) != (before and (before.czxid, before.mzxid)):
             self._follower.mark_changed()
+
+    async def stop(self) -> None:
+        """End what :meth:`start` began; what was read is old from now on."""
+        await super().stop()
+        self._was_read = False
 
     def _current(self) -> Any:
         return self._value

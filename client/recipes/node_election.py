@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from zoolet.client import serializers
+from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._follow import observe
+from zoolet.client.recipes._lock_base import OnLost
 from zoolet.client.recipes._owned_node import OwnedNode
+from zoolet.client.recipes.election import lead_for_life
 from zoolet.client.recipes.trylock import TryLock
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol.errors import NoNodeError
@@ -37,15 +40,23 @@ class NodeElection:
         name: bytes = b"",
         *,
         timeout: float | None = None,
-        on_lost: str = "cancel",
+        on_lost: OnLost = "cancel",
     ) -> None:
-        self._client = client.with_serializer(serializers.raw)
+        self._client = checked_client(client).with_serializer(serializers.raw)
         self._path = path
         self._lock = TryLock(client, path, timeout=timeout, on_lost=on_lost, data=name)
 
     async def lead(self, timeout: float | None = None) -> OwnedNode:
         """Wait for leadership; ``release()`` of the result resigns."""
         return await self._lock.acquire(timeout)
+
+    async def attempt(self) -> OwnedNode | None:
+        """Lead if nobody does; None if somebody does, and then no node was created."""
+        return await self._lock.attempt()
+
+    async def run(self, lead: Callable[..., Awaitable[Any]]) -> None:
+        """Lead whenever elected, for life; as :meth:`Election.run`."""
+        await lead_for_life(self, lead)
 
     async def leader(self) -> bytes | None:
         """Return the leader's name; None if there is no leader."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_choice, checked_node_name
+from zoolet.client.arguments import checked_node_name
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes._follow import children_of, observe, values_of
+from zoolet.client.recipes._node_names import Naming, checked_naming
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
 from zoolet.client.surface import ClientSurface
 
@@ -31,9 +32,9 @@ class Party(SupervisedRecipe):
 
     _serializer = serializers.raw
 
-    def __init__(self, client: ClientSurface, path: str, name: bytes = b"", *, naming: str = "kazoo") -> None:
+    def __init__(self, client: ClientSurface, path: str, name: bytes = b"", *, naming: Naming = "kazoo") -> None:
         super().__init__(client, path)
-        self._kazoo = checked_choice("naming", naming, ("kazoo", "curator")) == "kazoo"
+        self._kazoo = checked_naming(naming) == "kazoo"
         node = f"{client.new_uuid().replace('-', '')}__party__" if self._kazoo else checked_node_name(name.decode())
         self._member = PersistentEphemeral(self._client, self._at(node), name)
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes._follow import SessionGuard
-from zoolet.client.reliable import repeat
+from zoolet.client.reliable import ensure_container, repeat
 from zoolet.client.supervision import Follower
 from zoolet.client.surface import ClientSurface
+from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import NodeExistsError, NoNodeError, SessionExpiredError
 
@@ -18,7 +19,8 @@ from zoolet.protocol.errors import NodeExistsError, NoNodeError, SessionExpiredE
 class PersistentEphemeral(SupervisedRecipe):
     """Keeps an ephemeral node for as long as its program runs: ``async with PersistentEphemeral(zk, "/up/me"):``.
 
-    Znodes: PATH, ephemeral, with the value; the nodes above it are created if they are missing.
+    Znodes: PATH, ephemeral, with the value; the nodes above it are created if they are missing, the last one as a
+    container.
 
     Guarantees: when a session ends, or somebody deletes the node, it is created again, with the latest value. While a
     node of that name belongs to another session, often one's own former session, it is waited for. Leaving the block
@@ -56,7 +58,9 @@ class PersistentEphemeral(SupervisedRecipe):
         client, value = self._client, self._value
         self._session_id = 0
         try:
-            await client.create(self._path, value, ephemeral=True, parents=True)
+            await client.create(self._path, value, ephemeral=True)
+        except NoNodeError:
+            return await ensure_container(client, paths.parent(self._path))
         except NodeExistsError:
             async with client.watch_exists(self._path) as watch:
                 if watch.initial is not None and watch.initial.ephemeralOwner != client.session_id:

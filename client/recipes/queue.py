@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_node_name
+from zoolet.client.arguments import checked_node_name, checked_timeout
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._node_names import sorted_by_sequence
+from zoolet.client.reliable import ensure_container
 from zoolet.client.watcher import Watcher
 from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, UnimplementedError
 
@@ -52,8 +53,15 @@ class Queue(Recipe):
         prefix = self._at(f"entry-{priority:03d}-")
         if key is not None:
             return await self._put_once(prefix, value, checked_node_name(key))
-        node = await self._client.create(prefix, value, sequential=True, parents=True)
-        return node.rpartition("/")[2]
+        while True:
+            try:
+                return (await self._client.create(prefix, value, sequential=True)).rpartition("/")[2]
+            except NoNodeError:
+                await self._create_parent(self._path)
+
+    async def _create_parent(self, path: str) -> None:
+        """Create the node above the entries."""
+        await self._client.ensure_path(path)
 
     async def _put_once(self, prefix: str, value: Any, key: str) -> str:
         """Put a value in one transaction with a node for its key."""
@@ -69,8 +77,8 @@ class Queue(Recipe):
             except NodeExistsError:
                 return ""
             except NoNodeError:
-                for path in (keys, self._path):
-                    await client.ensure_path(path)
+                await ensure_container(client, keys)
+                await self._create_parent(self._path)
             except UnimplementedError:
                 ttl = None
 
@@ -81,6 +89,7 @@ class Queue(Recipe):
             TimeoutError: None came in time.
             ConnectionLossError: An entry may have been consumed and lost.
         """
+        checked_timeout(timeout)
         deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
         while True:
             try:
@@ -89,7 +98,7 @@ class Queue(Recipe):
                         return popped[0]
                     await self._wait(watch, deadline)
             except NoNodeError:
-                await self._client.ensure_path(self._path)
+                await self._create_parent(self._path)
 
     async def _wait(self, watch: Watcher, deadline: float | None) -> None:
         """Wait for a change; nothing else has a timeout here: what is consumed is returned."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from zoolet.client import serializers
+from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._contender import Rule, Turn, wait_for_writer
 from zoolet.client.recipes._lease import Lease, LockLostError
-from zoolet.client.recipes._lock_base import LockBase
-from zoolet.client.recipes._node_names import NodeName, checked_naming, number_of, prefix
-from zoolet.client.recipes.lock import Lock
+from zoolet.client.recipes._lock_base import LockBase, OnLost
+from zoolet.client.recipes._node_names import Naming, Namings, NodeName, namings_of, number_of, prefix
+from zoolet.client.recipes.lock import Lock, Release
 from zoolet.client.reliable import delete_in_background
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
-from zoolet.protocol.acl import AclList
+from zoolet.protocol.acl import ACL
 from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError
 from zoolet.protocol.paths import sequence_suffix
 
@@ -37,7 +39,17 @@ class ReadLock(Lock):
 
     def excludes(self, held: LockBase[Any]) -> bool:
         """Return whether the task is the writer."""
-        return isinstance(held, WriteLock)
+        return isinstance(held, WriteLock) and super().excludes(held)
+
+    def take_over(self, writer: Lease, nodes: list[tuple[str, int]]) -> Lease:
+        """Return the lease of a reader whose nodes have taken the place of a writer's.
+
+        Raises:
+            LockLostError: It is lost already.
+        """
+        reader = self._acquired(self._make_lease(nodes, 0))
+        writer._become(reader)
+        return reader
 
 
 class WriteLock(Lock):
@@ -68,7 +80,7 @@ class ReadWriteLock:
     Args:
         client: Whose session holds it.
         path: What is locked.
-        naming: ``kazoo`` or ``curator``.
+        naming: ``kazoo``, ``curator`` or ``both``; as for Lock.
         timeout: Seconds to wait at most; None for no limit.
         on_lost: As for Lock.
         reentrant: Allow the task that is inside a block to enter once more: a writer as a writer or a reader, a reader
@@ -84,18 +96,19 @@ class ReadWriteLock:
         client: ClientSurface,
         path: str,
         *,
-        naming: str = "kazoo",
+        naming: Namings = "kazoo",
         timeout: float | None = None,
-        on_lost: str = "cancel",
+        on_lost: OnLost = "cancel",
         reentrant: bool = False,
         revocable: bool = False,
-        release: str = "send",
+        release: Release = "send",
         data: bytes | None = None,
-        acl: AclList | None = None,
+        acl: Iterable[ACL] | None = None,
     ) -> None:
+        client = checked_client(client).with_serializer(serializers.raw)
         self._client = client if acl is None else client.with_acl(acl)
         self._path = path
-        self._naming = checked_naming(naming)
+        self._namings = namings_of(naming)[::-1]  # as in the nodes of a lease
         options: dict[str, Any] = {"naming": naming, "timeout": timeout, "on_lost": on_lost, "data": data}
         options |= {"reentrant": reentrant, "revocable": revocable, "release": release}
         self._read = ReadLock(self._client, path, **options)
@@ -116,30 +129,38 @@ class ReadWriteLock:
             lease: The writer's; it is released by this.
 
         Returns:
-            The reader's, to be released with its ``release()``.
+            The reader's, to be released with its ``release()``, for it outlives an ``async with`` block of the
+            writer's. Until the end of that block its loss cancels the block.
 
         Raises:
             LockLostError: The writer's node is gone.
         """
         lease.raise_if_lost()
-        number = sequence_suffix(number_of(lease.path))
-        node = paths.join(self._path, prefix(self._naming, "read", self._client.new_uuid()) + number)
-        lease.stop_monitoring()
+        writers = [path for path, _ in lease.nodes]
+        uuid = self._client.new_uuid()
+        readers = [self._reader_of(writer, naming, uuid) for writer, naming in zip(writers, self._namings, strict=True)]
+        lease._stop_monitoring()
         try:
-            czxid = await self._exchange(lease.path, node)
-        except BaseException:  # cancelled, too: which of the two nodes is there is unknown
-            lease.mark_lost("its downgrade was interrupted")
-            delete_in_background(self._client, node)
+            czxid = await self._exchange(writers, readers)
+        except BaseException:  # cancelled, too: which of the nodes are there is unknown
+            lease._mark_lost("its downgrade was interrupted")
+            for reader in readers:
+                delete_in_background(self._client, reader)
             raise
-        lease.mark_released()
-        return Lease(self._client, node, czxid)
+        return self._read.take_over(lease, [(reader, czxid) for reader in readers])
 
-    async def _exchange(self, writer: str, reader: str) -> int:
-        """Put one node in the place of another, however often the reply is lost; return the new one's czxid."""
+    def _reader_of(self, writer: str, naming: Naming, uuid: str) -> str:
+        """Return the path of the reader's node that has a writer's place."""
+        return paths.join(self._path, prefix(naming, "read", uuid) + sequence_suffix(number_of(writer)))
+
+    async def _exchange(self, writers: list[str], readers: list[str]) -> int:
+        """Put nodes in the place of others, however often the reply is lost; return the czxid of the new ones."""
         while True:
             transaction = self._client.transaction()
-            transaction.create(reader, b"", ephemeral=True)
-            transaction.delete(writer)
+            for reader in readers:
+                transaction.create(reader, self._read.data, ephemeral=True)
+            for writer in writers:
+                transaction.delete(writer)
             failed = None
             try:
                 await transaction.commit()
@@ -147,8 +168,8 @@ class ReadWriteLock:
                 if isinstance(error, ConnectionLossError) and not error.maybe_applied:
                     raise
                 failed = error
-            stat = await self._client.exists(reader)
+            stat = await self._client.exists(readers[-1])
             if stat is not None:
                 return stat.czxid
             if failed is None or isinstance(failed, NoNodeError):
-                raise LockLostError(writer, "its node is gone") from None
+                raise LockLostError(writers[-1], "its node is gone") from None

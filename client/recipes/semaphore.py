@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_count, checked_timeout
+from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._follow import children_of, set_shared_number, shared_number
 from zoolet.client.recipes._lease import Lease
-from zoolet.client.recipes._lock_base import LockBase
-from zoolet.client.recipes._node_names import checked_naming
+from zoolet.client.recipes._lock_base import LockBase, OnLost
+from zoolet.client.recipes._node_names import Naming, checked_naming
 from zoolet.client.recipes.lock import Lock
-from zoolet.client.reliable import create_protected, delete_protected, first_event_or, timeout_saying
+from zoolet.client.reliable import (
+    create_protected,
+    delete_protected,
+    ensure_container,
+    first_event_or,
+    timeout_saying,
+)
 from zoolet.client.states import State
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
@@ -25,7 +31,8 @@ class Semaphore(LockBase[Lease]):
     Znodes, naming ``kazoo``: ``PATH/<hex>`` ephemeral, one a lease; PATH holds the number of leases as text; a waiter
     holds the lock ``PATH-__lock__``. Naming ``curator``: ``PATH/leases/_c_<uuid>-lease-<seq>`` ephemeral and
     sequential; a waiter holds the lock ``PATH/locks``. Both are shared with kazoo's Semaphore or Curator's
-    InterProcessSemaphoreV2.
+    InterProcessSemaphoreV2. The nodes above the leases and the waiters are containers, which the server deletes some
+    time after their last child; not PATH with ``leases=None``, whose number has to stay.
 
     Guarantees: never more leases than there are, in the order in which they were asked for. Only the first in line
     watches the leases, so that one client wakes up when one ends. Several are acquired together or not at all.
@@ -55,11 +62,12 @@ class Semaphore(LockBase[Lease]):
         leases: int | None = 1,
         *,
         timeout: float | None = None,
-        naming: str = "kazoo",
-        on_lost: str = "cancel",
+        naming: Naming = "kazoo",
+        on_lost: OnLost = "cancel",
         data: bytes = b"",
     ) -> None:
         super().__init__(on_lost)
+        client = checked_client(client)
         client.add_chroot(path)
         self._client = client.with_serializer(serializers.raw)
         self._path = path
@@ -71,9 +79,7 @@ class Semaphore(LockBase[Lease]):
         lock = f"{path}-__lock__" if self._kazoo else paths.join(path, "locks")
         self._line = Lock(client, lock, naming=naming, on_lost="flag", data=data)
 
-    def excludes(self, held: LockBase[Any]) -> bool:
-        """Return False: there may be another lease."""
-        return False
+    is_exclusive = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path} of {self._leases or 'a shared number'}>"
@@ -90,9 +96,10 @@ class Semaphore(LockBase[Lease]):
             ValueError: Somebody else shares it with another number of leases, or there are fewer than *count*.
         """
         self._check(count)
-        lease: Lease | None = None
+        seconds = self._timeout if timeout is None else checked_timeout(timeout)
+        if (lease := await self._acquired_at_once(seconds, count=count)) is not None:
+            return lease
         try:
-            seconds = self._timeout if timeout is None else timeout
             async with timeout_saying(
                 seconds, lambda: f"{self._path} had not {count} free of {self._leases or 'its'} leases"
             ):
@@ -155,13 +162,20 @@ class Semaphore(LockBase[Lease]):
                     break
                 await self._client.set(self._path, str(self._leases).encode(), stat.version)
             except NoNodeError:
-                await self._client.ensure_path(self._path)
+                await self._create_parent(self._path)
             except BadVersionError:  # another one has set its number
                 continue
         number = shared_number(self._path, data, "leases")
         if self._leases is not None and number != self._leases:
             raise ValueError(f"{self._path} has {number} leases, not {self._leases}")
         return number or 0
+
+    async def _create_parent(self, path: str) -> None:
+        """Create the node of the leases, which goes with the last of them unless it has a number that has to stay."""
+        if self._leases is None:
+            await self._client.ensure_path(path)
+        else:
+            await ensure_container(self._client, path)
 
     async def _wait_for_room(self, turn: Lease, count: int) -> None:
         """Wait until so many leases are free."""
@@ -180,7 +194,7 @@ class Semaphore(LockBase[Lease]):
                         return
                     await first_event_or(turn.lost.wait(), *watches)
             except NoNodeError:
-                await client.ensure_path(self._parent)
+                await self._create_parent(self._parent)
             if turn.lost.is_set() and client.state is State.CLOSED:
                 raise ClosedError(self._path)
             if turn.lost.is_set():
@@ -198,7 +212,7 @@ class Semaphore(LockBase[Lease]):
                 transaction.create(path, self._data, ephemeral=True, sequential=not self._kazoo)
             return str((await transaction.commit())[0])
 
-        node = await create_protected(client, self._parent, prefix, create, create_parent=client.ensure_path)
+        node = await create_protected(client, self._parent, prefix, create, create_parent=self._create_parent)
         try:
             nodes = [node]
             if count > 1:
@@ -238,8 +252,8 @@ class SemaphoreLock(Semaphore):
         path: str,
         *,
         timeout: float | None = None,
-        naming: str = "kazoo",
-        on_lost: str = "cancel",
+        naming: Naming = "kazoo",
+        on_lost: OnLost = "cancel",
         data: bytes = b"",
     ) -> None:
         super().__init__(client, path, 1, timeout=timeout, naming=naming, on_lost=on_lost, data=data)

@@ -54,7 +54,7 @@ class TreeCache(FollowingRecipe):
         """What is known, by path; a live view that cannot be changed.
 
         Raises:
-            RuntimeError: It was not entered.
+            RuntimeError: It was not entered, or the block has ended.
         """
         self._check_entered()
         return self._nodes_view
@@ -64,7 +64,7 @@ class TreeCache(FollowingRecipe):
         """Why the value of a node cannot be read, by path; a live view, too.
 
         Raises:
-            RuntimeError: It was not entered.
+            RuntimeError: It was not entered, or the block has ended.
         """
         self._check_entered()
         return self._errors_view

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from zoolet.client import serializers
 from zoolet.client.arguments import checked_timeout
-from zoolet.client.recipes._lock_base import LockBase
+from zoolet.client.recipes._base import checked_client
+from zoolet.client.recipes._lock_base import LockBase, OnLost
 from zoolet.client.recipes._owned_node import OwnedNode, acquire_node
 from zoolet.client.reliable import timeout_saying
 from zoolet.client.surface import ClientSurface
@@ -34,15 +35,19 @@ class TryLock(LockBase[OwnedNode]):
         path: str,
         *,
         timeout: float | None = None,
-        on_lost: str = "cancel",
+        on_lost: OnLost = "cancel",
         data: bytes = b"",
     ) -> None:
         super().__init__(on_lost)
+        client = checked_client(client)
         self._share_holdings(client, "node", client.add_chroot(path))
         self._client = client.with_serializer(serializers.raw)
         self._path = path
         self._timeout = checked_timeout(timeout)
         self._data = data
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._path}>"
 
     async def attempt(self) -> OwnedNode | None:
         """Acquire it if it is free; None if it is not.
@@ -57,9 +62,13 @@ class TryLock(LockBase[OwnedNode]):
         """Wait until it is free, and acquire it.
 
         Raises:
+            DeadlockError: This task holds it, and would wait for itself.
             TimeoutError: It was not free in time.
         """
-        seconds = self._timeout if timeout is None else timeout
+        self._own_lease()
+        seconds = self._timeout if timeout is None else checked_timeout(timeout)
+        if (lease := await self._acquired_at_once(seconds)) is not None:
+            return lease
         async with timeout_saying(seconds, lambda: f"{self._path} was not free"):
             while True:
                 if (lease := await self.attempt()) is not None:

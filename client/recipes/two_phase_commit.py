@@ -61,8 +61,8 @@ class TwoPhaseCommit(Recipe):
 
     def __init__(self, client: ClientSurface, path: str) -> None:
         super().__init__(client, path)
-        self._json = client.with_serializer(serializers.json)
-        self._raw = client.with_serializer(serializers.raw)
+        self._json = self._client.with_serializer(serializers.json)
+        self._raw = self._client.with_serializer(serializers.raw)
 
     # --- the coordinator ---
 
@@ -143,12 +143,13 @@ class TwoPhaseCommit(Recipe):
         Raises:
             TimeoutError: There was none in time.
         """
-        async with timeout_saying(timeout, lambda: f"{self._path} was not proposed"):
+        async with timeout_saying(timeout, lambda: f"{self._path} was not proposed") as limit:
             while True:
                 try:
                     async with self._client.watch_exists(self._path) as watch:
                         if watch.initial is not None:
                             return (await self._json.get(self._path))[0]["value"]
+                        limit.before_waiting()
                         await watch.next()
                 except (ConnectionLossError, SessionExpiredError, NoNodeError):
                     await asyncio.sleep(PAUSE)
@@ -245,11 +246,12 @@ class TwoPhaseCommit(Recipe):
     async def _wait_for(
         self, find: Callable[[dict[str, str]], T | None], timeout: float | None, what: Callable[[], str]
     ) -> T:
-        async with timeout_saying(timeout, lambda: f"{self._path}: {what()}"):
+        async with timeout_saying(timeout, lambda: f"{self._path}: {what()}") as limit:
             while True:
                 try:
                     async with self._client.watch(self._path, recursive=True) as events:
                         while (result := find(await self.votes())) is None:
+                            limit.before_waiting()
                             await events.next()
                         return result
                 except (ConnectionLossError, SessionExpiredError, WatchOverflowError):

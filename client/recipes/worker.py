@@ -13,7 +13,7 @@ from zoolet.client.arguments import checked_count, checked_node_name
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
-from zoolet.client.reliable import delete_in_background, repeat, repeat_despite_errors
+from zoolet.client.reliable import delete_in_background, ensure_container, repeat, repeat_despite_errors
 from zoolet.client.surface import ClientSurface
 from zoolet.protocol.errors import NoAuthError, NodeExistsError, NoNodeError
 
@@ -26,7 +26,8 @@ class Worker(SupervisedRecipe):
 
     Znodes: ``PATH/workers/<name>`` ephemeral, JSON with the number of the last heartbeat, ``beat``, and the tasks that
     it is ``busy`` with; ``PATH/assigned/<name>/<task>`` created by the master; ``PATH/progress/<task>`` ephemeral, the
-    last :meth:`report`; ``PATH/results/<task>`` persistent, the result. All values are JSON.
+    last :meth:`report`; ``PATH/results/<task>`` persistent, the result. All values are JSON. The nodes above these are
+    containers, but for ``PATH/assigned`` and ``PATH/results``.
 
     Guarantees: a task that is assigned to a worker is processed at least once, unless the master assigns it to another
     first. The result is written, and the task deleted, in one transaction, which only the worker that has it assigned
@@ -78,7 +79,8 @@ class Worker(SupervisedRecipe):
             await self._client.set(path, progress)
         except NoNodeError:
             try:
-                await self._client.create(path, progress, ephemeral=True, parents=True)
+                await ensure_container(self._client, self._at(PROGRESS))
+                await self._client.create(path, progress, ephemeral=True)
             except NodeExistsError:
                 await self._client.set(path, progress)
 
@@ -129,8 +131,8 @@ class Worker(SupervisedRecipe):
 
     async def _begin(self) -> None:
         self._busy.clear()
-        await self._client.ensure_path(self._at(ASSIGNED, self._name))
-        await self._client.ensure_path(self._at(COMMANDS))
+        await ensure_container(self._client, self._at(ASSIGNED, self._name))
+        await ensure_container(self._client, self._at(COMMANDS))
         await self._node.start(self._block)
         for job in (self._follow_tasks(), self._heartbeat(), self._follow_commands()):
             self._block.spawn(job)

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection
 from random import Random
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, TypeVar
 
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.testing import arguments, clients, registry, views, waiting
@@ -23,6 +23,8 @@ from zoolet.server.testing.recording import Recording
 from zoolet.server.testing.requests import OpView, When, view_of
 from zoolet.server.testing.runner import Runner
 from zoolet.server.testing.signatures import OpName, Who
+
+E = TypeVar("E", bound="Endpoint")
 
 
 class Endpoint(ABC):
@@ -69,7 +71,7 @@ class Endpoint(ABC):
 
     # --- starting and stopping ---
 
-    def __enter__(self) -> Self:
+    def __enter__(self: E) -> E:  # not Self: completion in editors takes that for this class
         self.start()
         return self
 
@@ -79,7 +81,7 @@ class Endpoint(ABC):
         registry.ending(self, error)
         self._runner.stop()
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self: E) -> E:
         await self._runner.open()
         registry.started(self)
         return self

@@ -51,6 +51,7 @@ CLIENT_PURE: Final = tuple(
         "authentication",
         "backoff",
         "hosts",
+        "kazoo_names",
         "operations",
         "requests",
         "resync",

@@ -1,4 +1,4 @@
-"""A module has at most 500 lines unless it is a table, and a function at most 50."""
+"""Marks: 99 of 100 functions have at most 40 lines and none above 60; no module above 550 unless it is a table."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ TABLES: Final = frozenset(
     {"protocol/operations.py", "protocol/records.py", "protocol/errors.py", "server/config/keys.py"}
 )
 """Modules in which a reader looks things up; they may be as long as the table is."""
-MODULE_LINES: Final = 500
-FUNCTION_LINES: Final = 50
+MODULE_LINES: Final = 550
+FUNCTION_LINES: Final = 60
+MOST_FUNCTIONS: Final = 40
 """From the line of ``def`` to the last one, without the docstring."""
 
 MODULES: Final = {
@@ -53,6 +54,7 @@ def test_no_function_is_too_long() -> None:
     sizes = [(name, *found) for name, path in MODULES.items() for found in functions(path.read_text())]
 
     assert [found for found in sizes if found[-1] > FUNCTION_LINES] == []
+    assert sorted(size for _, _, size in sizes)[len(sizes) * 99 // 100] <= MOST_FUNCTIONS
 
 
 def test_the_modules_that_are_tables_exist() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kazoo.security import make_acl
 from support.simulation import Connect
 
 from zoolet.client import Client, NoAuthError, acl
@@ -10,6 +11,7 @@ from zoolet.client.recipes import Counter, Lock, PersistentEphemeral, Queue
 from zoolet.protocol.acl import ACL, ANYONE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Id
 from zoolet.protocol.enums import Perm
 from zoolet.protocol.errors import InvalidACLError
+from zoolet.server import Server
 
 
 async def test_an_acl_is_set_and_read(zk: Client) -> None:
@@ -81,7 +83,17 @@ async def test_recipes_use_the_list_of_the_view_that_they_are_given(hosts: str, 
     assert await Queue(view, "/q").get() == b"1"
 
 
+async def test_lists_generators_and_entries_of_kazoo_are_accepted(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    wanted = [*acl.ip("10.0.0.0/8", acl.READ), *acl.OPEN]
+
+    for given in (wanted, iter(wanted), [make_acl("ip", "10.0.0.0/8", read=True), *acl.OPEN]):
+        await zk.create("/a", acl=given)
+        assert (await zk.get_acl("/a"))[0] == tuple(wanted)
+        await zk.delete("/a")
+
+
 @pytest.mark.parametrize("wrong", ["open", [1], 7])
 def test_a_list_that_is_none_is_refused(wrong: object) -> None:
-    with pytest.raises(TypeError, match="acl must be"):
+    with pytest.raises(TypeError, match=r"zoolet\.client\.acl"):
         Client("127.0.0.1:1", acl=wrong)  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ from zoolet.client import (
 )
 from zoolet.client import Client as AsyncClient
 from zoolet.client.blocking import Client
+from zoolet.client.recipes import Lock
 from zoolet.client.transaction import Transaction
 from zoolet.client.watcher import Watcher
 from zoolet.server import Server
@@ -35,6 +36,7 @@ DEADLINE_S: Final = 10.0  # only ever reached on failure
 RENAMED: Final = {"aclose": "close"}
 FOR_RECIPES: Final = {
     "deliver_to",
+    "for_recipe",
     "send",
     "add_listener",
     "shared",
@@ -46,8 +48,6 @@ FOR_RECIPES: Final = {
     "wait_results",
 }
 """What is public so that recipes can be written with the asyncio client; nobody writes them with this one."""
-MORE_HERE: Final = {"wait_for": {"timeout"}, "next": {"timeout"}}
-"""Parameters that take the place of ``asyncio.timeout``."""
 
 
 @pytest.fixture
@@ -84,12 +84,29 @@ NAMES: Final = sorted(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_method_of_the_asyncio_client_is_here_with_the_same_parameters(name: str) -> None:
-    here = parameters(getattr(Client, RENAMED.get(name, name)))
+    here, there = parameters(getattr(Client, RENAMED.get(name, name))), parameters(getattr(AsyncClient, name))
 
-    for more in MORE_HERE.get(name, ()):
-        del here[more]
+    if "timeout" not in there:  # it takes the place of asyncio.timeout
+        here.pop("timeout", None)
+    if "on_lost" in there:  # a thread cannot be cancelled
+        there["on_lost"] = inspect.Parameter.KEYWORD_ONLY, "flag"
 
-    assert here == parameters(getattr(AsyncClient, name))
+    assert here == there
+
+
+def test_the_parameters_of_lock_and_of_the_client_for_threads_are_those_of_the_classes() -> None:
+    recipe = parameters(Lock)
+    del recipe["client"]
+
+    assert parameters(AsyncClient.lock) == recipe
+    assert parameters(Client) == parameters(AsyncClient)
+
+
+def test_an_operation_of_a_client_for_threads_ends_after_its_timeout(server: Server, zk: Client) -> None:
+    for call in (lambda: zk.get("/", timeout=0.01), lambda: zk.create("/a", ephemeral=True, timeout=0.01)):
+        with server.fault(hold(), client=zk) as fault, pytest.raises(TimeoutError):
+            call()
+        assert fault.hits
 
 
 def test_every_property_of_the_asyncio_client_is_here() -> None:

@@ -59,10 +59,23 @@ def test_a_thread_that_would_wait_for_itself_gets_an_error(zoolet: Server) -> No
             pass
 
 
+def test_a_thread_that_acquires_what_it_has_acquired_gets_an_error(zoolet: Server) -> None:
+    with BlockingClient(zoolet.hosts) as zk:
+        lock = zk.lock("/lock")
+        lease = lock.acquire()
+        with pytest.raises(RuntimeError, match="this thread holds"):
+            zk.lock("/lock").acquire()
+        with pytest.raises(RuntimeError, match="this thread holds"), lock:
+            pass
+        lease.release()
+        with lock:
+            pass
+
+
 def test_a_reentrant_lock_is_entered_once_more_by_its_thread_through_another_object(zoolet: Server) -> None:
     with BlockingClient(zoolet.hosts) as zk:
         with zk.lock("/lock", reentrant=True) as outer, zk.lock("/lock", reentrant=True) as inner:
-            assert inner is outer
+            assert inner == outer
         zoolet.wait_for(lambda: ephemerals(zoolet) == [])
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 from support.simulation import client_of, simulate, with_client
 
-from zoolet.client import Client, ConnectionLossError, State
+from zoolet.client import Backoff, Client, ConnectionLossError, State
 from zoolet.client.session import Phase, Session
 from zoolet.server import Server
 from zoolet.server.testing import Simulation
@@ -160,3 +161,20 @@ async def test_a_host_whose_name_is_malformed_does_not_end_the_connecting(server
             server.drop(zk)
             await zk.wait_for(State.SUSPENDED)
             assert await zk.exists("/") is not None
+
+
+@pytest.mark.parametrize("wrong", [True, "cert.pem"])
+def test_what_is_no_tls_context_is_refused(wrong: object) -> None:
+    with pytest.raises(TypeError, match=r"tls must be an ssl\.SSLContext"):
+        Client("127.0.0.1:1", tls=wrong)  # type: ignore[arg-type]
+
+
+async def test_tls_at_a_plain_port_is_not_called_a_timeout(server: Server) -> None:
+    zk = Client(server.hosts, tls=ssl.create_default_context(), backoff=Backoff(first=10))
+    zk.begin()
+
+    reason = await zk.first_round()
+    await zk.aclose()
+
+    assert "it may be a plain port" in reason
+    assert "no connection within" not in reason

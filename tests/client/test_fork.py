@@ -9,6 +9,8 @@ import warnings
 
 from support.simulation import Connect
 
+from zoolet.client import blocking
+from zoolet.client.blocking.recipes import Election, Lock, NodeCache, Party
 from zoolet.server import Server
 
 
@@ -48,3 +50,34 @@ async def test_a_forked_child_is_informed_that_the_client_is_not_its_own_and_lea
     assert all(text.startswith("RuntimeError: this Client belongs to the process") for text in errors)
     assert await zk.ephemerals() == ["/here"]
     assert zk.session_id == session_id
+
+
+def test_a_forked_child_leaves_the_blocks_of_a_client_for_threads_quietly_and_the_parent_keeps_its_lock(
+    zoolet: Server,
+) -> None:
+    hear, tell = os.pipe()
+    child = -1
+    try:
+        with blocking.Client(zoolet.hosts) as zk, Lock(zk, "/lock") as lease, Election(zk, "/leader"), zk.watch("/"):
+            with Party(zk, "/party", b"me"), NodeCache(zk, "/cached"), lease.transaction():
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    child = os.fork()
+                if child == 0:
+                    signal.alarm(10)
+                    raise SystemExit
+                status = os.waitpid(child, 0)[1]
+                lease.raise_if_lost()
+                assert set(zk.ephemerals()) >= {lease.path}
+    except BaseException as error:
+        if child == 0:
+            os.write(tell, repr(error).encode())
+            os._exit(3)
+        raise
+    finally:
+        if child == 0:
+            os._exit(4)
+    os.close(tell)
+    with os.fdopen(hear) as lines:
+        assert lines.read() == "SystemExit()"
+    assert os.waitstatus_to_exitcode(status) == 3

@@ -30,6 +30,25 @@ class Recorder:
         return lambda error: self.ended.append((request.operation, type(error) if error is not None else None))
 
 
+def test_the_errors_that_recipes_and_calls_of_several_requests_work_with_are_expected() -> None:
+    unexpected: list[BaseException] = []
+
+    def hook(request: RequestInfo) -> Any:
+        return lambda error: unexpected.append(error) if error and not isinstance(error, request.expected) else None
+
+    async def main(server: Server, zk: Client) -> None:
+        async with zk.lock("/first/lock"):
+            await zk.create("/a/b/c", parents=True)
+        await zk.ensure_path("/a/b/c")
+        await zk.delete("/a", recursive=True)
+        with pytest.raises(NodeExistsError):
+            await zk.create("/first")
+
+    with_client(main, on_request=hook)
+
+    assert [type(error) for error in unexpected] == [NodeExistsError]
+
+
 def test_each_request_is_reported_when_it_is_made_and_when_it_is_done() -> None:
     hook = Recorder()
 

@@ -91,6 +91,18 @@ def test_a_call_that_was_cancelled_before_it_was_sent_is_not_sent() -> None:
     assert driver.heads() == []
 
 
+def test_calls_that_are_cancelled_before_they_are_sent_do_not_replace_a_ping() -> None:
+    driver = SessionDriver()
+    driver.shake()
+    for now in range(1, 4):  # a ping is due after a third of ten seconds
+        asked = Asked()
+        driver.session.submit(asked)
+        asked.cancelled = True
+        driver.session.flush(float(now))
+
+    assert driver.session.next_due() == pytest.approx(10 / 3)
+
+
 def test_an_error_is_an_answer_with_the_path() -> None:
     driver = SessionDriver()
     driver.shake()

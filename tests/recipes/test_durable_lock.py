@@ -112,7 +112,7 @@ def test_a_timeout_says_who_holds_it() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with DurableLock(one, "/job", "host-1"):
-            with pytest.raises(TimeoutError, match="/job was not free: held by host-1, which renews it within 2 s"):
+            with pytest.raises(TimeoutError, match="/job was not acquired within 2 s: held by host-1"):
                 await DurableLock(two, "/job", "host-2").acquire(timeout=2)
 
     simulate_clients(main)

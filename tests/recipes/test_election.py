@@ -121,3 +121,72 @@ def test_anyone_looks_on_sees_each_leader_across_a_lost_session(kind: Any) -> No
         await server.wait_for(lambda: not server.watches(), timeout=20)
 
     simulate_clients(main)
+
+
+@BOTH
+def test_an_attempt_leads_at_once_or_creates_no_node(kind: Any) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = kind(await connect(), "/leader"), kind(await connect(), "/leader")
+        leadership = await one.attempt()
+        before = server.tree()
+        assert await two.attempt() is None
+        with pytest.raises(TimeoutError, match="not free"):
+            await two.lead(0)
+        assert server.tree() == before
+        await leadership.release()
+        await (await two.lead(0)).release()
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+@BOTH
+@pytest.mark.parametrize("waiting", [True, False], ids=["while it waits", "while it leads"])
+def test_a_leader_for_life_leads_again_in_its_next_session(kind: Any, waiting: bool) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk, tokens = await connect(), []
+
+        async def lead(leadership: Any) -> None:
+            tokens.append(leadership.token)
+            await asyncio.sleep(3600)
+
+        other = await kind(await connect(), "/leader").lead()
+        running = asyncio.create_task(kind(zk, "/leader").run(lead))
+        await asyncio.sleep(1)
+        if waiting:
+            server.expire(zk)
+            await asyncio.sleep(1)
+        await other.release()
+        await server.until(lambda: tokens, timeout=30)
+        if not waiting:
+            server.expire(zk)
+            await server.until(lambda: len(tokens) == 2, timeout=30)
+        assert tokens == sorted(set(tokens))
+        running.cancel()
+        await asyncio.wait([running])
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+@BOTH
+def test_a_leader_that_returns_resigns_and_stands_again(kind: Any) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        terms: list[str] = []
+
+        def candidate(name: str) -> Any:
+            async def lead() -> None:  # it needs no token
+                terms.append(name)
+                await asyncio.sleep(1)
+
+            return lead
+
+        tasks = [asyncio.create_task(kind(await connect(), "/leader").run(candidate(name))) for name in "ab"]
+        await asyncio.sleep(10)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert terms[:4] == ["a", "b", "a", "b"]
+        await nothing_left(server)
+
+    simulate_clients(main)

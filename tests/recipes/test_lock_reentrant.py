@@ -10,7 +10,16 @@ from support import kazoo_bugs
 from support.leftovers import nothing_left
 from support.simulation import Connect, simulate_clients
 
-from zoolet.client.recipes import DeadlockError, LockLostError, MultiLock, ReadWriteLock, Semaphore, TryLock
+from zoolet.client.recipes import (
+    DeadlockError,
+    DurableLock,
+    Lock,
+    LockLostError,
+    MultiLock,
+    ReadWriteLock,
+    Semaphore,
+    TryLock,
+)
 from zoolet.server import Server
 from zoolet.server.testing import Simulation
 
@@ -61,6 +70,51 @@ def test_a_task_that_would_wait_for_itself_gets_an_error() -> None:
                     async with inner:
                         pass
         await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_a_task_that_acquires_what_it_has_acquired_gets_an_error_and_may_attempt_it() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        locks = [zk.lock("/l"), MultiLock(zk, ["/m"]), TryLock(zk, "/t"), DurableLock(zk, "/d", "me")]
+        locks += [Lock(zk, "/b", naming="both")]
+        for lock in locks:
+            lease = await lock.acquire()
+            with pytest.raises(RuntimeError, match="this task holds"):
+                await lock.acquire()
+            assert await lock.attempt() is None
+            with pytest.raises(TimeoutError):
+                await asyncio.create_task(lock.acquire(0.1))
+            await lease.release()
+            await (await lock.acquire()).release()
+        one = await Lock(zk, "/b").acquire()
+        with pytest.raises(RuntimeError, match="this task holds"):
+            await Lock(zk, "/b", naming="both").acquire()
+        await one.release()
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_a_block_whose_lock_its_task_had_acquired_before_is_cancelled_when_that_is_lost() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        lock = zk.lock("/lock", reentrant=True)
+        lease = await lock.acquire()
+        with pytest.raises(LockLostError):  # noqa: PT012
+            async with asyncio.timeout(30), lock:
+                server.expire(zk)
+                await asyncio.sleep(60)
+        await lease.release()
+
+    simulate_clients(main)
+
+
+def test_leaving_what_was_not_entered_says_so() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        with pytest.raises(RuntimeError, match="was not entered"):
+            await (await connect()).lock("/lock").__aexit__(None, None, None)
 
     simulate_clients(main)
 

@@ -33,7 +33,7 @@ def test_a_release_that_the_server_refuses_is_an_error_and_is_tried_with_growing
 
     simulate_clients(main)
 
-    assert len([record for record in caplog.records if "cannot be released" in record.getMessage()]) == 1
+    assert len([record for record in caplog.records if "could not be released" in record.getMessage()]) == 1
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])

@@ -84,13 +84,22 @@ def test_a_task_with_a_key_is_submitted_once_until_its_result_is_forgotten() -> 
 
 def test_a_key_that_is_used_again_while_the_master_is_stalled_is_assigned() -> None:
     async def main(crew: Crew) -> None:
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        async def do(task: str, value: int) -> int:
+            begun.set()
+            await go_on.wait()
+            return value * 2
+
         master, of_master = await crew.master()
-        await crew.worker("w")
+        await crew.worker("w", do)
         await master.active
         seeker = Master(await crew.client(), "/jobs")
         await seeker.submit(1, key="K")
-        await eventually(lambda: "/jobs/assigned/w/K" in crew.server.tree())
+        await begun.wait()
+        await asyncio.sleep(1)  # the master knows that it is assigned
         crew.server.pause(of_master)
+        go_on.set()
         assert (await seeker.result("K", timeout=5))["result"] == 2
         await seeker.forget("K")
         await seeker.submit(1000, key="K")

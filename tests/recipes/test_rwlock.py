@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from support import kazoo_bugs
 from support.leftovers import nothing_left
 from support.simulation import Connect, simulate_clients
 
-from zoolet.client import ConnectionLossError
-from zoolet.client.recipes import LockLostError, ReadWriteLock
+from zoolet.client import Client, ConnectionLossError
+from zoolet.client.recipes import DeadlockError, LockLostError, ReadWriteLock
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, lose_reply
 
@@ -89,7 +88,7 @@ def test_the_order_holds_where_sequence_numbers_turn_negative(naming: str, first
     simulate_clients(main)
 
 
-@pytest.mark.parametrize("naming", NAMINGS)
+@pytest.mark.parametrize("naming", [*NAMINGS, "both"])
 def test_a_writer_that_becomes_a_reader_lets_readers_in_and_no_writer(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two, three = await connect(), await connect(), await connect()
@@ -115,6 +114,43 @@ def test_a_writer_that_becomes_a_reader_lets_readers_in_and_no_writer(naming: st
         await reader.release()
         await (await last).release()
         await nothing_left(server)
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("naming", [*NAMINGS, "both"])
+def test_the_block_of_a_writer_that_became_a_reader_is_cancelled_when_the_reader_is_lost(naming: str) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        rw = ReadWriteLock(zk, "/rw", naming=naming, data=b"me")
+        with pytest.raises(LockLostError):  # noqa: PT012
+            async with asyncio.timeout(30), rw.write() as writer:
+                reader = await rw.downgrade(writer)
+                assert {server.tree()[path].data for path, _ in reader.nodes} == {b"me"}
+                server.expire(zk)
+                await asyncio.sleep(60)
+        with pytest.raises(LockLostError):  # noqa: PT012
+            async with asyncio.timeout(30), await rw.write().acquire() as writer:
+                reader = await rw.downgrade(writer)
+                server.expire(zk)
+                await asyncio.sleep(60)
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_the_task_of_a_writer_that_became_a_reader_does_not_wait_for_itself() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        rw = ReadWriteLock(await connect(), "/rw")
+        async with rw.write() as writer:
+            reader = await rw.downgrade(writer)
+            async with rw.read():
+                pass
+            with pytest.raises(DeadlockError):
+                await rw.write().acquire()
+        await reader.release()
+        async with rw.write():
+            pass
 
     simulate_clients(main)
 
@@ -179,10 +215,9 @@ def test_a_waiter_that_is_cancelled_at_any_moment_leaves_nothing(side: str, step
     simulate_clients(main, step)
 
 
-@pytest.mark.parametrize("options", [{"naming": "both"}, {"naming": "x"}])
-def test_namings_that_do_not_exist_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError):
-        ReadWriteLock(object(), "/rw", **options)  # type: ignore[arg-type]
+def test_namings_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(ValueError, match="kazoo, curator, both"):
+        ReadWriteLock(Client("127.0.0.1:1"), "/rw", naming="x")  # type: ignore[arg-type]
 
 
 def test_a_writer_that_was_held_for_a_while_becomes_a_reader() -> None:

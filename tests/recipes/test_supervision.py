@@ -479,12 +479,14 @@ def test_what_was_not_entered_says_so(what: str) -> None:
     with_client(main)
 
 
-def test_the_last_values_of_a_cache_can_be_read_behind_its_block() -> None:
+def test_old_values_of_a_cache_are_not_shown_after_its_block() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/a", b"1")
         async with TreeCache(zk, "/a") as tree, NodeCache(zk, "/a") as node:
-            pass
-        assert tree.nodes["/a"].value == node.value == b"1"
+            assert tree.nodes["/a"].value == node.value == b"1"
+        for read in (lambda: tree.nodes, lambda: tree.errors, lambda: node.value, lambda: node.stat):
+            with pytest.raises(RuntimeError, match="not entered"):
+                read()
 
     with_client(main)
 

@@ -27,6 +27,7 @@ class Asked:
         self.decode: Callable[[bytes, int, int], Any] = lambda buf, at, stop: buf[at:stop]
         self.deadline = deadline
         self.idempotent = idempotent
+        self.retries_throttled = False
         self.xid = 0
         self.sent_at = 0.0
         self.then = None

@@ -1,0 +1,49 @@
+"""A recipe says at once that it was given another client than it needs."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from zoolet.client import Client, blocking, recipes
+from zoolet.client.blocking import recipes as blocking_recipes
+from zoolet.server import Server
+
+RECIPES = [name for name in blocking_recipes.__all__ if hasattr(getattr(blocking_recipes, name), "recipe")]
+
+
+def arguments(name: str) -> list[object]:
+    """Return the arguments of a recipe, after the client."""
+    parameters = list(inspect.signature(getattr(recipes, name)).parameters.values())[1:]
+    return ["/a" for parameter in parameters if parameter.default is parameter.empty]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_an_asyncio_recipe_names_the_module_of_recipes_for_threads(name: str) -> None:
+    client = blocking.Client("127.0.0.1:1")
+
+    with pytest.raises(TypeError, match=r"zoolet\.client\.blocking\.recipes"):
+        getattr(recipes, name)(client, *arguments(name))
+    with pytest.raises(TypeError, match=r"needs a zoolet\.client\.Client, not 'x'"):
+        getattr(recipes, name)("x", *arguments(name))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_for_threads_names_the_module_of_asyncio_recipes(name: str) -> None:
+    with pytest.raises(TypeError, match=r"its recipes are those of zoolet\.client\.recipes"):
+        getattr(blocking_recipes, name)(Client("127.0.0.1:1"), *arguments(name))
+
+
+def test_an_election_of_threads_calls_an_ordinary_function_with_a_blocking_lease(zoolet: Server) -> None:
+    with blocking.Client(zoolet.hosts) as zk:
+        election, paths = blocking_recipes.Election(zk, "/leader"), []
+
+        def lead(leadership: blocking_recipes.Lease) -> None:
+            leadership.raise_if_lost()
+            paths.append(zk.create(leadership.path + "-seen"))
+            raise LookupError("enough")
+
+        with pytest.raises(LookupError):
+            election.run(lead)
+        assert len(paths) == 1

@@ -1,0 +1,175 @@
+"""A server that is too busy to try a request costs a recipe time, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import pytest
+from support.crew import double
+from support.leftovers import nothing_left
+from support.simulation import with_client
+
+from zoolet.client import Client, ClosedError, SessionExpiredError, ThrottledOpError
+from zoolet.client.recipes import (
+    Barrier,
+    Counter,
+    DoubleBarrier,
+    DurableLock,
+    Election,
+    Lock,
+    LockingQueue,
+    Master,
+    MultiLock,
+    NodeCache,
+    Party,
+    Queue,
+    ReadWriteLock,
+    Semaphore,
+    TreeCache,
+    TryLock,
+    TwoPhaseCommit,
+    UniqueId,
+    Worker,
+)
+from zoolet.protocol.errors import ErrorCode
+from zoolet.server import Server
+from zoolet.server.testing import error
+from zoolet.server.testing.actions import Action
+
+OPERATIONS: Final = (
+    "create create2 createContainer createTTL delete exists getData setData getChildren getChildren2 multi addWatch "
+    "removeWatches sync"
+).split()
+
+
+def throttled() -> Action:
+    """Return what refuses requests as a server that is too busy to try them."""
+    return error(ErrorCode.THROTTLED_OP)
+
+
+async def work_through_tasks(zk: Client) -> None:
+    """Submit a task, have it done, and send the workers a command."""
+
+    async def echo(value: Any) -> Any:
+        return value
+
+    async with Master(zk, "/jobs") as master, Worker(zk, "/jobs", "w", double, on_command=echo):
+        task = await master.submit(1)
+        assert (await master.result(task))["result"] == 2
+        assert await master.command("now") == {"w": {"answer": "now"}}
+
+
+async def hold(lock: Any) -> None:
+    """Hold a lock."""
+    async with lock:
+        await asyncio.sleep(1)
+
+
+async def queue_up(queue: Any) -> None:
+    """Put an entry and get it."""
+    await queue.put(b"x")
+    assert await queue.get(60) == b"x"
+
+
+async def follow(cache: Any) -> None:
+    """Enter a cache."""
+    async with cache:
+        await asyncio.sleep(1)
+
+
+async def propose(zk: Client) -> None:
+    """Commit a transaction of one site."""
+    site = TwoPhaseCommit(zk, "/tx")
+    await site.propose("v", ["a"])
+    await site.vote("a", commit=True)
+    assert await site.outcome()
+
+
+async def downgrade(zk: Client) -> None:
+    """Become a reader."""
+    rw = ReadWriteLock(zk, "/rw")
+    reader = await rw.downgrade(await rw.write().acquire())
+    await reader.release()
+
+
+RECIPES: Final[dict[str, Callable[[Client], Awaitable[Any]]]] = {
+    "Lock": lambda zk: hold(Lock(zk, "/a")),
+    "Lock both": lambda zk: hold(Lock(zk, "/a", naming="both")),
+    "MultiLock": lambda zk: hold(MultiLock(zk, ["/a", "/b"])),
+    "TryLock": lambda zk: hold(TryLock(zk, "/a")),
+    "DurableLock": lambda zk: hold(DurableLock(zk, "/a", "me", ttl=60)),
+    "Semaphore": lambda zk: hold(Semaphore(zk, "/a", 2)),
+    "Election": lambda zk: hold(Election(zk, "/a")),
+    "ReadWriteLock": downgrade,
+    "Master": work_through_tasks,
+    "Queue": lambda zk: queue_up(Queue(zk, "/a")),
+    "LockingQueue": lambda zk: queue_up(LockingQueue(zk, "/a")),
+    "Party": lambda zk: hold(Party(zk, "/a", b"me")),
+    "Barrier": lambda zk: Barrier(zk, "/a").wait(),
+    "DoubleBarrier": lambda zk: hold(DoubleBarrier(zk, "/a", 1)),
+    "Counter": lambda zk: Counter(zk, "/a").add(1),
+    "UniqueId": lambda zk: UniqueId(zk, "/a").next(),
+    "NodeCache": lambda zk: follow(NodeCache(zk, "/")),
+    "TreeCache": lambda zk: follow(TreeCache(zk, "/")),
+    "TwoPhaseCommit": propose,
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_first_two_of_each_kind_of_request_are_refused_and_the_recipe_does_its_work(name: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        for operation in OPERATIONS:
+            server.fault(throttled(), operation, client=zk, times=2).__enter__()
+        async with asyncio.timeout(120):
+            await RECIPES[name](zk)
+        server.heal()
+        await zk.aclose()
+        await nothing_left(server)
+
+    with_client(main)
+
+
+def test_a_contender_whose_node_is_created_after_the_list_was_read_finds_its_place() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with server.fault(throttled(), "create2", client=zk, times=1):
+            await hold(Lock(zk, "/a"))
+
+    with_client(main)
+
+
+def test_a_call_that_waits_for_a_busy_server_ends_with_its_session() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with server.fault(throttled(), "getData", client=zk) as fault:
+            waiting = zk.for_recipe().get("/")
+            await server.until(lambda: fault.hits > 3, timeout=60)
+            assert zk.statistics().waiting == 1
+            server.expire(zk)
+            with pytest.raises(SessionExpiredError):
+                await waiting
+
+    with_client(main)
+
+
+def test_a_call_that_waits_for_a_busy_server_ends_with_its_client() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with server.fault(throttled(), "getData", client=zk) as fault:
+            waiting, cancelled = zk.for_recipe().get("/"), zk.for_recipe().get("/")
+            await server.until(lambda: fault.hits > 3, timeout=60)
+            cancelled.cancel()
+            await zk.aclose()
+            with pytest.raises(ClosedError):
+                await waiting
+
+    with_client(main)
+
+
+def test_a_user_is_told_that_the_server_was_too_busy() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with server.fault(throttled(), "getData", client=zk, times=1), pytest.raises(ThrottledOpError):
+            await zk.get("/")
+        with server.fault(throttled(), "getData", client=zk, times=2):
+            assert await zk.retry(lambda: zk.get("/"))
+
+    with_client(main)
