@@ -21,8 +21,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "status",
         help="say in one line whether servers serve",
-        description="Say in one line whether servers serve. The exit code is 0 if each of them does, otherwise 1. They "
-        "are asked with the four-letter command srvr.",
+        description="Say in one line whether servers serve, writes included. The exit code is 0 if each of them does, "
+        "otherwise 1. They are asked with the four-letter command srvr.",
     )
     parser.add_argument("hosts", metavar="HOSTS", help="HOST:PORT,HOST:PORT of any ZooKeeper servers")
     add_timeout(parser, 5.0, "for each server")
@@ -89,6 +89,10 @@ def read_answer(text: str) -> Health:
         return Health(
             False, "runs, and does not serve" if "not currently serving" in text else "is not a ZooKeeper server"
         )
+    if mode == "read-only":
+        reason = facts.get("Writes refused", "")
+        shown_reason = "".join(character if character.isprintable() else "?" for character in reason[:200])
+        return Health(False, "refuses writes" + (f": {shown_reason}" if reason else ": it is read-only"))
     shown = [f"serves as {mode}"]
     for name, before, behind in (
         ("Zxid", "zxid ", ""),

@@ -92,12 +92,12 @@ def ruok(engine: Engine, client: ClientConnection) -> str:
 
 
 def isro(engine: Engine, client: ClientConnection) -> str:
-    """Answer whether the server is read-only."""
-    return "ro" if engine.read_only else "rw"
+    """Answer whether the server is read-only: a client that looks for one that takes writes asks this."""
+    return "rw" if _mode(engine) == "standalone" else "ro"
 
 
 def _mode(engine: Engine) -> str:
-    return "read-only" if engine.read_only else "standalone"
+    return "read-only" if engine.read_only or engine.refusal else "standalone"
 
 
 def _figures(engine: Engine) -> str:
@@ -107,6 +107,7 @@ def _figures(engine: Engine) -> str:
         f"Received: {m.packets_received}\nSent: {m.packets_sent}\n"
         f"Connections: {len(engine.connections)}\nOutstanding: 0\n"
         f"Zxid: 0x{engine.zxid:x}\nMode: {_mode(engine)}\nNode count: {engine.tree.size + 1}\n"
+        + (f"Writes refused: {engine.refusal}\n" if engine.refusal else "")
     )
 
 
@@ -167,6 +168,7 @@ def mntr(engine: Engine, client: ClientConnection) -> str:
         "local_sessions": 0,
         "auth_failed_count": m.auth_failed,
         "connection_drop_probability": "0.0",
+        "zoolet_writes_refused": int(bool(engine.refusal)),
         "zoolet_super_logins": m.super_logins,
         "zoolet_stalls": m.stalls,
         "zoolet_stalled_ms": m.stalled_ms,

@@ -1,4 +1,4 @@
-"""``zoolet datadir``: what is in a data directory of ZooKeeper's. Nothing is changed."""
+"""``zoolet datadir``: what is in a data directory of ZooKeeper's. Only ``repair`` changes anything."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.directory import DataDir, read
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.recovery import recover
+from zoolet.server.storage.repair import repair
 from zoolet.server.storage.txnlog import Log
 
 
@@ -26,13 +27,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "datadir",
         help="look into a data directory",
-        description="Look into a data directory of ZooKeeper's, of any release from 3.5 to 3.9. Nothing is changed.",
+        description="Look into a data directory of ZooKeeper's, of any release from 3.5 to 3.9. Only repair changes "
+        "anything.",
     )
     parser.add_argument(
         "what",
-        choices=("show", "verify", "export"),
+        choices=("show", "verify", "export", "repair"),
         help="show: what a server would begin with; verify: check every byte of every file; export: the tree as JSON, "
-        "for zoolet run --load",
+        "for zoolet run --load; repair: give up the transactions from a damage of the logs on, which are set aside",
     )
     parser.add_argument("directory", metavar="DIR", help="the directory, with or without version-2")
     parser.add_argument("--log-dir", metavar="DIR", help="the directory of the logs, if it is another one")
@@ -41,6 +43,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _datadir(options: argparse.Namespace, definitions: list[str]) -> int:
     jobs: dict[str, Callable[[DataDir], int]] = {"show": _show, "verify": _verify, "export": _export}
+    if options.what == "repair":
+        return _repair(options.directory, options.log_dir)
     directory = DataDir.find(options.directory, options.log_dir)
     if not directory.snapshots and not directory.logs:
         raise StorageError(options.directory, "there are neither snapshots nor logs")
@@ -101,13 +105,22 @@ def _snapshot(file: Path, zxid: int) -> str:
 
 
 def _log(file: Path) -> str:
-    log = Log(file.read_bytes(), str(file))
+    log = Log.open(file)
     zxids = [entry.header.zxid for entry in log]
     if tail := log.tail():
         raise StorageError(
             str(file), f"{len(zxids)} transactions, then {len(tail)} bytes that are not, from byte {log.end}"
         )
     return f"{len(zxids)} transactions" + (f", 0x{zxids[0]:x} to 0x{zxids[-1]:x}" if zxids else "")
+
+
+def _repair(path: str, log_path: str | None) -> int:
+    lines = repair(Path(path), None if log_path is None else Path(log_path))
+    for line in lines:
+        print(line)
+    if not lines:
+        print(f"{path}: the logs need no repair")
+    return 0
 
 
 def _export(directory: DataDir) -> int:

@@ -168,7 +168,10 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
         Key("forceSync", "storage.fsync", FORCE_SYNC, "ZooKeeper's key for the same: `no` means `never`.", "no",
             overruled_by="zoolet.fsync"),
         Key("snapCount", "storage.snap_count", at_least(2, unit="transactions"),
-            "Transactions behind which the next snapshot is written; 2 at least.", "10000"),
+            "Transactions after which the next snapshot is written; 2 at least.", "10000"),
+        Key("snapSizeLimitInKb", "storage.log_size", number(0, unit="kilobytes"), "Transactions after which the next "
+            "snapshot is written, by their size.", "4194304", default_note="four times the last snapshot, at least "
+            "262144"),
         Key("preAllocSize", "storage.preallocated", number(0, unit="kilobytes"), "Space that is reserved for a log at "
             "a time; 0 for none. When there is no more, writes are refused while the rest is used.", "1024"),
         Key("autopurge.snapRetainCount", "storage.retained", at_least(3, unit="snapshots"), "Snapshots that are "
@@ -317,7 +320,7 @@ IGNORED: Final[tuple[Key, ...]] = (
     *_ignored(
         "The files are written in one way: a directory that is missing is created, snapshots are not compressed, and "
         "neither they nor the logs have digests of the tree.",
-        "datadir.autocreate", "db.autocreate", "snapSizeLimitInKb", "snapshot.*", "snapshotSizeFactor",
+        "datadir.autocreate", "db.autocreate", "snapshot.*", "snapshotSizeFactor",
         "txnLogSizeLimitInKb", "commitLogCount", "fsync.*", "flushDelay", "maxBatchSize",
         "maxWriteQueuePollTime", "serializeLastProcessedZxid.*", "digest.enabled", "emulate353TTLNodes",
     ),

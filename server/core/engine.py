@@ -38,7 +38,8 @@ class Engine(ServerState):
 
     Attributes:
         dispatch: The dispatch table; it is replaced when read-only mode begins or ends.
-        writable: Whether the writes of clients are served; they are refused while they cannot be logged.
+        refusal: Why the writes of clients are refused, in one line, while they cannot be logged; empty otherwise.
+        frozen: Whether sessions and nodes do not expire, because that cannot be logged either.
         zxid_on_decode_error: The op codes that take a zxid even if their body does not decode.
     """
 
@@ -55,7 +56,8 @@ class Engine(ServerState):
     ) -> None:
         super().__init__(settings, now=now, monotonic_ms=monotonic_ms, zxid=zxid, server_id=server_id, rng=rng, log=log)
         self.dispatch: Dispatch = build_dispatch()
-        self.writable = True
+        self.refusal = ""
+        self.frozen = False
         self.zxid_on_decode_error = zxid_on_decode_error(self.settings.compat)
         self._next_reap = monotonic_ms + self.settings.container_check_interval
         if self.settings.reconfig_enabled:
@@ -71,17 +73,23 @@ class Engine(ServerState):
         if on == self.read_only:
             return
         self.read_only = on
-        self.dispatch = build_dispatch(read_only=on, writable=self.writable)
+        self.dispatch = build_dispatch(read_only=on, writable=not self.refusal)
         self.zxid_on_decode_error = frozenset() if on else zxid_on_decode_error(self.settings.compat)
         for client in list(self.connections):
             self.close_connection(client)
 
-    def set_writable(self, on: bool) -> None:
-        """Serve writes, or refuse them as in read-only mode, while they cannot be logged. Connections stay open, and
-        sessions begin and end.
+    def refuse_writes(self, refusal: str, *, frozen: bool) -> None:
+        """Refuse writes, as in read-only mode, while they cannot be logged. Connections stay open.
+
+        Args:
+            refusal: Why, in one line; empty to serve them again.
+            frozen: Let no session and no node expire, nor a client close its session: somebody else could take its
+                locks, and after a crash the session would be alive again.
         """
-        self.writable = on
-        self.dispatch = build_dispatch(read_only=self.read_only, writable=on)
+        if self.frozen and not frozen:  # what clients have sent meanwhile may not have been answered
+            self.sessions.touch_all(self.monotonic_ms)
+        self.refusal, self.frozen = refusal, frozen
+        self.dispatch = build_dispatch(read_only=self.read_only, writable=not refusal)
 
     def apply(self, txn: Record, session_id: int) -> object:
         """Apply a transaction record for a session, at the engine's zxid and time; this cannot fail."""
@@ -125,7 +133,7 @@ class Engine(ServerState):
         Source: SessionTrackerImpl.run; NIOServerCnxnFactory.ConnectionExpirerThread.
         """
         # One at a time: if expiring one raises, the next tick finds the others.
-        for _ in range(EXPIRED_AT_ONCE):
+        for _ in range(EXPIRED_AT_ONCE if not self.frozen else 0):
             session = self.sessions.expiry.pop_due(self.monotonic_ms)
             if session is None:
                 break
@@ -134,11 +142,11 @@ class Engine(ServerState):
             self.close_connection(client)
         if self.watches.unswept:
             self.watches.sweep()
-        if self.monotonic_ms >= self._next_reap:
+        if self.monotonic_ms >= self._next_reap and not self.frozen:
             self._next_reap = self.monotonic_ms + self.settings.container_check_interval
             self.reap()
         next_expiry = self.sessions.expiry.next()
-        return next_expiry is not None and next_expiry <= self.monotonic_ms
+        return next_expiry is not None and next_expiry <= self.monotonic_ms and not self.frozen
 
     def idle(self) -> bool:
         """Return whether nothing can become due before a client connects or a method is called."""

@@ -452,8 +452,9 @@ class ServerConnection:
             emit(_REPLY(16, xid, engine.zxid, refused_with))
             return True
         elif opcode == OpCode.CLOSE_SESSION and client.session is not None:
-            engine.close_session(client.session)
-            emit(_REPLY(16, xid, engine.zxid, 0))
+            if not engine.frozen:  # otherwise the session goes on, and its client is disconnected
+                engine.close_session(client.session)
+                emit(_REPLY(16, xid, engine.zxid, 0))
         else:
             emit(_REPLY(16, xid, -1, ErrorCode.UNIMPLEMENTED))
         self.close()

@@ -78,10 +78,18 @@ class Sessions:
         self._secret_key = secret
 
     def touch_all(self, monotonic_ms: int) -> None:
-        """Extend all deadlines, and take new ids from behind those of the sessions: they were read from files."""
+        """Extend all deadlines: the sessions were read from files."""
         for session in self.alive.values():
             self.touch(session, monotonic_ms)
-        self._next_id = max(self._next_id, *(session_id + 1 for session_id in self.alive), 0)
+
+    def skip_id(self, session_id: int) -> None:
+        """Give only ids above one that a session had: its client may still have its password."""
+        self._next_id = max(self._next_id, session_id + 1)
+
+    @property
+    def highest_id(self) -> int:
+        """The highest id that was given."""
+        return self._next_id - 1
 
     def new_id(self) -> int:
         """Return an id that no session has had."""

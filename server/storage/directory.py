@@ -4,8 +4,8 @@
 
     DIR/version-2/snapshot.ZXID    the tree at ZXID, in hexadecimal; also .gz
     DIR/version-2/log.ZXID         the transactions from ZXID on; in another directory if there is one for logs
-    DIR/version-2/zoolet.lock      locked while a server uses the directory; it has its process id until a clean end
-    DIR/version-2/zoolet-*         what is being written, and what was behind the valid part of a log
+    DIR/version-2/zoolet.lock      what the last server has noted of itself; the folder is locked while one uses it
+    DIR/version-2/zoolet-*         what is being written, and what was set aside because it cannot be used
 
 Source: FileTxnSnapLog, FileSnap.findNValidSnapshots, FileTxnLog.getLogFiles, PurgeTxnLog.
 """
@@ -15,12 +15,15 @@ from __future__ import annotations
 import fcntl
 import gzip
 import os
+import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from zoolet.server.core.journal import ERROR
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
@@ -35,8 +38,10 @@ def no_progress(what: str, done: int, total: int) -> None:
     """Receive progress that nobody wants to see."""
 
 
-GAP: Final = 1 << 22
-"""Zxids that are left out at a start where the last writes may be lost: none is taken twice."""
+NEW_EPOCH: Final = -2
+"""The xid of the transaction with which zxids go on in a new epoch, at a start where the last writes may be lost; its
+session is the last zxid before.
+"""
 SUBFOLDER: Final = "version-2"
 """Where the files are in a data directory."""
 LOCK: Final = "zoolet.lock"
@@ -45,25 +50,20 @@ LOGS: Final = "zoolet.logs"
 PRIVATE: Final = "zoolet-"
 """What the names of our own files begin with: ZooKeeper ignores them."""
 MOVED: Final = f"if they were moved, delete {LOGS}"
-KNOWN: Final = frozenset(
-    {SUBFOLDER, LOCK, LOGS, "myid", "initialize", "zookeeper_server.pid", "lost+found", "zoolet.key"}
-)
-"""What may be in a data directory."""
-MOST_TRIED: Final = 100
+EPOCHS: Final = ("acceptedEpoch", "currentEpoch")
+"""The files in which a member of an ensemble notes its epoch: it does not start if the files have a later one."""
+MAX_TRIED: Final = 100
 """How many snapshots are tried, the newest first."""
 MAX_ZXID: Final = (1 << 63) - (1 << 40)
 """The highest zxid with which a server begins."""
 MAX_UNPACKED: Final = 1 << 34
 """The most bytes of a compressed snapshot that is unpacked."""
-
-
-class MissingError(StorageError):
-    """Transactions are missing before those of a log: what follows would be applied to something else."""
+_FACT: Final = re.compile(r"(pid|zxid|session) (\d{1,19})")
 
 
 @dataclass
 class Remainder:
-    """What is behind the last valid transaction of the last log, whether zeros or not.
+    """What comes after the last valid transaction of the last log, whether zeros or not.
 
     Args:
         log: The file of the log.
@@ -87,6 +87,7 @@ class DataDir:
         snapshots: The snapshots by zxid, the newest first.
         logs: The logs by the zxid of their first transaction, the oldest first.
         problems: What is wrong with the snapshots and transactions that were not used.
+        rejected: The snapshots that cannot be used.
         remainder: What the last log has behind its valid part; None for nothing.
     """
 
@@ -96,6 +97,7 @@ class DataDir:
     snapshots: dict[int, Path]
     logs: dict[int, Path]
     problems: list[str] = field(default_factory=list)
+    rejected: list[Path] = field(default_factory=list)
     remainder: Remainder | None = None
 
     @classmethod
@@ -121,65 +123,90 @@ class DataDir:
         newest_first = dict(sorted(snapshots.items(), reverse=True))
         return cls(Path(path), folder, log_folder, newest_first, dict(sorted(_named(logs, "log", ("",)))))
 
+    def highest_zxid(self) -> int:
+        """Return the highest zxid that the name of a file has; 0 without files."""
+        return max((*self.snapshots, *self.logs), default=0)
+
     def snapshot(self, progress: Progress = no_progress) -> Snapshot | None:
-        """Return the newest valid snapshot; None if there are no files.
+        """Return the newest snapshot that can be used; None if there are no files.
+
+        It can be used if it is valid, and the logs have all that it has seen: it was taken while the tree changed, and
+        without the rest of those transactions a part of them would be served.
 
         Raises:
-            StorageError: There are files, but no valid snapshot.
+            StorageError: There are files, but no such snapshot, or a log is damaged.
         """
-        for zxid, path in list(self.snapshots.items())[:MOST_TRIED]:
+        for zxid, path in list(self.snapshots.items())[:MAX_TRIED]:
             try:
-                return snapshots.parse(read(path), zxid, str(path), progress)
+                snapshot = snapshots.parse(read(path), zxid, str(path), progress)
+                self._check_logged(path, snapshot)
+                return snapshot
             except StorageError as error:
                 self.problems.append(str(error))
+                self.rejected.append(path)
         if self.snapshots:
-            raise StorageError(str(self.path), f"no snapshot is valid; {'; '.join(self.problems)}")
+            raise StorageError(str(self.path), f"no snapshot can be used; {'; '.join(self.problems)}")
         if self.logs:
             raise StorageError(str(self.path), "there is a log but no snapshot, so that what precedes it is missing")
         return None
 
-    def entries(self, after: int, *, lenient: bool = False) -> Iterator[LogEntry]:
-        """Yield the transactions after a zxid, in order.
+    def _check_logged(self, path: Path, snapshot: Snapshot) -> None:
+        newest = snapshot.newest_change()
+        if self.logs and newest > snapshot.zxid and newest > (last := self._last_logged()):
+            reason = f"it has seen the transaction 0x{newest:x}, and the logs end with 0x{last:x}"
+            raise StorageError(str(path), reason)
 
-        Args:
-            after: The zxid.
-            lenient: End at a damage of the last log, and note it, instead of raising an error.
+    def _last_logged(self) -> int:
+        """Return the zxid of the last valid transaction of the logs; 0 for none."""
+        return next((zxid for path in reversed(self.logs.values()) if (zxid := Log.open(path).last_zxid())), 0)
+
+    def entries(self, after: int) -> Iterator[LogEntry]:
+        """Yield the transactions after a zxid, in order; what the last log has after them is noted.
 
         Raises:
-            StorageError: A log is damaged.
+            StorageError: A log is damaged, or transactions are missing between two logs.
         """
         starts = list(self.logs)
         first = max((start for start in starts if start <= after), default=0)
         paths = [self.logs[start] for start in starts if start >= first]
         for path in paths:
-            log = Log(path.read_bytes(), str(path))
-            try:
-                for entry in log:
-                    if entry.header.zxid > MAX_ZXID:
-                        raise StorageError(str(path), f"a zxid of 0x{entry.header.zxid:x} leaves no room for others")
-                    if entry.header.zxid > after:  # a log may repeat what was not synced in the one before it
-                        self._check_gap(path, after, entry.header.zxid)
-                        after = entry.header.zxid
-                        yield entry
-            except StorageError as error:
-                if not lenient or path is not paths[-1] or isinstance(error, MissingError):
-                    raise
-                self.problems.append(str(error))
+            log = Log.open(path)
+            last_here, is_first = 0, True
+            for entry in log:
+                zxid = entry.header.zxid
+                if zxid > MAX_ZXID:
+                    raise StorageError(str(path), f"a zxid of 0x{zxid:x} leaves no room for others")
+                if zxid < last_here:
+                    self.problems.append(f"{path}: the transaction 0x{zxid:x}, after 0x{last_here:x}, is not applied")
+                last_here = max(last_here, zxid)
+                if zxid > after:  # a log may repeat what was not synced in the one before it
+                    if is_first:  # ZooKeeper 3.8 leaves zxids out between others; whole logs may be missing
+                        _check_follows(path, after, entry)
+                    after, is_first = zxid, False
+                    yield entry
             tail = log.tail()
             if path is paths[-1]:
                 self.remainder = Remainder(path, log.end, tail)
             if log.incomplete or tail:
                 self.problems.append(
-                    f"{path}: the log ends at byte {log.end}; {len(tail)} bytes behind it are not used"
+                    f"{path}: the log ends at byte {log.end}; {len(tail)} bytes after that are not used"
                 )
 
-    def _check_gap(self, path: Path, last: int, zxid: int) -> None:
-        """Check that no transactions are missing between two of one epoch, other than those that were left out."""
-        if last >> 32 == zxid >> 32 and zxid - last not in (1, GAP):
-            raise MissingError(str(path), f"the transactions 0x{last + 1:x} to 0x{zxid - 1:x}, before it, are missing")
+    def set_aside(self, disk: Disk) -> None:
+        """Rename the snapshots that cannot be used, so that no server uses them with what is written from now on."""
+        for path in self.rejected:
+            disk.rename(path, path.with_name(f"{PRIVATE}unusable-{path.name}"))
+            disk.sync_folder(path.parent)
+
+    def begin_epoch(self, epoch: int, disk: Disk) -> None:
+        """Note an epoch where a member of an ensemble has noted its own, the accepted one first."""
+        for name in EPOCHS:
+            path = self.folder / name
+            if path.is_file():
+                write_file(disk, path, b"%d" % epoch)
 
     def truncate(self, disk: Disk) -> None:
-        """Truncate the last log behind its last valid transaction, so that the rest does not come back. What is not
+        """Truncate the last log after its last valid transaction, so that the rest does not come back. What is not
         zeros is kept in a file. What the log has was read, and may not be on the disk yet: it is synced.
         """
         if self.remainder is None:
@@ -197,81 +224,132 @@ class DataDir:
         finally:
             disk.close(descriptor)
 
-    def purge(self, retained: int, disk: Disk) -> list[Path]:
-        """Delete all but the newest snapshots, and the logs that only older ones need; return what was deleted.
+    def purge(self, retained: int, known: Container[Path], disk: Disk) -> list[Path]:
+        """Delete all but the newest valid snapshots, and the logs that only older ones need; nothing if there are fewer
+        valid ones.
 
-        Source: PurgeTxnLog.
+        Args:
+            retained: How many are kept.
+            known: Those that are known to be valid; of others the seal is checked.
+            disk: The operations on files.
+
+        Returns:
+            What was deleted.
+
+        Source: PurgeTxnLog; FileSnap.findNValidSnapshots.
         """
-        kept = list(self.snapshots)[:retained]
-        if not kept:
+        valid = (zxid for zxid, path in self.snapshots.items() if path in known or snapshots.has_seal(path))
+        kept = list(islice(valid, retained))
+        if len(kept) < retained:
             return []
         first_log = max((start for start in self.logs if start <= kept[-1]), default=0)
-        old = [path for zxid, path in self.snapshots.items() if zxid not in kept]
+        old = [path for zxid, path in self.snapshots.items() if zxid < kept[-1]]
         old += [path for start, path in self.logs.items() if start < first_log]
         for path in old:
             disk.remove(path)
         return old
 
 
+def _check_follows(path: Path, last: int, entry: LogEntry) -> None:
+    """Check that no transactions are missing between one and the first of a log.
+
+    Raises:
+        StorageError: Some are missing: what follows would be applied to something else.
+    """
+    header = entry.header
+    before = header.zxid - 1
+    if header.type == ERROR and header.cxid == NEW_EPOCH:
+        before = header.clientId
+        follows = before == last
+    else:  # in an epoch that a leader has begun, counting begins with 1
+        follows = before in (last, header.zxid >> 32 << 32)
+    if not follows:
+        raise StorageError(str(path), f"the transactions 0x{last + 1:x} to 0x{before:x}, before it, are missing")
+
+
 class Lock:
-    """The lock of a directory, which one server has at a time. It ends with the process.
+    """The lock of a directory, which one server has at a time, and its file with what the last one has noted. The lock
+    ends with the process; it is that of the folder, so that nobody can delete it.
+
+    The file is empty, or has lines: ``pid N`` while a server runs, ``zxid N`` after a clean end, ``session N``, the
+    highest session id that was given.
 
     Args:
         path: The directory.
 
+    Attributes:
+        was_clean: Whether the previous server stopped cleanly, or there was none.
+        zxid: The last zxid that it had then; 0 if that is not known.
+        session_id: The highest session id that it has noted; 0 for none.
+
     Raises:
         StorageError: Another server has it.
-        OSError: The file of the lock cannot be created.
+        OSError: The file cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path.resolve() / LOCK
         self._is_new = not self._path.exists()
-        self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        self._folder = os.open(path, os.O_RDONLY)
+        self._descriptor = -1
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = os.read(self._descriptor, 20).decode(errors="replace").strip()
-            os.close(self._descriptor)
+            self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+            self._before = os.read(self._descriptor, 200)
+            facts = dict(_FACT.findall(self._before.decode(errors="replace")))
+            fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
             where = str(path).removesuffix(f"/{SUBFOLDER}")
-            raise StorageError(where, f"another server uses this directory, process {owner or 'unknown'}") from None
-        self._before = os.read(self._descriptor, 20)
-        self.was_clean = not self._before
-        """Whether the server before has ended in order, or there was none."""
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
+            owner = facts.get("pid", "unknown")
+            raise StorageError(where, f"another server uses this directory, process {owner}") from None
+        except BaseException:
+            self.release()
+            raise
+        self.was_clean = "pid" not in facts and not self._before.strip().isdigit()
+        self.zxid, self.session_id = int(facts.get("zxid", 0)), int(facts.get("session", 0))
+        self.note_session(self.session_id)
 
-    def note_clean_end(self) -> None:
-        """Note that the server ends in order."""
-        os.ftruncate(self._descriptor, 0)
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return self._path.name
+
+    def note_session(self, session_id: int) -> None:
+        """Note the highest session id that was given, while the server runs."""
+        self._write(b"pid %d\nsession %d\n" % (os.getpid(), session_id))
+
+    def note_clean_end(self, zxid: int, session_id: int) -> None:
+        """Note that the server has stopped cleanly, with its last zxid and the highest session id."""
+        self._write(b"zxid %d\nsession %d\n" % (zxid, session_id))
 
     def undo(self) -> None:
-        """Release the directory, and leave the file of the lock as it was before."""
+        """Release the directory, and leave the file as it was before."""
         if self._is_new:
             self._path.unlink(missing_ok=True)
         else:
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, self._before, 0)
+            self._write(self._before)
         self.release()
 
     def release(self) -> None:
         """Release the directory for another server."""
-        os.close(self._descriptor)
+        for descriptor in (self._descriptor, self._folder):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _write(self, data: bytes) -> None:
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, data, 0)
 
 
 def check_new(path: Path) -> None:
-    """Check that a directory that has no data can become a data directory.
+    """Check that a directory that has no data can become a data directory; it may have other files.
 
     Raises:
-        StorageError: It has something else in it.
+        StorageError: It is a file, or has data of another version.
     """
     if path.exists() and not path.is_dir():
         raise StorageError(str(path), "this is not a directory")
     _check_version(path)
-    strange = sorted(inner.name for inner in path.iterdir() if inner.name not in KNOWN) if path.exists() else []
-    if strange and not (path / SUBFOLDER).is_dir():
-        others = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
-        raise StorageError(str(path), f"this is not a data directory: it has {strange[0]}{others}, and no {SUBFOLDER}")
 
 
 def create(path: Path) -> None:
@@ -280,8 +358,10 @@ def create(path: Path) -> None:
     Raises:
         OSError: It cannot be created.
     """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (path / SUBFOLDER).mkdir(mode=0o700, exist_ok=True)
+    missing = [folder for folder in (path / SUBFOLDER, path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        Disk().sync_folder(folder.parent)
 
 
 def write_file(disk: Disk, path: Path, data: bytes) -> None:
@@ -322,6 +402,10 @@ def noted_logs(path: Path) -> Path | None:
     noted = Path(note.read_text(encoding="utf-8", errors="replace").strip())
     if not noted.is_dir():
         raise StorageError(str(path), f"its logs are in {noted}, as {LOGS} says, which is not there; {MOVED}")
+    if not (noted / SUBFOLDER / LOCK).exists() and not (noted / LOCK).exists():
+        raise StorageError(
+            str(path), f"its logs are in {noted}, as {LOGS} says, which has none: is it mounted? {MOVED}"
+        )
     return noted
 
 

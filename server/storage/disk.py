@@ -43,12 +43,21 @@ class Disk:
                 raise
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Cut a file off."""
+        """Truncate a file."""
         os.ftruncate(descriptor, size)
 
     def sync(self, descriptor: int) -> None:
         """Wait until what was written to a file outlives a loss of power."""
         getattr(os, "fdatasync", os.fsync)(descriptor)
+
+    def is_at(self, descriptor: int, path: Path) -> bool:
+        """Return whether a path leads to the file of a descriptor."""
+        try:
+            there = os.stat(path)
+        except OSError:
+            return False
+        here = os.fstat(descriptor)
+        return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
 
     def close(self, descriptor: int) -> None:
         """Close a file."""

@@ -7,6 +7,7 @@ makes a sync twice as fast, and a full disk is noticed while there is room for w
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Final
 
@@ -42,33 +43,45 @@ class LogFile:
         self._disk = disk
         self._preallocated = preallocated
         self._reserved = self._size = 0
-        self._is_named = False
+        self._is_named = self._is_begun = False  # it has its name; the name is on the disk
         self._descriptor = disk.create(self.path)
         if preallocated:
             self.try_reserve()
 
     def append(self, first_zxid: int, data: bytes) -> None:
-        """Write transactions behind those that the log has. After an error, they can be written again.
+        """Write transactions after those that the log has. After an error, they can be written again.
 
         Args:
             first_zxid: The zxid of the first of them.
             data: Their bytes.
+
+        Raises:
+            OSError: They cannot be written, or the file has gone.
         """
-        if not self._is_named:
+        if not self._is_begun:
             self._begin(first_zxid)
+        self._check_in_place()
         self._disk.write(self._descriptor, data, self._size)
         self._size += len(data)
         if self._preallocated and self._reserved - self._size < self._preallocated // RESERVE:
             self.try_reserve()
 
     def _begin(self, first_zxid: int) -> None:
+        """Write the header, and name the file; each step that has failed is done again."""
         header = txnlog.encode_header()
-        self._disk.write(self._descriptor, header, 0)
-        self._disk.sync(self._descriptor)
-        path = self.path.with_name(f"log.{first_zxid:x}")
-        self._disk.rename(self.path, path)
-        self._disk.sync_folder(path.parent)
-        self.path, self._size, self._is_named = path, len(header), True
+        if not self._is_named:
+            self._disk.write(self._descriptor, header, 0)
+            self._disk.sync(self._descriptor)
+            path = self.path.with_name(f"log.{first_zxid:x}")
+            self._disk.rename(self.path, path)
+            self.path, self._size, self._is_named = path, len(header), True
+        self._disk.sync_folder(self.path.parent)
+        self._is_begun = True
+
+    def _check_in_place(self) -> None:
+        """Check that the file is where it was created: what is written to one that was deleted is lost."""
+        if not self._disk.is_at(self._descriptor, self.path):
+            raise OSError(errno.ENOENT, "the file of the log has gone", str(self.path))
 
     def try_reserve(self) -> None:
         """Reserve more space; :attr:`is_short` says whether there was none."""

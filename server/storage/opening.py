@@ -14,7 +14,7 @@ from zoolet.server.core.journal import ERROR
 from zoolet.server.storage import directory as files
 from zoolet.server.storage import live, txnlog
 from zoolet.server.storage import snapshot as snapshots
-from zoolet.server.storage.directory import GAP, DataDir, Lock, Progress, no_progress
+from zoolet.server.storage.directory import DataDir, Lock, Progress, no_progress
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.log_file import LogFile
@@ -48,6 +48,7 @@ class OpenDirectory:
         self._log_path = paths[1] if len(paths) > 1 else None
         self._locks: list[Lock] = []
         self._store: Store | None = None
+        noted = files.noted_logs(paths[0])  # before anything is created where they should be
         new = [path for path in paths if not (path / files.SUBFOLDER).is_dir()]
         for path in new:
             files.check_new(path)
@@ -56,8 +57,7 @@ class OpenDirectory:
                 if path in new:
                     files.create(path)
                 self._locks.append(Lock(path / files.SUBFOLDER))
-            self._was_clean = self._locks[0].was_clean
-            if self._log_path is None and (noted := files.noted_logs(paths[0])) is not None:
+            if self._log_path is None and noted is not None:
                 self._log_path = noted
                 self._locks.append(Lock(noted / files.SUBFOLDER))
             self.directory = DataDir.find(paths[0], self._log_path)
@@ -66,15 +66,15 @@ class OpenDirectory:
             raise
 
     def release(self) -> None:
-        """Release the lock. Its file says from now on whether all that was ever shown is in the files; if the server
-        has not begun, it is as it was before.
+        """Release the lock, and record in its file whether the stop was clean; restore the file if the server never
+        started.
         """
         for lock in self._locks:
             if self._store is None:
                 lock.undo()
                 continue
             if self._store.is_complete:
-                lock.note_clean_end()
+                lock.note_clean_end(self._store.last_zxid, self._store.highest_session_id)
             lock.release()
         self._locks.clear()
 
@@ -90,7 +90,10 @@ class OpenDirectory:
         is_new = not directory.snapshots and not directory.logs
         first = engine.zxid
         recovered = recover(engine, directory, lenient=True, progress=progress or no_progress)
+        self._check_complete(engine)
         self._use_passwords(engine)
+        directory.set_aside(disk)
+        directory.truncate(disk)  # before another log follows: from then on it is damage
         files.remove_leftovers(directory.folder, disk)
         files.remove_leftovers(directory.log_folder, disk)
         for problem in recovered.problems:
@@ -101,11 +104,11 @@ class OpenDirectory:
             _log.info("%s: a new data directory", directory.path)
             engine.zxid = first
             self._write_first_snapshot(engine)
-        elif self.settings.fsync != "always" or recovered.problems or not self._was_clean:
-            self._leave_gap(engine)
-        directory.truncate(disk)
+        elif self.settings.fsync != "always" or recovered.problems or not self._locks[0].was_clean:
+            self._begin_epoch(engine)
+        self._locks[0].note_session(engine.sessions.highest_id)
         _log.info(
-            "%s: %d nodes and %d sessions at zxid 0x%x, of %d transactions behind a snapshot, in %.1f s",
+            "%s: %d nodes and %d sessions at zxid 0x%x, after replaying %d transactions, in %.1f s",
             directory.path,
             engine.tree.size,
             len(engine.sessions.alive),
@@ -117,7 +120,7 @@ class OpenDirectory:
 
     def store(self, engine: Engine, recovered: Recovered) -> Store:
         """Return the files of the server, in the running event loop; a snapshot is begun if there is something new."""
-        store = self._store = Store(engine, self.directory, self.settings, self.disk)
+        store = self._store = Store(engine, self.directory, self.settings, self.disk, self._locks[0].note_session)
         if recovered.transactions or recovered.problems:
             store.snapshot_soon()
         return store
@@ -153,10 +156,33 @@ class OpenDirectory:
         path = self.directory.folder / f"snapshot.{engine.zxid:x}"
         files.write_file(self.disk, path, b"".join(snapshots.encode(live.snapshot_of(engine))))
 
-    def _leave_gap(self, engine: Engine) -> None:
-        """Leave zxids out, so that none is taken twice if writes were lost; a log that is synced remembers it."""
-        engine.zxid += GAP
+    def _check_complete(self, engine: Engine) -> None:
+        """Check that the files have all that the previous server had when it stopped cleanly.
+
+        Raises:
+            StorageError: They end earlier.
+        """
+        lock = self._locks[0]
+        engine.sessions.skip_id(lock.session_id)
+        last = engine.zxid if self.directory.snapshots or self.directory.logs else 0
+        if last < lock.zxid:
+            hint = f"if these files are of an earlier time on purpose, delete {files.SUBFOLDER}/{files.LOCK}"
+            reason = (
+                f"the previous server stopped at 0x{lock.zxid:x}, and the files end with 0x{last:x}: a log is missing"
+            )
+            raise StorageError(str(self.directory.path), f"{reason}; {hint}")
+
+    def _begin_epoch(self, engine: Engine) -> None:
+        """Go on with the zxids of a new epoch, so that none is taken twice if writes were lost; a log that is synced
+        remembers it. Within an epoch ZooKeeper 3.9 allows no gap.
+
+        Source: ZKDatabase.addCommittedProposal.
+        """
+        last = engine.zxid
+        epoch = (max(last, self.directory.highest_zxid()) >> 32) + 1
+        self.directory.begin_epoch(epoch, self.disk)
+        engine.zxid = (epoch << 32) + 1
         log = LogFile(self.directory.log_folder, self.disk, 0)
         failure = ErrorTxn(ErrorCode.OK)
-        log.append(engine.zxid, txnlog.encode([(0, 0, engine.zxid, engine.now, ERROR, failure)]))
+        log.append(engine.zxid, txnlog.encode([(last, files.NEW_EPOCH, engine.zxid, engine.now, ERROR, failure)]))
         log.close()

@@ -55,8 +55,7 @@ def recover(
     Args:
         engine: The engine.
         path: The directory, or what was found in it.
-        lenient: If the last log is damaged, use what precedes the damage, and if there is no data, nothing, instead of
-            raising an error.
+        lenient: If there is no data, load nothing instead of raising an error.
         progress: Receives how far it is.
 
     Raises:
@@ -71,7 +70,7 @@ def recover(
         if snapshot is not None:
             _load(engine, snapshot, progress)
         transactions = 0
-        for entry in directory.entries(engine.zxid if snapshot is not None else -1, lenient=lenient):
+        for entry in directory.entries(engine.zxid if snapshot is not None else -1):
             _apply(engine, entry)
             transactions += 1
             if not transactions % REPORTED:
@@ -107,6 +106,7 @@ def _load(engine: Engine, snapshot: Snapshot, progress: Progress) -> None:
         node.version, node.aversion, node.creates = stored.version, stored.aversion, stored.creates
         engine.tree.place(stored.path or "/", node)
     for session_id, timeout in snapshot.sessions.items():
+        engine.sessions.skip_id(session_id)
         engine.sessions.open(session_id, timeout, engine.monotonic_ms)
     engine.zxid = snapshot.zxid
 
@@ -134,9 +134,11 @@ def _apply_record(engine: Engine, record: Record, session_id: int) -> None:
         if tree.get(record.path) is not None:
             engine.apply(record, session_id)
     elif isinstance(record, t.CreateSessionTxn):
+        engine.sessions.skip_id(session_id)
         if session_id not in engine.sessions.alive:
             engine.sessions.open(session_id, record.timeOut, engine.monotonic_ms)
     elif isinstance(record, t.CloseSessionTxn):
+        engine.sessions.skip_id(session_id)
         for path in {**dict.fromkeys(record.paths2Delete), **dict.fromkeys(tree.ephemerals.get(session_id, ()))}:
             _apply_record(engine, t.DeleteTxn(path), session_id)
         if (session := engine.sessions.alive.get(session_id)) is not None:

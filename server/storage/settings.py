@@ -15,6 +15,8 @@ class StorageSettings:
         fsync: When a write is certain to outlive a loss of power: ``always``, before its reply; ``interval``, within a
             second; ``never``, when the operating system writes it. All of them outlive the death of the process.
         snap_count: Transactions after which a snapshot is written.
+        log_size: Kilobytes of transactions after which a snapshot is written; 0 for four times the last snapshot, and
+            256 MB at least.
         preallocated: Kilobytes that are reserved for a log at a time.
         retained: Snapshots that are kept.
         purge: Whether older ones, and the logs that only they need, are deleted: 0 for never.
@@ -26,6 +28,7 @@ class StorageSettings:
     log_dir: str | None = None
     fsync: str = "always"
     snap_count: int = 100_000
+    log_size: int = 0
     preallocated: int = 65_536
     retained: int = 3
     purge: int = 1

@@ -16,10 +16,12 @@ Source: FileSnap, SerializeUtils, DataTree.serialize, DigestCalculator.
 
 from __future__ import annotations
 
+import gzip
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList
@@ -41,6 +43,8 @@ _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 _DIGEST = struct.Struct(">qi")
 _END: Final = b"\0\0\0\1/"
+_SEAL = struct.Struct(">q5s")
+_PIECE: Final = 1 << 20
 
 
 class StoredNode(NamedTuple):
@@ -103,6 +107,10 @@ class Snapshot:
     acls: dict[int, AclList] = field(default_factory=dict)
     digest: int | None = None
 
+    def newest_change(self) -> int:
+        """Return the highest zxid of a transaction that its nodes have seen; it may be later than the snapshot's."""
+        return max((max(node.czxid, node.mzxid, node.pzxid) for node in self.nodes), default=0)
+
     def computed_digest(self) -> int:
         """Return the digest of its nodes."""
         return sum(node.digest() for node in self.nodes) & 0xFFFFFFFFFFFFFFFF
@@ -125,7 +133,7 @@ class _Reader:
         self._where = where
 
     def fail(self, reason: str) -> StorageError:
-        return StorageError(self._where, f"{reason} at byte {self.at}")
+        return StorageError(self._where, f"{reason} (at byte {self.at})")
 
     def values(self, layout: struct.Struct) -> tuple[int, ...]:
         try:
@@ -139,7 +147,7 @@ class _Reader:
         """Return the number of entries that follow, of which each has some bytes at least."""
         (count,) = self.values(_INT)
         if not 0 <= count <= (len(self.data) - self.at) // smallest:
-            raise self.fail(f"{count} {what} cannot be")
+            raise self.fail(f"invalid count of {what}: {count}")
         return count
 
     def buffer(self) -> bytes | None:
@@ -148,7 +156,7 @@ class _Reader:
             return None
         end = self.at + length
         if length < 0 or end > len(self.data):
-            raise self.fail(f"a length of {length} cannot be")
+            raise self.fail(f"invalid length: {length}")
         value = self.data[self.at : end]
         self.at = end
         return value
@@ -173,9 +181,11 @@ class _Reader:
     def seal(self) -> None:
         """Check that what was read is what was written."""
         expected = zlib.adler32(memoryview(self.data)[: self.at])
+        at = self.at
         (found,) = self.values(_LONG)
         if found != expected:
-            raise self.fail(f"the checksum is {found:#x} and not {expected:#x}, so that some bytes are wrong, before")
+            reason = f"checksum mismatch in the bytes before {at}: {found:#x}, expected {expected:#x}"
+            raise StorageError(self._where, reason)
         if self.data[self.at : self.at + 5] != _END:
             raise self.fail("the end of the seal is missing")
         self.at += 5
@@ -322,6 +332,26 @@ def _encode_node(node: StoredNode) -> bytes:
     path = node.path.encode()
     data = _INT.pack(-1) if node.data is None else _INT.pack(len(node.data)) + node.data
     return b"".join([_INT.pack(len(path)), path, data, _LONG.pack(node.acl), _STAT.pack(*node[3:])])
+
+
+def has_seal(path: Path) -> bool:
+    """Return whether the last seal of a snapshot's file is right: then all its bytes are as they were written.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    checksum, last = 1, b""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            if not (last := stream.read(_PIECE)).startswith(MAGIC):
+                return False
+            while piece := stream.read(_PIECE):
+                checksum = zlib.adler32(last[: -_SEAL.size], checksum)
+                last = last[-_SEAL.size :] + piece
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        return False
+    checksum = zlib.adler32(last[: -_SEAL.size], checksum)
+    return len(last) >= _SEAL.size and last[-_SEAL.size :] == _SEAL.pack(checksum, _END)
 
 
 def acl_of(snapshot: Snapshot, key: int) -> AclList:

@@ -30,11 +30,14 @@ class SnapshotFile:
         zxid: Its zxid, which names it.
         disk: The operations on files.
         executor: The thread that writes.
+
+    Attributes:
+        path: Its name.
     """
 
     def __init__(self, folder: Path, zxid: int, disk: Disk, executor: Executor) -> None:
         self._temporary = folder / f"{PRIVATE}snapshot.tmp"
-        self._path = folder / f"snapshot.{zxid:x}"
+        self.path = folder / f"snapshot.{zxid:x}"
         self._disk = disk
         self._executor = executor
 
@@ -70,8 +73,8 @@ class SnapshotFile:
 
     async def publish(self) -> None:
         """Name the file: from now on it counts."""
-        await self._in_thread(self._disk.rename, self._temporary, self._path)
-        await self._in_thread(self._disk.sync_folder, self._path.parent)
+        await self._in_thread(self._disk.rename, self._temporary, self.path)
+        await self._in_thread(self._disk.sync_folder, self.path.parent)
 
     async def _in_thread(self, function: Callable[..., None], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._executor, lambda: function(*arguments))

@@ -17,9 +17,11 @@ States of the log::
       +--a write or sync failed--> failing --retried each second, done--> fine
 
 While it is short, the writes of clients are refused, and sessions begin and end in what is reserved. While it is
-failing, writes are refused as well, and the output of clients that have changed something that is not logged waits. All
-other output is sent, so that reads are served; they may show what is not logged yet. Because space is reserved, a full
-disk leads here only where none can be.
+failing, writes are refused as well, no session ends and no node expires, and the output of clients that have changed
+something that is not logged waits. All other output is sent, so that reads are served; they may show what is not logged
+yet. But nobody may see the end of a session that is not logged, for somebody may hold its lock then, and it is alive
+again after a crash: if one is among what is not logged, all output waits. Because space is reserved, a full disk leads
+here only where none can be.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import Final
 
+from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.journal import Applied, Journal
 from zoolet.server.storage import live, txnlog
@@ -51,8 +55,11 @@ RETRY: Final = 1.0
 """Seconds between two attempts to write to a disk that is full or failing."""
 SYNC_INTERVAL: Final = 1.0
 """Seconds between two syncs with ``interval``."""
-STOP_SECONDS: Final = 5.0
+STOP_SECONDS: Final = 3.0
 """Seconds that a server which stops waits for a disk that is full or failing."""
+LEAST_LOGGED: Final = 256 << 20
+LOGGED_FACTOR: Final = 4
+"""The next snapshot is written when so many bytes were logged, or so many times as many as the last snapshot has."""
 
 
 @dataclass
@@ -72,14 +79,23 @@ class Store:
         directory: Its files.
         settings: When to sync, to snapshot and to purge.
         disk: The operations on files.
+        note_session: Notes the highest session id that was given, beside the files.
 
     Attributes:
         snapshot_task: The snapshot that is being written; None if none is.
         is_complete: Whether all that was applied is in the log, and nothing can follow.
     """
 
-    def __init__(self, engine: Engine, directory: DataDir, settings: StorageSettings, disk: Disk) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        directory: DataDir,
+        settings: StorageSettings,
+        disk: Disk,
+        note_session: Callable[[int], None] = lambda session_id: None,
+    ) -> None:
         self._engine = engine
+        self._note_session = note_session
         self._directory = directory
         self._settings = settings
         self._disk = disk
@@ -96,12 +112,16 @@ class Store:
         self._paused: dict[Output, None] = {}
         self._committing: Commit | None = None
         self._failing = self._short = False
+        self._failure = ""  # what was last logged of it
         self._scheduled = False
         self._unsynced = False  # with interval: something was written since the last sync
         self._sync_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._reserve_timer: asyncio.TimerHandle | None = None
-        self._since_snapshot = 0
+        self._since_snapshot = self._bytes_since_snapshot = 0
+        self._snapshot_bytes = 0  # of the last one
+        self._valid: set[Path] = set()  # the snapshots that were read or written by this process
+        self._valid.update(path for path in list(directory.snapshots.values())[:1] if path not in directory.rejected)
         self.snapshot_task: asyncio.Task[None] | None = None
         self._drained = asyncio.Event()
         self._logged_zxid = engine.zxid
@@ -130,9 +150,15 @@ class Store:
         return True
 
     def _must_wait(self, output: Output) -> bool:
-        """Return whether a connection, while the log is failing, has changed something that is not logged."""
+        """Return whether the output of a connection waits while the log is failing: it has changed something that is
+        not logged, or a session has ended, which nobody must see.
+        """
         commit = self._committing
         assert commit is not None
+        if any(
+            entry[4] == OpCode.CLOSE_SESSION for entries in (commit.entries, self.journal.entries) for entry in entries
+        ):
+            return True
         unlogged = {entry[0] for entries in (commit.entries, self.journal.entries) for entry in entries} - {0}
         return output.session_id in unlogged or any(held is output for held, _, _ in commit.outputs)
 
@@ -160,6 +186,7 @@ class Store:
         self._waiting.clear()
         self._committing = Commit(entries, data, outputs)
         self._since_snapshot += len(entries)
+        self._bytes_since_snapshot += len(data)
         self._write()
 
     def _write(self) -> None:
@@ -213,7 +240,7 @@ class Store:
             self._logged_zxid = commit.entries[-1][2]
         self._wake_waiters()
         if self._failing:
-            self._failing = False
+            self._failing, self._failure = False, ""
             _log.warning("the log is written again: %s", self._directory.log_folder)
         self._check_space()
         for output, data, closing in commit.outputs:
@@ -222,20 +249,26 @@ class Store:
             paused, self._paused = self._paused, {}
             for output in paused:
                 output.resume()
-        if self._since_snapshot >= self._settings.snap_count and self.snapshot_task is None:
+        if self.snapshot_task is None and self._needs_snapshot():
             self.snapshot_soon()
         if self.journal.entries or self._waiting:
             self.commit_soon()
         else:
             self._drained.set()
 
+    def _needs_snapshot(self) -> bool:
+        """Return whether so much was logged that the next start would take long, or need much space."""
+        limit = self._settings.log_size << 10 or max(LEAST_LOGGED, LOGGED_FACTOR * self._snapshot_bytes)
+        return self._since_snapshot >= self._settings.snap_count or self._bytes_since_snapshot >= limit
+
     # --- trouble ---
 
     def _fail(self, error: BaseException) -> None:
-        if not self._failing:
-            self._failing = True
+        self._failing = True
+        if str(error) != self._failure:
+            self._failure = str(error)
             _log.error("writes are refused: the log cannot be written: %s; trying again each second", error)
-            self._update_writable()
+        self._update_writable()
         for output in [output for output in self._waiting if not self._must_wait(output)]:
             del self._waiting[output]
             output.send_output(*output.pop_output(), True)
@@ -248,7 +281,8 @@ class Store:
         log = self._log or self._next
         short = log is not None and log.is_short
         if short and not self._short:
-            _log.error("writes are refused: there is no space for more of the log; trying again each second")
+            size = f"{self._settings.preallocated} kilobytes (preAllocSize)"
+            _log.error("writes are refused: no space for %s more of the log; trying again each second", size)
         elif self._short and not short:
             _log.warning("writes are accepted again")
         self._short = short
@@ -266,9 +300,11 @@ class Store:
         self._check_space()
 
     def _update_writable(self) -> None:
-        writable = not (self._failing or self._short)
-        if writable != self._engine.writable:
-            self._engine.set_writable(writable)
+        refusal = f"the log cannot be written: {self._failure}" if self._failing else ""
+        if self._short and not refusal:
+            refusal = f"no space for {self._settings.preallocated} kilobytes more of the log"
+        if (refusal, self._failing) != (self._engine.refusal, self._engine.frozen):
+            self._engine.refuse_writes(refusal, frozen=self._failing)
 
     # --- syncing each second ---
 
@@ -300,7 +336,7 @@ class Store:
 
     def snapshot_soon(self) -> asyncio.Task[None]:
         """Begin to write a snapshot, and a new log."""
-        self._since_snapshot = 0
+        self._since_snapshot = self._bytes_since_snapshot = 0
         self.snapshot_task = self._loop.create_task(self._snapshot())
         self.snapshot_task.add_done_callback(self._snapshot_ended)
         return self.snapshot_task
@@ -330,6 +366,9 @@ class Store:
             if self._log is not None and not self._waits:
                 await self._in_log_thread(self._log.sync)
             await file.publish()
+            self._snapshot_bytes = written
+            self._valid.add(file.path)
+            self._note_session(self._engine.sessions.highest_id)
             _log.info("wrote snapshot.%x: %d bytes in %.1f s", zxid, written, perf_counter() - started)
             if self._settings.purge:
                 await self._loop.run_in_executor(self._snapshot_thread, self._purge)
@@ -339,7 +378,7 @@ class Store:
     def _purge(self) -> None:
         try:
             directory = DataDir.find(self._directory.path, self._settings.log_dir)
-            directory.purge(self._settings.retained, self._disk)
+            directory.purge(self._settings.retained, self._valid, self._disk)
         except (OSError, StorageError) as error:
             _log.error("files that are not needed could not be deleted: %s", error)
 
@@ -395,8 +434,18 @@ class Store:
             self.commit_soon()
             await self._drained.wait()
 
+    @property
+    def last_zxid(self) -> int:
+        """The zxid of the last transaction that was logged."""
+        return self._logged_zxid
+
+    @property
+    def highest_session_id(self) -> int:
+        """The highest session id that was given."""
+        return self._engine.sessions.highest_id
+
     async def close(self) -> bool:
-        """Log what remains, and close the files; a disk that is full or failing gets five seconds.
+        """Log what remains, and close the files; a disk that is full or failing gets three seconds.
 
         Returns:
             Whether all could be logged.

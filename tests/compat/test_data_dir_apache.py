@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,9 @@ from random import Random
 from typing import Any, Final
 
 import pytest
+from kazoo.client import KazooClient
 from support.apache import ApacheZooKeeper, free_port, require_apache
+from support.apache_loader import ApacheLoader
 from support.daemon import SERVE, DaemonProcess
 from support.stored import recovered
 
@@ -140,3 +143,25 @@ async def test_apache_and_zoolet_take_turns(tmp_path: Path, release: str) -> Non
     assert owner is not None
     assert owner.session_id in engine.tree.ephemerals
     await owner.aclose()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", ["3.8", "3.9"])
+def test_apache_starts_on_a_directory_after_every_kind_of_end(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, release: str
+) -> None:
+    options = ("--data-dir", str(tmp_path), "-Dzoolet.fsync=interval")  # a new epoch at every start
+    with ApacheLoader(release) as apache:
+        for number, how in enumerate([signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]):
+            server = DaemonProcess(*options)
+            server.process = server.start()
+            kazoo = KazooClient(server.hosts)
+            kazoo.start()
+            kazoo.create(f"/n{number}")
+            kazoo.stop()
+            kazoo.close()
+            server.process.send_signal(how)
+            server.process.communicate()
+
+            nodes = sum(1 for _ in recovered(tmp_path).tree.walk())
+            assert apache.load(tmp_path, tmp_path_factory.mktemp("copy")) == nodes

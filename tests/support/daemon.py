@@ -47,11 +47,10 @@ class DaemonProcess:
     def __enter__(self) -> Self:
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.stderr, text=True)
         try:
-            self.host, port = self._read_ready_line()
+            self._read_ready_line()
         except BaseException:
             self._end()
             raise
-        self.port = int(port)
         return self
 
     def __exit__(
@@ -64,13 +63,13 @@ class DaemonProcess:
             self._end()
         assert self.process.returncode == 0, f"the daemon's exit code is {self.process.returncode}"
 
-    def _read_ready_line(self) -> tuple[str, str]:
+    def _read_ready_line(self) -> None:
         assert self.process.stdout is not None
         readable, _, _ = select.select([self.process.stdout], [], [], READY_S)
         line = self.process.stdout.readline() if readable else ""
         match = re.fullmatch(r"zoolet ready on (\S+):(\d+)\n", line)
         assert match is not None, f"expected the ready line, found {line!r}"
-        return match[1], match[2]
+        self.host, self.port = match[1], int(match[2])
 
     def _end(self) -> None:
         assert self.process.stdout is not None

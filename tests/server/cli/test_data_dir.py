@@ -78,9 +78,8 @@ def stop(client: KazooClient) -> None:
     ("make", "reason"),
     [
         (other_version, "it has data of another version: version-3"),
-        (foreign, "this is not a data directory: it has letter.txt"),
         (only_a_log, "there is a log but no snapshot"),
-        (no_snapshot, "no snapshot is valid"),
+        (no_snapshot, "no snapshot can be used"),
         (newer_snapshot, "this is a snapshot of version 3; known is 2"),
         (truncated_gzip, "the gzip stream is damaged"),
         (snappy, "compressed with snappy are not supported"),

@@ -133,7 +133,7 @@ async def test_a_snapshot_does_not_take_the_space_of_the_log(tmp_path: Path, cap
         disk.reserves = False  # nearly full: the next log cannot be reserved
         await server.store.snapshot_soon()
         assert "could not be written: [Errno 28]" in caplog.text
-        assert server.engine.writable
+        assert not server.engine.refusal
         await client.set("/a", b"goes on")
         assert not list(tmp_path.rglob("zoolet-*.tmp"))  # noqa: ASYNC240
         await client.aclose()

@@ -125,7 +125,8 @@ def test_counters_grow_as_the_log_says(tmp_path: Path) -> None:
 
 
 def test_a_delete_that_a_fuzzy_snapshot_has_seen_does_not_take_its_counters_back(tmp_path: Path) -> None:
-    write(tmp_path, t.DeleteTxn("/gone"), snapshot=Snapshot(5, [ROOT._replace(creates=2, pzxid=9)]), first=6)
+    later = [t.ErrorTxn(-101)] * 3
+    write(tmp_path, t.DeleteTxn("/gone"), *later, snapshot=Snapshot(5, [ROOT._replace(creates=2, pzxid=9)]), first=6)
 
     server, _ = recovered(tmp_path)
 
@@ -171,7 +172,7 @@ def test_a_last_transaction_that_was_not_written_completely_is_left_out(tmp_path
         try:
             transactions = recover(server, tmp_path).transactions
         except StorageError:
-            assert 0 < end < 4  # not even the magic number
+            assert end < 4  # not even the magic number
             continue
         assert transactions == (1 if end >= len(first) else 0)
 
@@ -199,7 +200,7 @@ def test_a_log_without_a_snapshot_is_refused_and_no_files_are_an_empty_server(tm
         recovered(tmp_path)
 
 
-@pytest.mark.parametrize("data", [b"ZKSN" + bytes(20), b"hello", txnlog.encode_header() + b"\0" * 8 + b"\xff" * 9])
+@pytest.mark.parametrize("data", [b"ZKSN" + bytes(20), b"hello"])
 def test_another_log_is_refused(tmp_path: Path, data: bytes) -> None:
     write(tmp_path).write_bytes(data)
 
@@ -307,6 +308,6 @@ def test_the_command_shows_verifies_and_exports(tmp_path: Path) -> None:
     log.write_bytes(log.read_bytes().replace(b"/a/e", b"/a/f"))
     verified = datadir("verify", tmp_path)
     assert verified.returncode == 1
-    assert "WRONG: the transaction at byte 177 is damaged" in verified.stdout
+    assert "WRONG: 2 transactions, then 102 bytes that are not, from byte 177" in verified.stdout
     assert datadir("show", tmp_path).returncode == 1
     assert datadir("show", "/nowhere").stderr == "zoolet: /nowhere: this is not a directory\n"

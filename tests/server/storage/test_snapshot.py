@@ -145,7 +145,7 @@ def test_the_newest_valid_one_is_used(tmp_path: Path) -> None:
 
 def test_none_that_is_valid_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, Snapshot(5, [])).write_bytes(b"ZKSN")
-    with pytest.raises(StorageError, match="no snapshot is valid"):
+    with pytest.raises(StorageError, match="no snapshot can be used"):
         DataDir.find(tmp_path).snapshot()
     with pytest.raises(StorageError, match="this is not a directory"):
         DataDir.find(tmp_path / "nowhere")
@@ -194,5 +194,5 @@ def test_a_directory_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="data_dir is '/nowhere'"):
         Server(data_dir="/nowhere")
     write(tmp_path, Snapshot(5, [])).write_bytes(b"x")
-    with pytest.raises(ValueError, match="no snapshot is valid"):
+    with pytest.raises(ValueError, match="no snapshot can be used"):
         Server(data_dir=tmp_path).start()
