@@ -13,6 +13,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     if arguments is None:
         _open_streams()
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:  # while modules are imported; the commands handle it themselves
+        return 130
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["shell"]:  # it starts in a tenth of a second, for which the server's modules are too many
         from zoolet.client.cli import shell

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zoolet.pem import pem_problem
+
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     import ssl
 
@@ -64,7 +66,10 @@ def tls_of(options: argparse.Namespace) -> ssl.SSLContext | None:
         if options.tls_cert is not None:
             context.load_cert_chain(options.tls_cert, options.tls_key)
     except (OSError, ssl.SSLError) as error:
-        raise OptionError(f"{options.tls_ca}, {options.tls_cert or 'no certificate'}: {error}") from None
+        problem = None if options.tls_cert is None else pem_problem(options.tls_cert, options.tls_key, "--tls-key")
+        if not problem and isinstance(error, ssl.SSLError):
+            problem = f"{options.tls_ca} has no certificate of an authority in PEM"
+        raise OptionError(f"TLS: {problem or f'{options.tls_ca}: {error.strerror or error}'}") from None
     return context
 
 
@@ -87,5 +92,5 @@ def auth_of(options: argparse.Namespace) -> tuple[tuple[str, bytes], ...]:
 def _credentials(text: str) -> tuple[str, bytes]:
     scheme, colon, credentials = text.partition(":")
     if not colon or not scheme or not credentials:
-        raise OptionError(f"--auth is {text!r}; it must be SCHEME:CREDENTIALS, such as digest:user:password")
+        raise OptionError("--auth has no scheme; it must be SCHEME:CREDENTIALS, such as digest:user:password")
     return scheme, credentials.encode()

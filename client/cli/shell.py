@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -56,8 +57,15 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-colour", action="store_true", help="print no colours; NO_COLOR does the same")
     add_connection(parser)
     parser.add_argument(
-        "words", metavar="COMMAND", nargs=argparse.REMAINDER, help="a command and its words; without one, a shell"
+        "words",
+        metavar="COMMAND",
+        nargs=argparse.REMAINDER,
+        help="a command and its words, also after HOST:PORT in place of -server; without one, a shell",
     )
+
+
+_ADDRESSES = re.compile(r"[^\s,/]+:\d+(,[^\s,/]+:\d+)*(/.*)?")
+"""HOST:PORT,HOST:PORT/PATH, which no command is called."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -69,6 +77,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from zoolet.client.hosts import Hosts
+
+    if options.words and _ADDRESSES.fullmatch(options.words[0]):  # as the other commands take them
+        options.server, *options.words = options.words
     from zoolet.client.shell.errors import INTERRUPTED
     from zoolet.client.shell.output import Output
     from zoolet.client.shell.shell import Settings

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import itertools
 import os
 import re
 import sys
 import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zoolet.client.cli.four_letters import NotExecutedError, ask
@@ -17,6 +20,7 @@ from zoolet.event_loop import run_loop
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     from zoolet.client.hosts import Address
 
+QUIT: Final = (b"q", b"Q", b"\x04")
 CLEAR: Final = "\x1b[H\x1b[2J"
 SHOWN: Final = 15
 """Connections of each server that are shown."""
@@ -108,21 +112,39 @@ def _top(options: argparse.Namespace) -> int:
 
 async def _follow(addresses: tuple[Address, ...], options: argparse.Namespace) -> int:
     before: dict[Address, Sample] = {}
-    times = 0
-    while True:
-        samples = dict(
-            zip(
-                addresses,
-                await asyncio.gather(*(sample(address, options.timeout) for address in addresses)),
-                strict=True,
-            )
-        )
-        times += 1
-        _print(samples, before, options)
-        if times == options.n:
-            return 0 if any(each.numbers for each in samples.values()) else 1
-        before = samples
-        await asyncio.sleep(options.interval)
+    quitting = asyncio.Event()
+    with _keys(lambda key: quitting.set() if key in QUIT else None):
+        for times in itertools.count(1):
+            answers = await asyncio.gather(*(sample(address, options.timeout) for address in addresses))
+            samples = dict(zip(addresses, answers, strict=True))
+            _print(samples, before, options)
+            if times == options.n:
+                return 0 if any(each.numbers for each in samples.values()) else 1
+            before = samples
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(quitting.wait(), options.interval)
+                break
+    return 0
+
+
+@contextlib.contextmanager
+def _keys(pressed: Callable[[bytes], None]) -> Iterator[None]:
+    """Call a function with each key that is pressed at the terminal, without waiting for the end of a line."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    import termios
+    import tty
+
+    loop, number = asyncio.get_running_loop(), sys.stdin.fileno()
+    before = termios.tcgetattr(number)
+    tty.setcbreak(number)
+    loop.add_reader(number, lambda: pressed(os.read(number, 1)))
+    try:
+        yield
+    finally:
+        loop.remove_reader(number)
+        termios.tcsetattr(number, termios.TCSADRAIN, before)
 
 
 def _print(samples: dict[Address, Sample], before: dict[Address, Sample], options: argparse.Namespace) -> None:

@@ -35,8 +35,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     dump.add_argument(
         "file",
         metavar="FILE",
-        type=Path,
-        help="the file: msgpack, or JSON if it ends with .json; /dev/stdout for the output",
+        type=lambda name: Path("/dev/stdout" if name == "-" else name),
+        help="the file: msgpack, or JSON if it ends with .json; - for the output, in msgpack",
     )
     dump.set_defaults(command=_command(_dump))
     load = commands.add_parser(
@@ -46,7 +46,12 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "nothing is deleted.",
     )
     load.add_argument("target", metavar="HOSTS[/PATH]", help=HOSTS)
-    load.add_argument("file", metavar="FILE", type=Path, help="a file of zoolet dump, or of zoolet datadir export")
+    load.add_argument(
+        "file",
+        metavar="FILE",
+        type=lambda name: Path("/dev/stdin" if name == "-" else name),
+        help="a file of zoolet dump, or of zoolet datadir export; - for the input, in msgpack",
+    )
     load.set_defaults(command=_command(_load))
     push = commands.add_parser(
         "push",

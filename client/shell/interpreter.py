@@ -8,6 +8,7 @@ import logging
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
 from zoolet.client.shell import words
@@ -70,6 +71,10 @@ async def _run(shell: Shell, arguments: Sequence[str]) -> None:
     name, *rest = arguments
     row = find(name)
     if row is None:
+        if shell.interactive:
+            near = get_close_matches(name, [other.name for other in listed()], 1)
+            hint = f"did you mean {near[0]}?" if near else "help lists the commands"
+            raise CommandError(f"Command not found: {name}; {hint}", NOT_FOUND)
         raise CommandError(f"Command not found: Command not found {name}", NOT_FOUND, usage())
     if not row.offline:
         shell.client  # noqa: B018 - it raises that there is no connection

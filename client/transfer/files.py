@@ -71,7 +71,9 @@ class Writer:
         self.nodes = 0
 
     def __enter__(self) -> Self:
-        flags = os.O_WRONLY if self._is_stream else os.O_CREAT | os.O_WRONLY | os.O_TRUNC
+        if not self._is_stream:
+            self.temporary.unlink(missing_ok=True)  # of a transfer that was killed; never written through a link
+        flags = os.O_WRONLY if self._is_stream else os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_NOFOLLOW
         descriptor = os.open(self._path if self._is_stream else self.temporary, flags, 0o600)
         self._stream = os.fdopen(descriptor, "wb")
         if not self._is_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
 from contextlib import AsyncExitStack
@@ -56,7 +57,11 @@ def _proxy(options: argparse.Namespace, definitions: list[str]) -> int:
 async def _run(proxy: Proxy, options: argparse.Namespace) -> int:
     signals = Signals() if options.words else None
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(proxy)
+        try:
+            await stack.enter_async_context(proxy)
+        except OSError as error:
+            where = f"{options.host}:{options.port}"
+            raise OSError(error.errno, f"cannot listen on {where}: {os.strerror(error.errno or 0)}") from None
         environment = {"ZOOLET_HOSTS": proxy.hosts, "ZOOKEEPER_HOSTS": proxy.hosts}
         if options.admin:
             from zoolet.server.cli.command import control_server

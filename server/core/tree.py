@@ -42,7 +42,7 @@ class Tree:
         """Nodes in the tree, the root included."""
         self.data_size = 0
         """Bytes of all paths and data."""
-        self.ephemerals: dict[int, OwnedPaths] = {}
+        self.ephemerals: dict[int, OwnedPaths] = {}  # a session that had some is there until it ends, as in ZooKeeper
         """The paths of ephemeral nodes by session id, in order of creation."""
         self.expiring: dict[str, Node] = {}
         """The container and TTL nodes by path."""
@@ -274,8 +274,6 @@ class Tree:
             owned = self.ephemerals[node.owner]
             del owned[path]
             owned.changed()
-            if not owned:
-                del self.ephemerals[node.owner]
         else:
             del self.expiring[path]
 
@@ -326,6 +324,8 @@ class Tree:
 def _detach(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> UndoRecord:
     undo_record = (_attach, path, parent, node, parent.creates, parent.pzxid)
     tree._detach(path, parent, node)  # noqa: SLF001 - a part of Tree
+    if node.owner in tree.ephemerals and not tree.ephemerals[node.owner]:
+        del tree.ephemerals[node.owner]  # the session has created none
     parent.creates, parent.pzxid = creates, pzxid
     parent.changed()
     return undo_record

@@ -32,6 +32,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from zoolet.pem import pem_problem
 from zoolet.server.net.connections import Connections
 from zoolet.server.net.protocol import LINGER, ServerProtocol
 from zoolet.server.net.tls_settings import TlsSettings, store_type
@@ -89,8 +90,9 @@ def _load_key_store(tls_context: ssl.SSLContext, settings: TlsSettings) -> None:
         chain, key = _read_jks_key(path, password) if kind == "JKS" else _read_pkcs12_key(path, password)
         _load_pem(tls_context, chain, key)
     except _unusable() as error:
+        problem = pem_problem(path, settings.key, "--tls-key") if kind == "PEM" else None
         files = f"{path}, {settings.key}" if settings.key else path
-        raise TlsError(f"cannot use {files} for TLS: {_why(error)}") from None
+        raise TlsError(f"cannot use {files} for TLS: {problem or _why(error)}") from None
 
 
 def _load_pem(tls_context: ssl.SSLContext, chain: bytes, key: Any) -> None:

@@ -79,6 +79,7 @@ def recover(
     for owner in [owner for owner in engine.tree.ephemerals if owner not in engine.sessions.alive]:
         for node_path in list(engine.tree.ephemerals[owner]):
             engine.tree.delete(node_path, engine.zxid)
+        del engine.tree.ephemerals[owner]
     engine.quota.recount_all()
     snapshot_zxid = None if snapshot is None else snapshot.zxid
     return Recovered(engine.zxid, snapshot_zxid, transactions, directory.problems)
@@ -141,6 +142,7 @@ def _apply_record(engine: Engine, record: Record, session_id: int) -> None:
         engine.sessions.skip_id(session_id)
         for path in {**dict.fromkeys(record.paths2Delete), **dict.fromkeys(tree.ephemerals.get(session_id, ()))}:
             _apply_record(engine, t.DeleteTxn(path), session_id)
+        tree.ephemerals.pop(session_id, None)
         if (session := engine.sessions.alive.get(session_id)) is not None:
             engine.sessions.close(session)
 

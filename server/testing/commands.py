@@ -6,7 +6,6 @@ The first line of a function's docstring is its description in ``GET /commands``
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 from zoolet.protocol.errors import ErrorCode
@@ -329,16 +328,11 @@ def start_recording(control: Control, who: Any) -> int:
 @_command(
     proxies=True,
     recording=_whole("its number"),
-    save=_text("a file to save it to", None),
 )
-def stop_recording(control: Control, recording: int, save: str | None) -> Recording:
+def stop_recording(control: Control, recording: int) -> Recording:
     """End a recording; returns its requests."""
     ended: Recording = control.find(recording, Recording)
     ended.__exit__()
-    if save is not None:
-        if Path(save).exists() and not Path(save).is_file():
-            raise UsageError(f"{save} is not a file")  # a pipe would block the server
-        ended.save(save)
     control.forget(recording, Recording)
     return ended
 

@@ -2,14 +2,17 @@
 
 ``GET /commands`` lists them. ``POST /commands/NAME`` with a JSON object executes one, and answers ``{"result": ...}``
 or, with a status of 400 or more, ``{"error": "..."}``. It listens on 127.0.0.1 only, and refuses requests from web
-pages: those have an ``Origin``, or a ``Host`` that is not this machine's.
+pages: those have an ``Origin``, or a ``Host`` that is not this machine's. Its URL has a random token as the first part
+of the path: other users of the machine can connect, too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import logging
+import secrets
 from typing import Any, Final
 
 import h11
@@ -19,7 +22,9 @@ from zoolet.server.testing.control import Control
 
 _log = logging.getLogger("zoolet.control")
 MAX_BODY: Final = 1 << 26
-"""The most bytes of a request: a large tree."""
+"""The most bytes of a request, a large tree, and of all requests that are being received."""
+MAX_CONNECTIONS: Final = 64
+"""The most connections at a time."""
 REFUSALS: Final = (ValueError, LookupError, ZooKeeperError, OSError)
 """What a command raises that is the caller's mistake."""
 IDLE: Final = 60.0
@@ -44,19 +49,21 @@ class ControlServer:
         port: The port; 0 for a free one.
 
     Attributes:
-        url: The address, without a slash at its end.
+        url: The address, with the token, without a slash at its end.
     """
 
     def __init__(self, control: Control, port: int = 0) -> None:
         self.url = ""
         self._control = control
         self._port = port
+        self._token = secrets.token_urlsafe(16)
+        self._receiving = 0  # bytes of bodies
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> ControlServer:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/{self._token}"
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -69,13 +76,22 @@ class ControlServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if len(self._tasks) >= MAX_CONNECTIONS:
+            writer.close()
+            return
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 14)
         try:
             while await self._serve_one(connection, reader, writer):
                 connection.start_next_cycle()
-        except (OSError, TimeoutError, h11.RemoteProtocolError) as error:
+        except h11.RemoteProtocolError as error:
+            _log.info("closing a connection: %s", error)
+            if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                status = error.error_status_hint
+                answer = h11.Response(status_code=status, headers=[("Content-Length", "0"), ("Connection", "close")])
+                writer.write((connection.send(answer) or b"") + (connection.send(h11.EndOfMessage()) or b""))
+        except (OSError, TimeoutError) as error:
             _log.info("closing a connection: %s", error)
         finally:
             writer.close()
@@ -108,21 +124,31 @@ class ControlServer:
     async def _body(self, connection: h11.Connection, reader: asyncio.StreamReader) -> bytes:
         parts: list[bytes] = []
         size = 0
-        while True:
-            event = await _next_event(connection, reader)
-            if isinstance(event, h11.Data):
-                parts.append(bytes(event.data))
-                size += len(event.data)
-                if size > MAX_BODY:
-                    raise _Problem(413, f"the body has more than {MAX_BODY} bytes")
-            elif isinstance(event, h11.EndOfMessage):
-                return b"".join(parts)
-            else:
-                raise ConnectionResetError("the client has gone in the middle of a request")
+        try:
+            while True:
+                event = await _next_event(connection, reader)
+                if isinstance(event, h11.Data):
+                    parts.append(bytes(event.data))
+                    size += len(event.data)
+                    self._receiving += len(event.data)
+                    if size > MAX_BODY:
+                        raise _Problem(413, f"the body has more than {MAX_BODY} bytes")
+                    if self._receiving > MAX_BODY:
+                        raise _Problem(503, f"all requests that are being received have more than {MAX_BODY} bytes")
+                elif isinstance(event, h11.EndOfMessage):
+                    return b"".join(parts)
+                else:
+                    raise ConnectionResetError("the client has gone in the middle of a request")
+        finally:
+            self._receiving -= size
 
     async def _answer(self, request: h11.Request, body: bytes) -> Any:
         _check_origin(request)
         path = request.target.decode("latin-1").partition("?")[0].rstrip("/")
+        token, slash, rest = path.removeprefix("/").partition("/")
+        if not hmac.compare_digest(token.encode(), self._token.encode()):
+            raise _Problem(403, "the path does not begin with the token; ZOOLET_ADMIN is the whole URL")
+        path = slash + rest
         first, _, name = path.removeprefix("/").partition("/")
         if first != "commands" and path:
             raise _Problem(404, f"there is nothing at {path}; GET /commands lists the commands")

@@ -103,6 +103,8 @@ def json_of(value: object) -> Any:
 def _field(name: str, value: object) -> Any:
     if isinstance(value, int) and (name in ("id", "session", "ephemeral_owner") or (name == "client" and value)):
         return session_name(value)
+    if isinstance(value, int) and name.endswith("zxid"):
+        return f"0x{value:x}"  # numbers of JavaScript have 53 bits
     if name == "error" and isinstance(value, int):
         known = value in ErrorCode.__members__.values()
         return "" if value == 0 else ErrorCode(value).name if known else str(value)

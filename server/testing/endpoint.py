@@ -326,20 +326,16 @@ class Endpoint(ABC):
     def wait_for(self, predicate: Callable[..., Any], timeout: float = 5.0) -> Any:
         """Wait until a predicate is true, and return what it returned. It blocks; in asyncio code use :meth:`until`.
 
-        In the server's own loop, which must not be blocked, the result is a coroutine to await.
-
         Args:
             predicate: Called without arguments, or with this server if it has a parameter.
             timeout: Seconds of real time.
 
         Raises:
             TimeoutError: The predicate was not true in time; the message has the last operations.
+            RuntimeError: This is the server's own loop, which must not be blocked.
         """
         __tracebackhide__ = True
-        bound, what = waiting.bind(predicate, self), self._name(predicate)
-        if self._runner.in_server_thread():  # a coroutine, which is awaited: blocking here would stop the server
-            return self._until(bound, timeout, what)
-        return self._wait(bound, timeout, what)
+        return self._wait(waiting.bind(predicate, self), timeout, self._name(predicate), twin="until(...)")
 
     async def until(self, predicate: Callable[..., Any], timeout: float = 5.0) -> Any:
         """Wait without blocking the event loop, in any loop. As for :meth:`wait_for`; seconds are those of the loop."""
@@ -367,12 +363,14 @@ class Endpoint(ABC):
     def _name(self, predicate: Callable[..., Any]) -> Callable[[], str]:
         return lambda: f"{waiting.name_of_predicate(predicate)} was not true"
 
-    def _wait(self, predicate: Callable[[], Any], timeout: float, what: Callable[[], str]) -> Any:
+    def _wait(
+        self, predicate: Callable[[], Any], timeout: float, what: Callable[[], str], twin: str = "until_...()"
+    ) -> Any:
         __tracebackhide__ = True
         arguments.check_seconds(f"timeout={timeout!r}", timeout)
         self._runner.check_callable()
         if self._runner.in_server_thread():
-            raise RuntimeError("this call would block the server's event loop; await its twin, until_...(), instead")
+            raise RuntimeError(f"this call would block the server's event loop; await its twin, {twin}, instead")
         return waiting.wait(predicate, timeout, lambda: self._too_late(what, timeout, blocking=True))
 
     def _until(self, predicate: Callable[[], Any], timeout: float, what: Callable[[], str]) -> Awaitable[Any]:

@@ -86,6 +86,7 @@ class History:
         for owner in [owner for owner in tree.ephemerals if owner not in self._engine.sessions.alive]:
             for path in list(tree.ephemerals[owner]):
                 tree.delete(path, self._engine.zxid)
+            tree.ephemerals.pop(owner, None)
 
 
 def _path_from_start(snapshot: Snapshot) -> list[Snapshot]:

@@ -172,14 +172,19 @@ def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
 class _Servers:
     """Starts servers; the value of ``zoolet_factory``."""
 
-    def __init__(self, seed: int | None) -> None:
+    def __init__(self, options: dict[str, Any]) -> None:
         self.started: list[Server] = []
-        self._seed = seed
+        self._options = options
 
     def __call__(self, *arguments: Any, **options: Any) -> Server:
         from zoolet.server.testing.server import Server
 
-        server = Server(*arguments, **{"seed": self._seed, **options})
+        config = options.pop("config", None)
+        if config is None or isinstance(config, dict):
+            options["config"] = {**self._options["config"], **(config or {})}
+        else:
+            options["config"] = config
+        server = Server(*arguments, **{**self._options, **options})
         server.start()
         _begin()
         self.started.append(server)
@@ -188,8 +193,10 @@ class _Servers:
 
 @pytest.fixture
 def zoolet_factory(request: pytest.FixtureRequest) -> Iterator[ServerFactory]:
-    """Start more ZooKeeper servers, with the arguments of ``Server``; they run until the end of the test."""
-    servers = _Servers(request.config.getoption("zoolet_seed"))
+    """Start more ZooKeeper servers, with the arguments of ``Server``; they run until the end of the test. What is left
+    out is as for ``zoolet``: the ini file's, the command line's, and the marker's, without a data directory.
+    """
+    servers = _Servers({name: value for name, value in _options(request).items() if name != "data_dir"})
     yield servers
     for server in servers.started:
         server.__exit__(None, None, None)

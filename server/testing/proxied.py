@@ -79,6 +79,7 @@ class ProxiedConnection(FrameQueue):
         self._is_command = False  # bytes pass as they are
         self._dropping = False  # a request was dropped: nothing behind it passes
         self._unsent: list[bytes] | None = []  # for the server, until there is a connection to it
+        self._unsent_bytes = 0
         self._frames = Frames(limit=MAX_FRAME)
         self._server: asyncio.Transport | None = None
         self._connecting = connect(_Upstream(self))
@@ -140,6 +141,10 @@ class ProxiedConnection(FrameQueue):
     def _send(self, data: bytes) -> None:
         if self._unsent is not None:
             self._unsent.append(data)
+            self._unsent_bytes += len(data)
+            if self._unsent_bytes > MAX_FRAME:
+                _log.warning("closing a connection: its server does not accept")
+                self._close()
         elif self._server is not None:
             self._server.write(data)
             if self._server.get_write_buffer_size() > MAX_FRAME:

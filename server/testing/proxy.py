@@ -43,6 +43,7 @@ class Proxy(Endpoint):
         super().__init__(host, port, SystemRandom().getrandbits(32) if seed is None else seed)
         self._addresses = arguments.read_servers(servers)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unreachable = ""  # why no server could be reached, the last time
 
     def _assemble(self) -> Daemon:
         loop = asyncio.get_running_loop()
@@ -64,14 +65,20 @@ class Proxy(Endpoint):
 
     async def _connect_to_first(self, protocol: asyncio.Protocol) -> None:
         loop = asyncio.get_running_loop()
+        errors = []
         for host, port in self._addresses:
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT):
                     await loop.create_connection(lambda: protocol, host, port)
             except (OSError, ValueError) as error:  # a ValueError: the name cannot be encoded
-                _log.info("cannot connect to %s:%d: %s", host, port, error)
+                errors.append(f"{host}:{port}: {str(error) or f'no connection within {CONNECT_TIMEOUT:g} s'}")
             else:
+                self._unreachable = ""
                 return
+        reason = "; ".join(errors)
+        if reason != self._unreachable:  # said once, until something changes
+            self._unreachable = reason
+            _log.warning("closing a connection: no server can be reached: %s", reason)
         protocol.connection_lost(None)
 
     def _sessions_of(self, who: object) -> set[int]:

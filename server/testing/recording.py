@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import stat
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from operator import eq
@@ -154,14 +155,17 @@ class Recording(Sequence[OpView]):
     # --- files ---
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save to a file, in msgpack. It has everything that passed: data, and credentials of clients that
-        authenticate.
+        """Save to a file, in msgpack, for its owner only. It has everything that passed: data, and credentials of
+        clients that authenticate.
         """
         import msgpack
 
         lines = [[isinstance(entry, RecordedEvent), *entry] for entry in self.entries]
         data: Any = msgpack.packb({FORMAT: VERSION, "entries": lines})
-        Path(path).write_bytes(data)
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                os.fchmod(file.fileno(), 0o600)  # it may have been there
+            file.write(data)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

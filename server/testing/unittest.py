@@ -12,10 +12,12 @@ import os
 import threading
 import unittest
 import uuid
+import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from zoolet.server.testing import registry
 from zoolet.server.testing.server import Server
 
 if TYPE_CHECKING:
@@ -44,13 +46,39 @@ class ZooletTestCase(unittest.TestCase):
         cls.addClassCleanup(cls.zoolet.stop)
 
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
-        """Reset the server, and run the test; here, for a ``setUp`` may not call that of its base class."""
+        """Reset the server, and run the test; in ``run``, because ``setUp`` may not call that of its base class.
+
+        The report of a test that fails has the state of the servers, and what a test leaves there is a warning, as
+        with pytest.
+        """
         if hasattr(type(self), "zoolet"):  # not if setUpClass has failed
             if self.zoolet.running:
                 self.zoolet.reset()
             else:  # another test has stopped it
                 self.zoolet.start()
-        return super().run(result)
+        if registry.test is not None or result is None:  # pytest reports
+            return super().run(result)
+        registry.test = test = registry.Test()
+        known = {id(entry) for entry in (*result.failures, *result.errors)}
+        try:
+            return super().run(result)
+        finally:
+            registry.test = None
+            self._report(test, result, known)
+
+    def _report(self, test: registry.Test, result: unittest.TestResult, known: set[int]) -> None:
+        """Add the state of the servers to new failures; warn of what the test has left if there are none."""
+        failed = False
+        for entries in (result.failures, result.errors):
+            for place, entry in enumerate(entries):
+                if id(entry) not in known:
+                    states = {repr(one): registry.report_of(one) for one in test.used()} | test.failed
+                    reports = "\n".join(f"--- {name} ---\n{state}" for name, state in states.items())
+                    entries[place] = (entry[0], f"{entry[1]}\n{reports}\n")
+                    failed = True
+        if not failed and (left := test.end()):
+            lines = [f"  at {name}: {leak}" for name, leaks in left.items() for leak in leaks]
+            warnings.warn("\n".join([f"{self.id()} has left at zoolet:", *lines]), ResourceWarning, stacklevel=2)
 
 
 @cache

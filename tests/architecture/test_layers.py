@@ -85,9 +85,9 @@ LAYERS: Final = (
     Layer(("server/core",), ("protocol", "server/core"), pure=True),
     Layer(("server/storage",), ("protocol", "server/core", "server/storage")),
     Layer(("server/admin",), ("protocol", "server/core", "server/admin")),
-    Layer(("server/net",), ("protocol", "server/core", "server/admin", "server/net", "server/storage/output")),
-    Layer(("server",), ("protocol", "server", "event_loop", "progress")),
-    Layer(("event_loop", "progress"), ()),
+    Layer(("server/net",), ("protocol", "server/core", "server/admin", "server/net", "server/storage/output", "pem")),
+    Layer(("server",), ("protocol", "server", "event_loop", "pem", "progress")),
+    Layer(("event_loop", "pem", "progress"), ()),
     Layer(("server/testing",), ("protocol", "server", "client")),
     Layer(CLIENT_PURE, ("protocol", *CLIENT_PURE, "client/serializers"), pure=True),
     Layer(("client/serializers",), ("client/serializers",)),
@@ -97,7 +97,7 @@ LAYERS: Final = (
         ("protocol", *CLIENT_PURE, *(f"client/{name}" for name in RECIPES_USE), "client/serializers", "client/recipes"),
     ),
     Layer(("client",), ("protocol", "client")),  # the client, the shell
-    Layer(("client/cli",), ("protocol", "client", "event_loop", "progress")),
+    Layer(("client/cli",), ("protocol", "client", "event_loop", "pem", "progress")),
     Layer(("client/shell",), ("protocol", "client", "progress", "")),
     Layer(("__init__", "__main__", "testing"), ("server", "client", "")),
 )

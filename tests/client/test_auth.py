@@ -74,7 +74,7 @@ async def test_a_client_is_connected_only_when_its_credentials_were_accepted(ser
     zk = Client(server.hosts, auth=(("digest", b"bob:secret"),))
     with server.fault(hold(), "auth") as fault:
         starting = asyncio.create_task(zk.start())
-        await server.wait_for(lambda: fault.hits)
+        await server.until(lambda: fault.hits)
         assert zk.state is State.CONNECTING
         assert not starting.done()
 

@@ -120,7 +120,7 @@ async def test_a_timeout_of_a_millisecond_leaves_later_connections_the_time_they
 
     with server.fault(delay(0.1), "connect", times=2):
         async with zk:
-            await server.wait_for(lambda: zk.session_timeout == 5.0)
+            await server.until(lambda: zk.session_timeout == 5.0)
 
             assert relay.connections == 2  # the first was over after a millisecond; the next had time to answer
 

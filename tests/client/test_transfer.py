@@ -369,5 +369,5 @@ def test_wrong_addresses_and_paths_are_refused(
     assert "/nowhere" in refused(capsys, "push", f"{first.hosts}/nowhere", second.hosts)
     assert "copied into itself" in refused(capsys, "push", f"{first.hosts}/app", f"{first.hosts}/app/in")
     assert "name no server" in refused(capsys, "dump", "/app", str(tmp_path / "x"))
-    assert "--auth is 'x'" in refused(capsys, "dump", first.hosts, str(tmp_path / "x"), "--auth", "x")
+    assert "--auth has no scheme" in refused(capsys, "dump", first.hosts, str(tmp_path / "x"), "--auth", "x")
     assert list(tmp_path.iterdir()) == []

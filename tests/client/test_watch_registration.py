@@ -241,7 +241,7 @@ async def test_a_registration_that_is_cancelled_leaves_nothing_at_the_server(ser
         held = hold()
         with server.fault(held, op) as fault:
             entering = asyncio.create_task(watch.__aenter__())
-            await server.wait_for(lambda fault=fault: fault.hits)
+            await server.until(lambda fault=fault: fault.hits)
 
             entering.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -126,7 +126,7 @@ async def test_closing_the_client_ends_the_entering_of_a_recursive_watch(server:
     with server.fault(drop_request(), "getChildren") as fault:
         server.refuse_connections()
         entering = asyncio.create_task(zk.watch("/", recursive=True).__aenter__())
-        await server.wait_for(lambda: fault.hits)
+        await server.until(lambda: fault.hits)
         await zk.wait_for(State.SUSPENDED)
 
         await zk.aclose()
@@ -146,7 +146,7 @@ async def test_entering_a_recursive_watch_waits_no_longer_than_its_operation_tim
     with server.fault(drop_request(), "getChildren") as fault:
         server.refuse_connections()
         entering = asyncio.create_task(zk.watch("/", recursive=True).__aenter__())
-        await server.wait_for(lambda: fault.hits)
+        await server.until(lambda: fault.hits)
         await asyncio.wait([entering], timeout=0.5)
         ended = entering.done()
         entering.cancel()

@@ -217,7 +217,7 @@ async def test_an_absence_during_the_count_of_a_recursive_watch_loses_nothing(se
         with server.fault(drop_request(), "getChildren", "/a/y", times=1) as fault:
             await away(zk, server, both)
             async with asyncio.timeout(DEADLINE_S):
-                await server.wait_for(lambda: fault.hits)
+                await server.until(lambda: fault.hits)
                 await zk.wait_for(State.CONNECTED)
                 await zk.sync()
         found = await rest(zk, deep)

@@ -57,7 +57,7 @@ async def second(connect: Connect) -> Client:
 
 async def none_waits(server: Server, path: str, number: int = 0) -> None:
     """Wait until so many contenders are left."""
-    await server.wait_for(lambda: len(kazoo_bugs.children(server, path)) == number)
+    await server.until(lambda: len(kazoo_bugs.children(server, path)) == number)
 
 
 # --- sessions that end ---
@@ -91,10 +91,10 @@ async def test_282_a_lock_whose_session_has_ended_can_be_had_again(server: Serve
 
 async def test_491_a_registration_comes_back_with_the_next_session(server: Server, first: Client) -> None:
     async with PersistentEphemeral(first, "/here", b"me"):
-        await server.wait_for(lambda: "/here" in server.tree())
+        await server.until(lambda: "/here" in server.tree())
 
         await kazoo_bugs.lose_session(server, first)
-        await server.wait_for(lambda: "/here" in server.tree())
+        await server.until(lambda: "/here" in server.tree())
 
         assert server.tree()["/here"].ephemeral_owner == first.session_id
 
@@ -104,7 +104,7 @@ async def test_491_a_party_s_member_joins_again_in_its_next_session(
 ) -> None:
     async with Party(first, "/party", b"me"):
         await kazoo_bugs.lose_session(server, first)
-        await server.wait_for(lambda: kazoo_bugs.children(server, "/party"))
+        await server.until(lambda: kazoo_bugs.children(server, "/party"))
 
         assert [server.tree()[path].data for path in ephemerals(server)] == [b"me"]
 
@@ -180,7 +180,7 @@ async def test_732_a_lock_that_is_cancelled_leaves_no_contender_though_its_clean
     async with first.lock("/lock"):
         with kazoo_bugs.cleanup_lost(server, "/lock"):
             cancelled = asyncio.create_task(second.lock("/lock").acquire())
-            await server.wait_for(lambda: kazoo_bugs.watches_of(server, second))
+            await server.until(lambda: kazoo_bugs.watches_of(server, second))
             cancelled.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await cancelled
@@ -193,7 +193,7 @@ async def test_733_a_lock_that_times_out_leaves_no_watch(server: Server, first: 
             with pytest.raises(TimeoutError):
                 await second.lock("/lock").acquire(0.02)
 
-        await server.wait_for(lambda: not kazoo_bugs.watches_of(server, second))
+        await server.until(lambda: not kazoo_bugs.watches_of(server, second))
         assert not second.statistics().registrations
 
 
@@ -204,7 +204,7 @@ async def test_733_a_barrier_that_times_out_leaves_no_watch(server: Server, firs
         async with asyncio.timeout(0.05):
             await Barrier(first, "/barrier").wait()
 
-    await server.wait_for(lambda: not kazoo_bugs.watches_of(server, first))
+    await server.until(lambda: not kazoo_bugs.watches_of(server, first))
 
 
 # --- changes that were done, and nobody heard ---

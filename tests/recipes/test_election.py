@@ -118,7 +118,7 @@ def test_anyone_looks_on_sees_each_leader_across_a_lost_session(kind: Any) -> No
         looking.cancel()
         await asyncio.wait([looking])
         await second.release()
-        await server.wait_for(lambda: not server.watches(), timeout=20)
+        await server.until(lambda: not server.watches(), timeout=20)
 
     simulate_clients(main)
 

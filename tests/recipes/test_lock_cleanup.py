@@ -62,7 +62,7 @@ def test_a_waiter_that_is_cancelled_at_any_moment_leaves_no_node_and_no_watch(na
             await asyncio.sleep(step * 0.0007)
             task.cancel()
             await asyncio.wait([task])
-            await server.wait_for(lambda: len(ephemerals(server)) == mine and not kazoo_bugs.watches_of(server, two))
+            await server.until(lambda: len(ephemerals(server)) == mine and not kazoo_bugs.watches_of(server, two))
         if holder is not None:
             await holder.release()
         await (await two.lock("/lock", naming=naming).acquire(1.0)).release()
@@ -157,7 +157,7 @@ def test_a_client_that_gives_up_while_it_lists_the_others_leaves_no_node() -> No
         server.populate({"/lock": b""})
         with server.fault(close_after(), "create2", times=1, strict=True) as fault:
             taking = asyncio.create_task(one.lock("/lock").acquire())
-            await server.wait_for(lambda: fault.hits)
+            await server.until(lambda: fault.hits)
             server.refuse_connections()
             with pytest.raises(ConnectionLossError):
                 await taking
@@ -174,7 +174,7 @@ def test_a_session_that_ends_while_waiting_is_reported(naming: str) -> None:
         one, two = await connect(), await connect()
         async with one.lock("/lock", naming=naming):
             waiting = asyncio.create_task(two.lock("/lock", naming=naming).acquire())
-            await server.wait_for(lambda: kazoo_bugs.watches_of(server, two))
+            await server.until(lambda: kazoo_bugs.watches_of(server, two))
             await kazoo_bugs.lose_session(server, two)
             with pytest.raises(SessionExpiredError):
                 await waiting
@@ -190,7 +190,7 @@ def test_a_waiter_whose_client_is_closed_hears_of_it() -> None:
         one, two = await connect(), await connect()
         async with one.lock("/lock"):
             waiting = asyncio.create_task(two.lock("/lock").acquire())
-            await server.wait_for(lambda: kazoo_bugs.watches_of(server, two))
+            await server.until(lambda: kazoo_bugs.watches_of(server, two))
             await two.aclose()
             with pytest.raises(ClosedError):
                 await waiting

@@ -237,7 +237,7 @@ def test_a_cancellation_from_outside_stays_one() -> None:
                 await asyncio.sleep(1000)
 
         task = asyncio.create_task(use())
-        await server.wait_for(lambda: kazoo_bugs.children(server, "/lock"))
+        await server.until(lambda: kazoo_bugs.children(server, "/lock"))
         await asyncio.sleep(0.1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -186,7 +186,7 @@ def test_a_downgrade_that_fails_leaves_no_node(how: str) -> None:
         else:
             task = asyncio.create_task(rw.downgrade(writer))
             asked = "multi" if how == "cancelled" else "exists"
-            await server.wait_for(lambda: server.ops(1)[0].op == asked)
+            await server.until(lambda: server.ops(1)[0].op == asked)
             task.cancel()
             await asyncio.wait([task])
         await writer.release()

@@ -94,7 +94,7 @@ def test_a_timeout_leaves_nothing() -> None:
         async with Semaphore(one, "/pool", 1):
             with pytest.raises(TimeoutError):
                 await Semaphore(two, "/pool", 1).acquire(0.5)
-            await server.wait_for(lambda: len(ephemerals(server)) == 1)
+            await server.until(lambda: len(ephemerals(server)) == 1)
         await nothing_left(server)
 
     simulate_clients(main)
@@ -148,7 +148,7 @@ def test_anyone_loses_its_place_in_line_makes_no_lease(naming: str) -> None:
         await (await Semaphore(one, "/pool", 1, naming=naming).acquire()).release()
         with server.fault(delay(0.5), "removeWatches", client=one, times=1, strict=True) as fault:
             first = asyncio.create_task(Semaphore(one, "/pool", 1, naming=naming).acquire())
-            await server.wait_for(lambda: fault.hits)
+            await server.until(lambda: fault.hits)
             second = asyncio.create_task(Semaphore(two, "/pool", 1, naming=naming).acquire())
             server.expire(one)
         await asyncio.wait([first, second], timeout=5)
@@ -171,7 +171,7 @@ def test_a_lease_is_not_created_in_a_session_that_has_no_place_in_line(naming: s
         expired, session_id = error(ErrorCode.SESSION_EXPIRED), one.session_id
         with server.fault(expired, "removeWatches", client=one, times=1, strict=True) as fault:
             first = asyncio.create_task(Semaphore(one, "/pool", 1, naming=naming).acquire())
-            await server.wait_for(lambda: fault.hits)
+            await server.until(lambda: fault.hits)
             server.refuse_connections()
             server.expire(session_id)
             held = await Semaphore(two, "/pool", 1, naming=naming).acquire()
@@ -210,7 +210,7 @@ def test_a_lease_that_is_lost_while_the_line_is_left_is_lost_loudly() -> None:
                         await asyncio.sleep(60)
 
                 using = asyncio.create_task(use())
-                await server.wait_for(lambda: fault.hits)
+                await server.until(lambda: fault.hits)
                 server.expire(zk)
             await using
 

@@ -65,7 +65,7 @@ def test_an_attempt_that_gave_up_leaves_no_node() -> None:
         zk = await connect(timeout=60.0, operation_timeout=1.0)
         with server.fault(lose_reply(), None, "/job*", times=1, strict=True) as fault:
             trying = asyncio.create_task(TryLock(zk, "/job").attempt())
-            await server.wait_for(lambda: fault.hits)
+            await server.until(lambda: fault.hits)
             server.refuse_connections()
             with pytest.raises(ConnectionLossError):
                 await trying
@@ -138,7 +138,7 @@ def test_a_transaction_of_a_former_holder_is_refused_though_another_holds_the_pa
         late.set("/register", b"late")
         server.expire(one)
         second = await TryLock(two, "/job").acquire(5.0)
-        await server.wait_for(lambda: one.session_id in server.sessions())
+        await server.until(lambda: one.session_id in server.sessions())
         with pytest.raises(LockLostError):
             await late.commit()
         assert server.tree()["/register"].data == b"0"

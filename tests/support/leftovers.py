@@ -28,11 +28,11 @@ def ephemerals(server: Server) -> list[str]:
 
 async def nothing_left(server: Server) -> None:
     """Wait until no ephemeral node, which a contender, a lease or a candidate is, and no watch is left."""
-    await server.wait_for(lambda: not ephemerals(server) and not server.watches(), timeout=20)
+    await server.until(lambda: not ephemerals(server) and not server.watches(), timeout=20)
 
 
 async def in_line(server: Server, path: str, number: int) -> None:
     """Wait until so many stand in line, and all but the first watch."""
-    await server.wait_for(
+    await server.until(
         lambda: len(kazoo_bugs.children(server, path)) == number and len(server.watches()) >= number - 1, 10
     )

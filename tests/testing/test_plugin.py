@@ -111,7 +111,7 @@ def test_the_fixtures_work_in_asyncio_tests(project: pytest.Pytester) -> None:
             zoolet.populate({"/a": b"1"})
             assert list(zoolet.tree()) == ["/a"]
             async with type(zoolet)() as own:
-                assert await own.wait_for(lambda: own.tree() == {}) is True
+                assert await own.until(lambda: own.tree() == {}) is True
             zoolet_factory().populate({"/b": b"2"})
         """
     )

@@ -216,4 +216,4 @@ def test_a_data_directory_is_what_the_server_begins_with(project: pytest.Pyteste
     result = project.runpytest_inprocess()
 
     result.assert_outcomes(passed=2, errors=1)
-    assert "the options of the fixture zoolet are invalid: wrong: no snapshot is valid" in result.stdout.str()
+    assert "the options of the fixture zoolet are invalid: wrong: no snapshot can be used" in result.stdout.str()

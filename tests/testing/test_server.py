@@ -241,7 +241,7 @@ async def test_a_server_of_a_loop_that_has_stopped_says_so_at_once() -> None:
     with pytest.raises(RuntimeError, match="stopped"):
         server.tree()
     with pytest.raises(RuntimeError, match="stopped"):
-        await server.wait_for(lambda: True)
+        await server.until(lambda: True)
 
 
 @pytest.mark.parametrize(

@@ -280,11 +280,11 @@ def test_waiting_is_done_in_virtual_time() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             client = await dial(server, 10)
-            await server.wait_for(lambda: client.id not in server.sessions(), timeout=100)
+            await server.until(lambda: client.id not in server.sessions(), timeout=100)
             assert sim.time() >= 10
             began = sim.time()
             with pytest.raises(TimeoutError):
-                await server.wait_for(lambda: False, timeout=50)
+                await server.until(lambda: False, timeout=50)
             assert sim.time() - began == pytest.approx(50, abs=1)
 
     run_simulation(main)

@@ -341,3 +341,28 @@ def test_a_case_works_where_warnings_are_errors() -> None:
     )
 
     assert passed(run(case)) == 1
+
+
+def test_a_failing_test_shows_the_state_of_the_server_and_a_leak_is_a_warning() -> None:
+    class Failing(ZooletTestCase):
+        def test_fails(self) -> None:
+            self.zoolet.populate({"/here": "x"})
+            self.fail("on purpose")
+
+        def test_leaves_a_session(self) -> None:
+            kazoo = KazooClient(self.zoolet.hosts)
+            kazoo.start()
+            kazoo.create("/left", ephemeral=True)
+            type(self).left = kazoo
+
+    result = unittest.TestResult()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        unittest.defaultTestLoader.loadTestsFromTestCase(Failing).run(result)
+    Failing.left.stop()
+    Failing.left.close()
+
+    ((_, text),) = result.failures
+    assert "on purpose" in text
+    assert "/here b'x'" in text
+    assert any("has left at zoolet" in str(warning.message) for warning in warned)

@@ -77,16 +77,22 @@ async def test_in_its_own_loop_it_is_awaited_and_the_loop_goes_on() -> None:
             turns += 1
             return turns >= 3
 
-        assert await server.wait_for(third) is True
+        assert await server.until(third) is True
         asyncio.get_running_loop().call_later(0.01, server.populate, {"/a": ""})
-        assert await server.wait_for(lambda one: "/a" in one.tree(), DEADLINE_S) is True
+        assert await server.until(lambda one: "/a" in one.tree(), DEADLINE_S) is True
         with pytest.raises(TimeoutError, match="the last operations"):
-            await server.wait_for(lambda: False, 0.01)
+            await server.until(lambda: False, 0.01)
+
+
+async def test_wait_for_in_the_server_s_own_loop_names_its_twin() -> None:
+    async with Server() as server:
+        with pytest.raises(RuntimeError, match=r"await its twin, until\(\.\.\.\), instead"):
+            server.wait_for(lambda: False)
 
 
 async def test_an_await_can_be_cancelled() -> None:
     async with Server() as server:
-        waiting = asyncio.ensure_future(server.wait_for(lambda: False))
+        waiting = asyncio.ensure_future(server.until(lambda: False))
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -32,6 +32,7 @@ def apply_close_session(state: ServerState, txn: CloseSessionTxn, session_id: in
     """Delete the session's ephemeral nodes, with events, and the session."""
     for path in txn.paths2Delete:
         apply_delete(state, DeleteTxn(path), session_id)
+    state.tree.ephemerals.pop(session_id, None)
     state.sessions.close(state.sessions.alive[session_id])
 
 
