@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Container
 from typing import Any
 
@@ -33,6 +34,7 @@ class Acceptor:
         self._connections = connections
         self._loop = connections.loop
         self._backlog = backlog
+        self.context: ssl.SSLContext | None = None  # for zoolet.testing: all connections are over TLS
         self._server: asyncio.Server | None = None
         self._refused: tuple[int, Any] | None = None  # family and address, while connections are refused
         self._placeholder: socket.socket | None = None  # keeps the port while connections are refused
@@ -57,12 +59,15 @@ class Acceptor:
         """
         if host is None and port == 0:
             port = free_port_of_all_addresses()
-        self._server = await self._loop.create_server(self._protocol, host, port, backlog=self._backlog)
+        self._server = await self._loop.create_server(self._protocol, host, port, **self._options())
         bound: socket.socket = self._server.sockets[0]
         address = bound.getsockname()
         if len(self._server.sockets) == 1 and hasattr(bound, "family"):  # a simulated one has none
             self._bound = bound.family, address[0]
         return int(address[1])
+
+    def _options(self) -> dict[str, Any]:
+        return {"backlog": self._backlog, **({} if self.context is None else {"ssl": self.context})}
 
     def _protocol(self) -> ServerProtocol:
         return ServerProtocol(self._connections)
@@ -123,7 +128,7 @@ class Acceptor:
 
     async def _give_to_loop(self, listening: socket.socket) -> None:
         while not self._refuse_again:
-            self._server = await self._loop.create_server(self._protocol, sock=listening, backlog=self._backlog)
+            self._server = await self._loop.create_server(self._protocol, sock=listening, **self._options())
             if self._next is None:
                 break
             _stop_listening(self._server)

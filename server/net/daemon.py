@@ -69,8 +69,12 @@ class Daemon:
 
     # --- listening ---
 
-    async def start(self, host: str | None, port: int) -> int:
-        """Start to listen; arguments, result and errors as for :meth:`Acceptor.start`."""
+    async def start(self, host: str | None, port: int, context: ssl.SSLContext | None = None) -> int:
+        """Start to listen; arguments, result and errors as for :meth:`Acceptor.start`.
+
+        With a TLS context, which is for zoolet.testing, all connections of this port are over TLS.
+        """
+        self._acceptor.context = context
         self.port = await self._acceptor.start(host, port)
         self.wake()
         return self.port

@@ -104,7 +104,7 @@ class OpenDirectory:
             _log.info("%s: a new data directory", directory.path)
             engine.zxid = first
             self._write_first_snapshot(engine)
-        elif self.settings.fsync != "always" or recovered.problems or not self._locks[0].was_clean:
+        elif recovered.problems or not self._locks[0].was_clean:
             self._begin_epoch(engine)
         self._locks[0].note_session(engine.sessions.highest_id)
         _log.info(

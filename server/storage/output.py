@@ -50,6 +50,14 @@ class TransactionLog(Protocol):
         """Return the connections from which nothing is received, because so much of their output waits."""
         ...
 
+    def snapshot_soon(self) -> object:
+        """Begin to write a snapshot."""
+        ...
+
+    async def snapshot_written(self) -> None:
+        """Wait until no snapshot is being written."""
+        ...
+
     async def close(self) -> bool:
         """Log what remains, and close the files; return whether all could be logged."""
         ...

@@ -328,14 +328,15 @@ class Store:
         if self._log is log:  # what it has is not certain any more
             self._log = None
             log.abandon()
-        self._snapshot_needed = self.snapshot_task is not None
-        if self.snapshot_task is None:
-            self.snapshot_soon()
+        self.snapshot_soon()
 
     # --- snapshots ---
 
     def snapshot_soon(self) -> asyncio.Task[None]:
-        """Begin to write a snapshot, and a new log."""
+        """Begin to write a snapshot, and a new log; after the present one, if one is being written."""
+        if self.snapshot_task is not None:
+            self._snapshot_needed = True
+            return self.snapshot_task
         self._since_snapshot = self._bytes_since_snapshot = 0
         self.snapshot_task = self._loop.create_task(self._snapshot())
         self.snapshot_task.add_done_callback(self._snapshot_ended)
@@ -426,6 +427,12 @@ class Store:
         await self._loop.run_in_executor(self._log_thread, function)
 
     # --- the end ---
+
+    async def snapshot_written(self) -> None:
+        """Wait until the snapshot that is being written is complete, and one that follows it."""
+        while (task := self.snapshot_task) is not None:
+            await asyncio.wait((task,))
+            await asyncio.sleep(0)
 
     async def drain(self) -> None:
         """Wait until everything that was applied is in the log, and the output that waited for it is sent."""

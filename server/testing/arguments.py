@@ -74,12 +74,14 @@ def check_numbers(seed: object, initial_zxid: object) -> None:
         raise invalid("initial_zxid", initial_zxid, "from 0 to 2**63 - 1")
 
 
-def check_data_dir(data_dir: object) -> None:
-    """Raise a ValueError unless *data_dir* is None or a directory."""
-    if data_dir is None:
-        return
-    if not isinstance(data_dir, str | os.PathLike) or not os.path.isdir(data_dir):
-        raise invalid("data_dir", data_dir, "a directory with ZooKeeper's files")
+def check_directories(data_dir: object, begin_from: object) -> None:
+    """Raise a ValueError unless *begin_from* is None or a directory, and *data_dir* None or a path; not both."""
+    if data_dir is not None and (not isinstance(data_dir, str | os.PathLike) or not os.fspath(data_dir)):
+        raise invalid("data_dir", data_dir, "the path of a directory")
+    if begin_from is not None and not (isinstance(begin_from, str | os.PathLike) and os.path.isdir(begin_from)):
+        raise invalid("begin_from", begin_from, "a directory with ZooKeeper's files")
+    if data_dir is not None and begin_from is not None:
+        raise ValueError("data_dir and begin_from exclude each other: a directory of its own has its own beginning")
 
 
 MAX_SECONDS: Final = 1e9

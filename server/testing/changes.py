@@ -3,14 +3,49 @@
 from __future__ import annotations
 
 from zoolet.protocol import paths
-from zoolet.protocol.errors import BadArgumentsError, NoNodeError, NotEmptyError
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.errors import (
+    BadArgumentsError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+)
 from zoolet.protocol.paths import QUOTA, ZOOKEEPER
 from zoolet.protocol.quotas import LIMITS, STATS
-from zoolet.protocol.txns import DeleteTxn, SetDataTxn
+from zoolet.protocol.txns import CreateTxn, DeleteTxn, SetDataTxn
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.node import int32, is_session
 from zoolet.server.core.tree import RESERVED
 from zoolet.server.testing.populate import populate
 from zoolet.server.testing.views import check_path
+
+
+def create(engine: Engine, path: str, data: bytes | str | None, owner: int, *, sequential: bool) -> str:
+    """Create a node of a session, 0 for none, with events; return its path.
+
+    Raises:
+        ValueError: The path is none, or the data is neither bytes, text nor None.
+        NodeExistsError: There is such a node.
+        NoChildrenForEphemeralsError: The parent is ephemeral.
+    """
+    if data is not None and not isinstance(data, bytes | str):
+        raise ValueError(f"{path}: the data is {data!r}; it must be bytes, text or None")
+    check_path(f"{path}0" if sequential else path)
+    above = paths.parent(path) if not sequential else path[: path.rindex("/")] or "/"
+    if engine.tree.get(above) is None:
+        populate(engine, {above: b""})
+    parent = engine.tree.find(above)
+    if is_session(parent.owner):
+        raise NoChildrenForEphemeralsError(path)
+    if sequential:
+        path += paths.sequence_suffix(parent.creates)
+    if engine.tree.get(path) is not None:
+        raise NodeExistsError(path)
+    encoded = data.encode() if isinstance(data, str) else data
+    engine.zxid += 1
+    engine.apply(CreateTxn(path, encoded, OPEN_ACL_UNSAFE, bool(owner), int32(parent.creates + 1)), owner)
+    return path
 
 
 def set_data(engine: Engine, path: str, data: bytes | str | None) -> None:

@@ -24,7 +24,7 @@ _CHOICES: Final = {
     "zoolet_compat": ("3.8", "3.9"),
     "zoolet_scope": ("function", "class", "module", "package", "session"),
 }
-_OPTIONS: Final = ("config", "clock", "compat", "seed", "data_dir")
+_OPTIONS: Final = ("config", "clock", "compat", "seed", "data_dir", "begin_from", "tls")
 _HOSTS: Final = ("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS")
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether a test has failed: then what it has left is not reported, too."""
@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("zoolet_config", "settings of the fixture zoolet: lines key=value, as in zoo.cfg", type="linelist")
     parser.addini("zoolet_clock", "the clock of the fixture zoolet: real, manual", default="real")
     parser.addini("zoolet_compat", "the release that the fixture zoolet reproduces: 3.8, 3.9", default="3.9")
-    parser.addini("zoolet_data_dir", "a data directory with whose tree the fixture zoolet begins", default="")
+    parser.addini("zoolet_begin_from", "a data directory with whose tree the fixture zoolet begins", default="")
     parser.addini("zoolet_scope", "the scope of the fixture zoolet, as of any fixture", default="function")
 
 
@@ -73,7 +73,7 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
         "clock": config.getini("zoolet_clock"),
         "compat": config.getini("zoolet_compat"),
         "seed": config.getoption("zoolet_seed"),
-        "data_dir": config.rootpath / folder if (folder := config.getini("zoolet_data_dir")) else None,
+        "begin_from": config.rootpath / folder if (folder := config.getini("zoolet_begin_from")) else None,
     }
     for marker in reversed(list(request.node.iter_markers("zoolet"))):
         if wrong := [*map(repr, marker.args), *(name for name in marker.kwargs if name not in _OPTIONS)]:
@@ -114,7 +114,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and the fixtures that need a plugin for asyncio."""
     config.addinivalue_line(
         "markers",
-        "zoolet(config=None, clock='real', compat='3.9', seed=None, data_dir=None): how the fixture zoolet is started",
+        "zoolet(config=None, clock='real', compat='3.9', seed=None, data_dir=None, begin_from=None, tls=False): how "
+        "the fixture zoolet is started",
     )
     _check_choices(config)
     plugins = config.pluginmanager
@@ -196,7 +197,10 @@ def zoolet_factory(request: pytest.FixtureRequest) -> Iterator[ServerFactory]:
     """Start more ZooKeeper servers, with the arguments of ``Server``; they run until the end of the test. What is left
     out is as for ``zoolet``: the ini file's, the command line's, and the marker's, without a data directory.
     """
-    servers = _Servers({name: value for name, value in _options(request).items() if name != "data_dir"})
+    options = _options(request)
+    del options["begin_from"]
+    options.pop("data_dir", None)
+    servers = _Servers(options)
     yield servers
     for server in servers.started:
         server.__exit__(None, None, None)

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, wait
 from enum import Enum
 from random import Random
@@ -69,6 +70,9 @@ class Runner:
     Attributes:
         daemon: The present daemon, or the last one; not set before the first start.
         state: The state, as drawn above.
+        context: The TLS context of the port; None for a plain one.
+        before_stop: Awaited inside the loop before the daemon stops.
+        after_stop: Called once it has stopped.
     """
 
     daemon: Daemon
@@ -80,6 +84,9 @@ class Runner:
         self._assemble = assemble
         self._host = host
         self._requested_port = port
+        self.context: ssl.SSLContext | None = None
+        self.before_stop: Callable[[], Awaitable[None]] | None = None
+        self.after_stop: Callable[[], None] = lambda: None
         self._port = 0
         self._pid = 0
         self._loop_thread = 0
@@ -106,7 +113,15 @@ class Runner:
         """Stop the server that :meth:`open` has started."""
         if self.is_ours():
             self._mark_stopped()
+            await self._stop_daemon()
+
+    async def _stop_daemon(self) -> None:
+        try:
+            if self.before_stop is not None:
+                await self.before_stop()
             await self.daemon.stop(gracefully=False)
+        finally:
+            self.after_stop()
 
     # --- in its own thread ---
 
@@ -158,14 +173,15 @@ class Runner:
         await self._listen()
         opened.set_result(None)
         await self._stopping.wait()
-        await self.daemon.stop(gracefully=False)
+        await self._stop_daemon()
 
     # --- both ---
 
     async def _listen(self) -> None:
         self.daemon = self._assemble()
         self._stopping = asyncio.Event()
-        self._port = await self.daemon.start(self._host, self._requested_port or self._port)
+        port = self._requested_port or self._port
+        self._port = await self.daemon.start(self._host, port, self.context)
         if self._port in _USED and self.state is State.NOT_STARTED:
             self.move()
         _USED.add(self._port)

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import tempfile
+import weakref
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from random import Random, SystemRandom
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from zoolet.server.app import assemble
-from zoolet.server.core.client_connection import ClientConnection
+from zoolet.server.core.client_connection import ClientConnection, Session
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.net.turns import TURN
@@ -25,6 +29,12 @@ from zoolet.server.testing.intercepted import InterceptedConnection
 from zoolet.server.testing.interceptor import Interceptor
 from zoolet.server.testing.populate import populate
 from zoolet.server.testing.signatures import ClockName, CompatName, Who
+
+if TYPE_CHECKING:
+    from zoolet.server.storage.opening import OpenDirectory
+
+OTHERS_TIMEOUT: Final = 0x7FFFFFFF
+"""Milliseconds of the session of what create(ephemeral=True) makes: 24 days."""
 
 
 class Server(Endpoint):
@@ -41,8 +51,12 @@ class Server(Endpoint):
         clock: ``"real"``, or ``"manual"`` for a clock that only :meth:`advance` moves.
         seed: The seed of all randomness; by default a random one. The same seed leads to the same faults, and with a
             manual clock to the same session ids and times.
-        data_dir: A data directory of ZooKeeper's, with whose tree, sessions and zxid the server begins. It is read at
-            each start, and nothing is written to it.
+        data_dir: The data directory, which is created if it is missing: the server begins with what it has, and what
+            it changes outlives the server and this process. One server uses it at a time. None for memory.
+        begin_from: A data directory with whose tree, sessions and zxid the server begins, without one of its own.
+            Nothing is written to it.
+        tls: Speak TLS on the port, with a certificate that is made for this server (this needs ``cryptography``);
+            clients trust the authority in :attr:`tls_ca`.
         config: A zoo.cfg's path, or a dict of its keys and values.
         compat: The release whose behaviour to reproduce, ``"3.8"`` or ``"3.9"``; None for the newest.
         initial_zxid: The last zxid of a server that this one replaces. By default zxids begin at 0 with a seed or a
@@ -50,9 +64,10 @@ class Server(Endpoint):
 
     Attributes:
         seed: The seed, given or random.
+        tls_ca: With ``tls=True``, the file of the authority that clients trust, in PEM; otherwise None.
 
     Raises:
-        ValueError: An argument is invalid; at the start also that the files of *data_dir* are.
+        ValueError: An argument is invalid; at the start also that the files of a directory are.
     """
 
     turn: ClassVar[float] = TURN
@@ -68,19 +83,28 @@ class Server(Endpoint):
         clock: ClockName = "real",
         seed: int | None = None,
         data_dir: str | os.PathLike[str] | None = None,
+        begin_from: str | os.PathLike[str] | None = None,
+        tls: bool = False,
         config: str | os.PathLike[str] | Mapping[str, object] | None = None,
         compat: CompatName | None = None,
         initial_zxid: int | None = None,
     ) -> None:
         arguments.check_numbers(seed, initial_zxid)
-        arguments.check_data_dir(data_dir)
+        arguments.check_directories(data_dir, begin_from)
         super().__init__(host, port, SystemRandom().getrandbits(32) if seed is None else seed)
-        self._data_dir = data_dir
+        self._data_dir, self._begin_from = data_dir, begin_from
+        self._data: OpenDirectory | None = None
+        self._runner.before_stop, self._runner.after_stop = self._save, self._release
+        self.tls_ca: str | None = None
+        if tls:
+            self._use_tls()
         self._clock = SkewedClock(arguments.make_clock(clock, seed))
         self._config = arguments.read_config(config, compat)
         self._config.settings.exact_deadlines = clock == "manual"
         repeatable = seed is not None or clock == "manual"
         self._restarts = 0
+        self._unsaved = False
+        self._others: Session | None = None  # that of create(ephemeral=True)
         self._initial_zxid = 0 if initial_zxid is None and repeatable else initial_zxid
 
     def _assemble(self) -> Daemon:
@@ -91,18 +115,66 @@ class Server(Endpoint):
             initial_zxid=self._initial_zxid,
             connection_factory=lambda connection, resume: InterceptedConnection(self._interceptor, connection, resume),
             turn=self.turn,
+            data=self._open(),
         )
         if self._initial_zxid is None and (before := self._runner.last_engine) is not None:
             daemon.engine.zxid = max(daemon.engine.zxid, before.zxid + 1)  # it was started in this very millisecond
         engine, loop, clock = daemon.engine, asyncio.get_running_loop(), self._clock.inner
         call_later = clock.call_later if isinstance(clock, ManualClock) else loop.call_later
         self._intercept(Interceptor(call_later, lambda: engine.now / 1000), partial(self._filter_events, engine))
-        if self._data_dir is not None:
+        if self._begin_from is not None:
             from zoolet.server.storage.recovery import recover
 
-            recover(engine, os.fspath(self._data_dir))
+            recover(engine, os.fspath(self._begin_from))
         self._history = History(engine)  # reset() returns to this state
         return daemon
+
+    # --- files ---
+
+    def _open(self) -> OpenDirectory | None:
+        """Return the data directory, locked; None for a server in memory."""
+        if self._data_dir is None:
+            return None
+        from zoolet.server.storage.opening import OpenDirectory
+        from zoolet.server.storage.settings import StorageSettings
+
+        self._release()  # if a start has failed
+        # What is acknowledged outlives the process; a test does not wait for the disk.
+        self._data = OpenDirectory(StorageSettings(os.fspath(self._data_dir), fsync="never", preallocated=0))
+        return self._data
+
+    def _store_again(self) -> None:
+        """Write all of the state, because it was changed otherwise than by transactions."""
+        store = self._runner.daemon.connections.log
+        if store is not None:
+            self._engine.zxid += 1  # later than all that was logged
+            self._unsaved = True
+            store.snapshot_soon()
+
+    async def _save(self) -> None:
+        store = self._runner.daemon.connections.log
+        if store is not None and self._unsaved:
+            await store.snapshot_written()
+        self._unsaved = False
+
+    def _release(self) -> None:
+        data, self._data = self._data, None
+        if data is not None:
+            data.release()
+
+    def _use_tls(self) -> None:
+        from zoolet.server.net import tls
+        from zoolet.server.net.tls_settings import TlsSettings
+
+        try:
+            from zoolet.server.testing.certificates import Authority
+        except ModuleNotFoundError as error:
+            raise ValueError(f"tls=True needs {error.name}: pip install cryptography") from None
+        folder = tempfile.mkdtemp(prefix="zoolet-tls-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        authority = Authority(Path(folder))
+        self.tls_ca = str(authority.path)
+        self._runner.context = tls.context(TlsSettings(str(authority.issue("server"))))
 
     def _filter_events(self, engine: Engine, active: bool) -> None:
         interceptor = self._interceptor
@@ -233,6 +305,35 @@ class Server(Endpoint):
         """
         self._runner.call(lambda: populate(self._engine, nodes))
 
+    def create(
+        self, path: str, data: bytes | str | None = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        """Create a node, as another client would: watches fire, no permission is needed. Missing parents are created.
+
+        Args:
+            path: The node; the server appends a number to that of a sequential one.
+            data: What it holds.
+            ephemeral: Whose session is somebody else's: "another one holds it". ``expire(session)`` ends the session,
+                which is the ``ephemeral_owner`` of the node in :meth:`tree`; :meth:`reset` does, too. It is no leak.
+            sequential: Append a number.
+
+        Returns:
+            The path of the node.
+
+        Raises:
+            ValueError: The path or the data is invalid.
+            NodeExistsError: There is such a node.
+            NoChildrenForEphemeralsError: The parent is ephemeral.
+        """
+
+        def create() -> str:
+            if ephemeral and (self._others is None or self._others.id not in self._engine.sessions.alive):
+                self._others = self._engine.open_session(OTHERS_TIMEOUT)
+            owner = self._others.id if ephemeral and self._others is not None else 0
+            return changes.create(self._engine, path, data, owner, sequential=sequential)
+
+        return self._runner.call(create)
+
     def set(self, path: str, data: bytes | str | None) -> None:
         """Set a node's data, as another client would: its version grows, and watches fire. No permission is needed.
 
@@ -286,7 +387,12 @@ class Server(Endpoint):
         """
         if not isinstance(snapshot, Snapshot):
             raise ValueError(f"restore({snapshot!r}): this is not a snapshot; snapshot() returns one")
-        self._runner.call(lambda: self._history.restore_to(snapshot))
+
+        def restore() -> None:
+            self._history.restore_to(snapshot)
+            self._store_again()
+
+        self._runner.call(restore)
 
     def reset(self) -> None:
         """Remove all sessions, connections, faults, pauses and nodes, accept connections, and end read-only mode. The
@@ -315,6 +421,8 @@ class Server(Endpoint):
         for session in list(self._engine.sessions.alive.values()):
             self._engine.close_session(session)
         self._history.restore_to(self._history.start)
+        self._others = None
+        self._store_again()
 
     # --- views ---
 
@@ -370,7 +478,7 @@ class Server(Endpoint):
         return waited
 
     def wait_for_sessions(self, n: int, timeout: float = 5.0) -> None:
-        """Wait until exactly *n* sessions are alive.
+        """Wait until exactly *n* sessions are alive; that of :meth:`create` does not count.
 
         Raises:
             TimeoutError: There were more or fewer; the message lists them.
@@ -412,11 +520,18 @@ class Server(Endpoint):
 
     def _session_count(self, n: int, timeout: float) -> waiting.Condition:
         def what() -> str:
-            alive = [f"0x{id:x} from {view.client or 'nowhere'}" for id, view in self.sessions().items()]
+            others = 0 if self._others is None else self._others.id
+            sessions = {id: view for id, view in self.sessions().items() if id != others}
+            alive = [f"0x{id:x} from {view.client or 'nowhere'}" for id, view in sessions.items()]
             return f"there were not {n} sessions, but {len(alive)} ({', '.join(alive) or 'none'})"
 
         arguments.check_counts(n=n)
-        return lambda: self._runner.call(lambda: len(self._engine.sessions.alive)) == n, timeout, what
+
+        def count() -> int:
+            alive = self._engine.sessions.alive
+            return len(alive) - (self._others is not None and self._others.id in alive)
+
+        return lambda: self._runner.call(count) == n, timeout, what
 
     def _contender_count(self, path: str, n: int, timeout: float) -> waiting.Condition:
         def what() -> str:

@@ -56,7 +56,7 @@ class ZooletTestCase(unittest.TestCase):
                 self.zoolet.reset()
             else:  # another test has stopped it
                 self.zoolet.start()
-        if registry.test is not None or result is None:  # pytest reports
+        if registry.test is not None or not isinstance(result, unittest.TestResult):  # pytest reports
             return super().run(result)
         registry.test = test = registry.Test()
         known = {id(entry) for entry in (*result.failures, *result.errors)}

@@ -82,7 +82,10 @@ def test_the_nearest_marker_wins_and_settings_add_up(project: pytest.Pytester) -
 @pytest.mark.parametrize(
     ("marker", "message"),
     [
-        ("seeds=5", "@pytest.mark.zoolet has seeds; it has config, clock, compat, seed, data_dir, each by its name"),
+        (
+            "seeds=5",
+            "@pytest.mark.zoolet has seeds; it has config, clock, compat, seed, data_dir, begin_from, tls,",
+        ),
         ("'manual'", "@pytest.mark.zoolet has 'manual'; it has"),
         ("clock='fast'", "the options of the fixture zoolet are invalid: clock is 'fast'"),
         ("config={'tickTim': 5}", "did you mean tickTime"),
@@ -195,7 +198,7 @@ def test_a_data_directory_is_what_the_server_begins_with(project: pytest.Pyteste
     (project.path / "data" / "snapshot.7").write_bytes(b"".join(encode(Snapshot(7, nodes))))
     (project.path / "wrong").mkdir()
     (project.path / "wrong" / "snapshot.7").write_bytes(b"x")
-    ini(project, "zoolet_data_dir = data").makepyfile(
+    ini(project, "zoolet_begin_from = data").makepyfile(
         """
         import pytest
 
@@ -203,11 +206,11 @@ def test_a_data_directory_is_what_the_server_begins_with(project: pytest.Pyteste
             assert zoolet_kazoo.get("/app/config")[0] == b"1"
             assert zoolet.zxid() > 7
 
-        @pytest.mark.zoolet(data_dir=None)
+        @pytest.mark.zoolet(begin_from=None)
         def test_without(zoolet):
             assert not zoolet.tree()
 
-        @pytest.mark.zoolet(data_dir="wrong")
+        @pytest.mark.zoolet(begin_from="wrong")
         def test_wrong(zoolet):
             pass
         """

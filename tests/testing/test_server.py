@@ -249,7 +249,7 @@ async def test_a_server_of_a_loop_that_has_stopped_says_so_at_once() -> None:
     [
         ({"clock": "sun"}, "sun"),
         ({"clock": None}, "None"),
-        ({"data_dir": "/nowhere"}, "data_dir"),
+        ({"begin_from": "/nowhere"}, "begin_from"),
         ({"config": {"tickTime": "x"}}, "tickTime"),
         ({"config": {"tickTime": 0}}, "tickTime"),
     ],

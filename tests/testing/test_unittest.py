@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import textwrap
 import unittest
+import warnings
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
-from zoolet.server.testing import ZooletTestCase
+from zoolet.server.testing import ZooletTestCase, registry
 from zoolet.server.testing.unittest import KazooTestCase, KazooTestHarness
 
 OURS = "zoolet.server.testing.unittest"
@@ -343,7 +345,9 @@ def test_a_case_works_where_warnings_are_errors() -> None:
     assert passed(run(case)) == 1
 
 
-def test_a_failing_test_shows_the_state_of_the_server_and_a_leak_is_a_warning() -> None:
+def test_a_failing_test_shows_the_state_of_the_server_and_a_leak_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "test", None)  # as without pytest
+
     class Failing(ZooletTestCase):
         def test_fails(self) -> None:
             self.zoolet.populate({"/here": "x"})

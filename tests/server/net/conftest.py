@@ -20,7 +20,7 @@ from zoolet.server.core.settings import Settings
 from zoolet.server.testing.clock import ManualClock
 
 if TYPE_CHECKING:
-    from support.certificates import Authority
+    from zoolet.server.testing.certificates import Authority
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def dial(live: LiveServer) -> Dial:
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     """An authority that nobody else knows."""
-    from support.certificates import Authority  # needs the extra "tls", which other tests here do without
+    from zoolet.server.testing.certificates import Authority  # needs the extra "tls", which other tests here do without
 
     return Authority(tmp_path)
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from support.certificates import Authority
 from support.daemon import refused, running
 from support.tls_clients import AUTHORITY, CERTIFICATE, FILES, trusting
 
 from zoolet.client import Client, ConnectionLossError
+from zoolet.server.testing.certificates import Authority
 
 
 @contextmanager
@@ -180,7 +180,7 @@ def test_a_secure_port_that_is_taken_is_reported_in_one_line() -> None:
     ("options", "reason"),
     [
         ((), "--secure-port needs ssl.keyStore.location (--tls-cert)."),
-        (("--tls-cert", "/nowhere.pem"), "cannot use /nowhere.pem for TLS: No such file"),
+        (("--tls-cert", "/nowhere.pem"), "cannot use /nowhere.pem for TLS: /nowhere.pem: No such file"),
         (("--tls-cert", str(FILES / "ca.pem")), "ca.pem for TLS"),
         (("--tls-cert", "/key.jks"), "cannot use /key.jks for TLS: No such file"),
         (("--tls-cert", "/key.bcfks"), "BCFKS cannot be read"),

@@ -9,7 +9,6 @@ import ssl
 from pathlib import Path
 
 import pytest
-from support.certificates import Authority
 from support.daemon import refused, running
 from support.key_stores import Stores, needs_keytool
 from support.tls_clients import FILES, common_name, lets_in
@@ -17,6 +16,7 @@ from support.tls_server import Served
 
 from zoolet.server.net import tls
 from zoolet.server.net.tls_settings import TlsSettings
+from zoolet.server.testing.certificates import Authority
 
 
 @needs_keytool

@@ -8,11 +8,12 @@ import socket
 from pathlib import Path
 
 import pytest
-from support.certificates import Authority
 from support.daemon import running
 from support.key_stores import Stores, needs_keytool
 from support.tls_clients import common_name, lets_in, shake
 from support.waiting import DEADLINE_S
+
+from zoolet.server.testing.certificates import Authority
 
 
 @pytest.mark.slow

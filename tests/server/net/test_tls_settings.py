@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.certificates import Authority
 from support.daemon import running
 from support.tls_clients import lets_in, shake
 from support.tls_server import Served
 
 from zoolet.server.net import tls
 from zoolet.server.net.tls_settings import TlsSettings
+from zoolet.server.testing.certificates import Authority
 
 # --- whose certificates are asked for ---
 

@@ -180,7 +180,7 @@ def test_a_test_server_begins_with_it(tmp_path: Path) -> None:
         write(tmp_path, server._runner.call(lambda: snapshot_of(server._engine)))
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
-    with Server(data_dir=tmp_path) as again:
+    with Server(begin_from=tmp_path) as again:
         assert dict(again.tree()) == before
         assert again.zxid() == zxid
         again.set("/app/n1", b"changed")
@@ -191,8 +191,8 @@ def test_a_test_server_begins_with_it(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="data_dir is '/nowhere'"):
-        Server(data_dir="/nowhere")
+    with pytest.raises(ValueError, match="begin_from is '/nowhere'"):
+        Server(begin_from="/nowhere")
     write(tmp_path, Snapshot(5, [])).write_bytes(b"x")
     with pytest.raises(ValueError, match="no snapshot can be used"):
-        Server(data_dir=tmp_path).start()
+        Server(begin_from=tmp_path).start()

@@ -330,8 +330,7 @@ async def test_a_new_epoch_begins_where_zxids_may_be_lost(tmp_path: Path) -> Non
     (tmp_path / "version-2" / "zoolet.lock").write_text("1234\n")
     second = await zxid_after_start()
     assert second == (((first >> 32) + 1) << 32) + 1
-    assert await zxid_after_start(fsync="interval") == second + (1 << 32)
-    assert await zxid_after_start() == second + (1 << 32)
+    assert await zxid_after_start(fsync="interval") == second  # after a clean end everything is synced
 
 
 async def test_a_client_that_is_not_read_from_does_not_expire(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""Certificates for one test: an authority, and the certificates that it signs."""
+"""Certificates for tests: an authority, and the certificates that it signs. It needs the library ``cryptography``."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
+from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """An authority that no other test trusts.
+    """An authority that nobody else trusts.
 
     Args:
         folder: Where its files are written.
@@ -29,7 +29,7 @@ class Authority:
         self.path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, name: str, password: bytes | None = None) -> Path:
-        """Write a certificate for 127.0.0.1 and its key into one file; return its path.
+        """Write a certificate for this machine and its key into one file; return its path.
 
         Args:
             name: Whose it is, and the file's name.
@@ -46,6 +46,7 @@ class Authority:
 
     def _sign(self, name: x509.Name, key: ec.EllipticCurvePublicKey, *, authority: bool = False) -> x509.Certificate:
         now = datetime.now(UTC)
+        names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1")), x509.IPAddress(ip_address("::1"))]
         builder = (
             x509.CertificateBuilder()
             .subject_name(name)
@@ -55,7 +56,7 @@ class Authority:
             .not_valid_before(now - timedelta(days=1))
             .not_valid_after(now + timedelta(days=30))
             .add_extension(x509.BasicConstraints(authority, None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
         )
         return builder.sign(self._key, hashes.SHA256())
 

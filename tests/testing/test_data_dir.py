@@ -1,0 +1,104 @@
+"""A test server whose data live on, and one that speaks TLS."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from support.stored import recovered
+
+from zoolet.client import Client, ConnectionLossError
+from zoolet.server import Server
+from zoolet.server.storage.errors import StorageError
+
+
+def test_what_a_server_has_outlives_it(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "data"
+    with Server(data_dir=folder) as server:
+        kazoo = KazooClient(server.hosts)
+        kazoo.start()
+        kazoo.create("/a", b"1")
+        kazoo.create("/mine", ephemeral=True)
+        shutil.copytree(folder, tmp_path / "killed")  # what a process that is killed now leaves
+        with pytest.raises(StorageError, match="another server uses this directory"), Server(data_dir=folder):
+            pass
+    with Server(port=server._runner._port, data_dir=folder) as again:
+        assert set(again.tree()) == {"/a", "/mine"}
+        again.wait_for(lambda: kazoo.connected and kazoo.exists("/mine"))
+        kazoo.stop()
+        kazoo.close()
+        again.wait_for(lambda: "/mine" not in again.tree())
+
+    assert recovered(tmp_path / "killed").tree.find("/a").data == b"1"
+    assert recovered(folder).tree.get("/mine") is None
+
+
+def test_what_is_restored_and_reset_outlives_the_server_too(tmp_path: Path) -> None:
+    with Server(data_dir=tmp_path) as server:
+        server.populate({"/a": "1"})
+        snapshot = server.snapshot()
+        server.populate({"/b": "2"})
+        server.restore(snapshot)
+    assert [path for path, _ in recovered(tmp_path).tree.walk() if "zookeeper" not in path] == ["/", "/a"]
+    with server:
+        server.populate({"/b": "2"})
+        server.reset()  # to what it began with
+        server.create("/c")
+    with server:
+        assert set(server.tree()) == {"/a", "/c"}
+
+
+async def test_a_server_begins_from_a_directory_without_writing_to_it(tmp_path: Path) -> None:
+    with Server(data_dir=tmp_path) as server:
+        server.populate({"/a": "1"})
+    before = {path.name: path.read_bytes() for path in (tmp_path / "version-2").iterdir()}
+
+    async with Server(begin_from=tmp_path) as server, Client(server.hosts) as zk:
+        await zk.create("/b")
+        assert set(server.tree()) == {"/a", "/b"}
+        server.reset()
+        assert set(server.tree()) == {"/a"}
+
+    assert {path.name: path.read_bytes() for path in (tmp_path / "version-2").iterdir()} == before
+    with pytest.raises(ValueError, match="exclude each other"):
+        Server(data_dir=tmp_path, begin_from=tmp_path)
+
+
+def test_somebody_else_s_nodes_are_there_and_no_leak() -> None:
+    with Server() as server:
+        held = server.create("/lock/n-", b"they", ephemeral=True, sequential=True)
+        assert held == "/lock/n-0000000000"
+        owner = server.tree()[held].ephemeral_owner
+        assert owner
+        server.wait_for_sessions(0)
+        assert server.leaks() == []
+        server.expire(owner)
+        assert held not in server.tree()
+        assert server.create("/lock/n-", ephemeral=True, sequential=True) == "/lock/n-0000000001"
+
+
+async def test_a_server_speaks_tls_with_a_certificate_that_was_made_for_it() -> None:
+    pytest.importorskip("cryptography")
+    async with Server(tls=True) as server:
+        context = ssl.create_default_context(cafile=server.tls_ca)
+        async with Client(server.hosts, tls=context) as zk:
+            await zk.create("/a", b"1")
+            server.refuse_connections()
+            server.drop(zk)
+            server.accept_connections()
+            assert (await zk.get("/a"))[0] == b"1"
+        with pytest.raises(ConnectionLossError, match="no server was reached"):
+            await Client(server.hosts, timeout=0.5).start()
+
+
+def test_kazoo_connects_over_tls() -> None:
+    pytest.importorskip("cryptography")
+    with Server(tls=True) as server:
+        kazoo = KazooClient(server.hosts, use_ssl=True, ca=server.tls_ca)
+        kazoo.start()
+        kazoo.create("/a", b"1")
+        kazoo.stop()
+        kazoo.close()
