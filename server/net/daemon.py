@@ -31,8 +31,8 @@ STALL: Final = 0.05
 """Seconds by which a tick may be late before the server counts as having been paused."""
 RECOVERY: Final = 0.05
 """Seconds after a pause for reading what clients have sent, before any session expires."""
-STOP_SECONDS: Final = 5.0
-"""Seconds that clients have to read their remaining output when the server stops."""
+STOP_SECONDS: Final = 4.0
+"""Seconds that a stop takes at most, in which clients may read their remaining output."""
 
 
 class Daemon:
@@ -125,11 +125,12 @@ class Daemon:
         """Stop listening, send the remaining output, and close all connections; sessions stay alive.
 
         Args:
-            gracefully: Wait up to five seconds for the clients to read their output; otherwise it is lost.
+            gracefully: Wait for the clients to read their output, for :data:`STOP_SECONDS` with what the log takes;
+                otherwise it is lost.
         """
         if self._timer is not None:
             self._timer.cancel()
-        connections = self.connections
+        connections, deadline = self.connections, self._loop.time() + STOP_SECONDS
         connections.stopping = True
         await self._acceptor.close()
         if self._secure is not None:
@@ -146,7 +147,7 @@ class Daemon:
             else:
                 socket.abort()
         try:
-            await connections.wait_closed(STOP_SECONDS if gracefully else None)
+            await connections.wait_closed(max(0.0, deadline - self._loop.time()) if gracefully else None)
         except TimeoutError:
             _log.warning("disconnecting %d clients that do not read", len(connections.open))
             connections.abort_all()

@@ -10,6 +10,8 @@ from typing import Final
 
 import pytest
 
+from zoolet.client import blocking, serializers
+from zoolet.client.blocking.recipes import LockingQueue
 from zoolet.server import Server
 
 ROOT: Final = Path(__file__).parents[2]
@@ -39,3 +41,18 @@ def test_a_program_in_the_documents_runs(program: str) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_service_of_the_documents_does_its_work_and_stops_at_a_signal(zoolet: Server) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/service.md").read_text(), re.DOTALL)
+    command = [sys.executable, "-c", program.replace(ADDRESS, zoolet.hosts)]
+    with blocking.Client(zoolet.hosts) as zk:
+        LockingQueue(zk.with_serializer(serializers.json), "/printer/jobs").put({"page": 1})
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
+            zoolet.wait_for_node("/printer/last", b'{"job": {"page": 1}, "pages": 10}', timeout=10)
+            assert any(path.startswith("/services/printer/") for path in zoolet.tree())
+            service.terminate()
+            output, errors = service.communicate(timeout=10)
+
+    assert (service.returncode, output.splitlines()[-1]) == (0, '{"ready": true, "leads": false, "done": 1}'), errors
+    assert not [path for path, node in zoolet.tree().items() if node.ephemeral_owner]
