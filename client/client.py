@@ -32,7 +32,7 @@ class Client(ClientSurface):
         read_only: Accept a server that has lost its quorum; writes fail there with NotReadOnlyError.
         auth: Credentials to begin with: pairs of scheme and bytes, such as ``("digest", b"user:password")``.
         login: User and password for SASL DIGEST-MD5.
-        tls: For connections over TLS, from :func:`ssl.create_default_context` or the like; server names are checked as
+        tls: For connections over TLS, from ``ssl.create_default_context()`` or the like; server names are checked as
             it says.
         backoff: How long to wait between rounds over all hosts.
         max_request: Bytes of the longest request that is sent; a server disconnects a client that sends more than its

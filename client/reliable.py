@@ -103,16 +103,16 @@ class Limit(NamedTuple):
     """A limit of the time of a block.
 
     Args:
-        at_once: The limit is 0: the block takes what is there, and waits for nobody.
+        no_waiting: The limit is 0: the block takes what is there, and waits for nobody.
         what: Returns what did not happen.
     """
 
-    at_once: bool
+    no_waiting: bool
     what: Callable[[], str]
 
     def before_waiting(self) -> None:
         """Raise TimeoutError if the block must not wait for others; call it before each such wait."""
-        if self.at_once:
+        if self.no_waiting:
             raise TimeoutError(f"{self.what()} at once")
 
 
@@ -131,11 +131,11 @@ async def timeout_saying(
         TimeoutError: It took longer.
         ValueError: The limit is negative.
     """
-    at_once = seconds is not None and checked_timeout(seconds) == 0
-    limit = asyncio.timeout(None if at_once else seconds)
+    no_waiting = seconds is not None and checked_timeout(seconds) == 0
+    limit = asyncio.timeout(None if no_waiting else seconds)
     try:
         async with limit:
-            yield Limit(at_once, what)
+            yield Limit(no_waiting, what)
     except TimeoutError:
         if not limit.expired():
             raise

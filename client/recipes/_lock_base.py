@@ -18,7 +18,7 @@ L = TypeVar("L", bound=Lease)
 
 
 class DeadlockError(RuntimeError, TimeoutError):
-    """The task that waits for a lock holds it itself: it would wait for ever, or for its timeout, and ends at once."""
+    """The task that waits for a lock holds it itself: it would wait forever, or for its timeout, and ends at once."""
 
 
 class _Holding(NamedTuple):

@@ -90,7 +90,7 @@ class NodeCache(FollowingRecipe):
             self._follower.mark_changed()
 
     async def stop(self) -> None:
-        """End what :meth:`start` began; what was read is old from now on."""
+        """End what ``start()`` began; what was read is old from now on."""
         await super().stop()
         self._was_read = False
 

@@ -136,31 +136,34 @@ class ReadWriteLock:
             LockLostError: The writer's node is gone.
         """
         lease.raise_if_lost()
-        writers = [path for path, _ in lease.nodes]
+        writer_nodes = [path for path, _ in lease.nodes]
         uuid = self._client.new_uuid()
-        readers = [self._reader_of(writer, naming, uuid) for writer, naming in zip(writers, self._namings, strict=True)]
+        reader_nodes = [
+            self._reader_of(writer_node, naming, uuid)
+            for writer_node, naming in zip(writer_nodes, self._namings, strict=True)
+        ]
         lease._stop_monitoring()
         try:
-            czxid = await self._exchange(writers, readers)
+            czxid = await self._exchange(writer_nodes, reader_nodes)
         except BaseException:  # cancelled, too: which of the nodes are there is unknown
             lease._mark_lost("its downgrade was interrupted")
-            for reader in readers:
-                delete_in_background(self._client, reader)
+            for reader_node in reader_nodes:
+                delete_in_background(self._client, reader_node)
             raise
-        return self._read.take_over(lease, [(reader, czxid) for reader in readers])
+        return self._read.take_over(lease, [(reader_node, czxid) for reader_node in reader_nodes])
 
-    def _reader_of(self, writer: str, naming: Naming, uuid: str) -> str:
-        """Return the path of the reader's node that has a writer's place."""
-        return paths.join(self._path, prefix(naming, "read", uuid) + sequence_suffix(number_of(writer)))
+    def _reader_of(self, writer_node: str, naming: Naming, uuid: str) -> str:
+        """Return the path of the reader's node that takes a writer's place."""
+        return paths.join(self._path, prefix(naming, "read", uuid) + sequence_suffix(number_of(writer_node)))
 
-    async def _exchange(self, writers: list[str], readers: list[str]) -> int:
+    async def _exchange(self, writer_nodes: list[str], reader_nodes: list[str]) -> int:
         """Put nodes in the place of others, however often the reply is lost; return the czxid of the new ones."""
         while True:
             transaction = self._client.transaction()
-            for reader in readers:
-                transaction.create(reader, self._read.data, ephemeral=True)
-            for writer in writers:
-                transaction.delete(writer)
+            for reader_node in reader_nodes:
+                transaction.create(reader_node, self._read.data, ephemeral=True)
+            for writer_node in writer_nodes:
+                transaction.delete(writer_node)
             failed = None
             try:
                 await transaction.commit()
@@ -168,8 +171,8 @@ class ReadWriteLock:
                 if isinstance(error, ConnectionLossError) and not error.maybe_applied:
                     raise
                 failed = error
-            stat = await self._client.exists(readers[-1])
+            stat = await self._client.exists(reader_nodes[-1])
             if stat is not None:
                 return stat.czxid
             if failed is None or isinstance(failed, NoNodeError):
-                raise LockLostError(writers[-1], "its node is gone") from None
+                raise LockLostError(writer_nodes[-1], "its node is gone") from None

@@ -27,7 +27,7 @@ class Worker(SupervisedRecipe):
     Znodes: ``PATH/workers/<name>`` ephemeral, JSON with the number of the last heartbeat, ``beat``, and the tasks that
     it is ``busy`` with; ``PATH/assigned/<name>/<task>`` created by the master; ``PATH/progress/<task>`` ephemeral, the
     last :meth:`report`; ``PATH/results/<task>`` persistent, the result. All values are JSON. The nodes above these are
-    containers, but for ``PATH/assigned`` and ``PATH/results``.
+    containers, except ``PATH/assigned`` and ``PATH/results``.
 
     Guarantees: a task that is assigned to a worker is processed at least once, unless the master assigns it to another
     first. The result is written, and the task deleted, in one transaction, which only the worker that has it assigned

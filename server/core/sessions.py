@@ -83,7 +83,7 @@ class Sessions:
             self.touch(session, monotonic_ms)
 
     def skip_id(self, session_id: int) -> None:
-        """Give only ids above one that a session had: its client may still have its password."""
+        """Use only ids above one that a session had: its client may still have its password."""
         self._next_id = max(self._next_id, session_id + 1)
 
     @property

@@ -292,6 +292,7 @@ class Lock:
         self._is_new = not self._path.exists()
         self._folder = os.open(path, os.O_RDONLY)
         self._descriptor = -1
+        facts: dict[str, str] = {}
         try:
             self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
             self._before = os.read(self._descriptor, 200)

@@ -135,6 +135,7 @@ class Interceptor:
         last: The last request of each session, by its id.
         began: When each session made its first request, in seconds since the epoch.
         last_zxid: The highest zxid of any request.
+        passwords: The passwords of sessions that were opened at another server.
         count: The number of requests since the start or the last reset.
         requests: The number of requests other than pings, ever.
         connections: The open connections.
@@ -155,6 +156,7 @@ class Interceptor:
         self.seen: deque[RecordedRequest] = deque(maxlen=KEPT)
         self.last: dict[int, RecordedRequest] = {}
         self.began: dict[int, float] = {}
+        self.passwords: dict[int, bytes] = {}
         self.count = self.requests = self.last_zxid = 0
         self.connections: dict[ClientConnection, Intercepted] = {}
         self.connections_made = 0

@@ -6,8 +6,8 @@ import os
 import sys
 import warnings
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
@@ -37,6 +37,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the command line and of the ini file."""
     group = parser.getgroup("zoolet")
     group.addoption("--zoolet-seed", type=int, metavar="N", help="the seed of the fixture zoolet, to repeat a run")
+    group.addoption(
+        "--zoolet-hosts",
+        metavar="HOSTS",
+        help="run the fixtures on a real ZooKeeper that has no nodes, with faults through a proxy in front; tests that "
+        "need the embedded server are skipped",
+    )
     group.addoption("--zoolet-report", metavar="DIR", help="write a page about the servers for each failing test")
     parser.addini(
         "zoolet_leaks",
@@ -137,9 +143,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def zoolet_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A ZooKeeper server for the whole run; its state is that which earlier tests have left."""
-    from zoolet.server.testing.server import Server
-
-    with Server(seed=request.config.getoption("zoolet_seed")) as server:
+    with _server(request.config, {"clock": "real", "seed": request.config.getoption("zoolet_seed")}) as server:
         _begin()  # if the module that knows of servers was imported just now
         yield server
 
@@ -150,10 +154,8 @@ def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
 
     The environment variables ZOOKEEPER_HOSTS and ZOOLET_HOSTS have its address while it runs.
     """
-    from zoolet.server.testing.server import Server
-
     try:
-        server = Server(**_options(request))
+        server = _server(request.config, _options(request))
         server.start()
     except ValueError as error:
         raise pytest.UsageError(f"the options of the fixture zoolet are invalid: {error}") from None
@@ -170,22 +172,39 @@ def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
                 os.environ[name] = value
 
 
+def _server(config: pytest.Config, options: dict[str, Any], *arguments: Any) -> Server:
+    """Return a server, not started: an embedded one, or with ``--zoolet-hosts`` a real one behind a proxy."""
+    hosts = config.getoption("zoolet_hosts")
+    if hosts is None:
+        from zoolet.server.testing.server import Server
+
+        return Server(*arguments, **options)
+    from zoolet.server.testing.real import RealServer
+
+    plain: tuple[object, ...] = (None, False, "real", {})
+    needed = [name for name, value in options.items() if value not in plain and name not in ("seed", "compat")]
+    if needed:  # not the seed, which the proxy has too, and not the release: the real server is which it is
+        pytest.skip(f"{', '.join(needed)} of the fixture zoolet needs the embedded server, without --zoolet-hosts")
+    return cast("Server", RealServer(hosts, seed=options.get("seed")))
+
+
 class _Servers:
     """Starts servers; the value of ``zoolet_factory``."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(self, config: pytest.Config, options: dict[str, Any]) -> None:
         self.started: list[Server] = []
+        self._config = config
         self._options = options
 
     def __call__(self, *arguments: Any, **options: Any) -> Server:
-        from zoolet.server.testing.server import Server
-
         config = options.pop("config", None)
         if config is None or isinstance(config, dict):
             options["config"] = {**self._options["config"], **(config or {})}
         else:
             options["config"] = config
-        server = Server(*arguments, **{**self._options, **options})
+        if self.started and self._config.getoption("zoolet_hosts"):
+            pytest.skip("a second server needs embedded ones, without --zoolet-hosts")
+        server = _server(self._config, {**self._options, **options}, *arguments)
         server.start()
         _begin()
         self.started.append(server)
@@ -200,7 +219,7 @@ def zoolet_factory(request: pytest.FixtureRequest) -> Iterator[ServerFactory]:
     options = _options(request)
     del options["begin_from"]
     options.pop("data_dir", None)
-    servers = _Servers(options)
+    servers = _Servers(request.config, options)
     yield servers
     for server in servers.started:
         server.__exit__(None, None, None)
@@ -238,7 +257,8 @@ def zoolet_kazoo_factory(zoolet: Server, zoolet_factory: ServerFactory) -> Itera
         client.close()
         for server in servers:
             if session_id in server.sessions():  # the client had no connection on which to close it
-                server.expire(session_id)
+                with suppress(LookupError):  # it has ended just now
+                    server.expire(session_id)
 
 
 # --- what failing tests show, and what tests leave ---
@@ -316,6 +336,12 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the state of all servers to the report of a test that fails."""
+    unsupported = getattr(sys.modules.get("zoolet.server.testing.real"), "UnsupportedError", None)
+    if unsupported is not None and call.excinfo is not None and call.excinfo.errisinstance(unsupported):
+        reason = f"with --zoolet-hosts: {call.excinfo.value}"
+        call.excinfo = pytest.ExceptionInfo.from_exception(
+            pytest.skip.Exception(reason).with_traceback(call.excinfo.value.__traceback__)
+        )
     report = yield
     known = _registry()
     if not report.failed:

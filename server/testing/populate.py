@@ -49,11 +49,12 @@ def populate(engine: Engine, nodes: Mapping[str, Any]) -> None:
     Raises:
         ValueError: A path or a value is invalid; no node is created then.
     """
-    for path, node in list(_flatten("", nodes)):
+    for path, node in list(flatten("", nodes)):
         _make(engine, path, node)
 
 
-def _flatten(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]]:
+def flatten(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]]:
+    """Yield nodes by path, parents first; arguments and errors as for :func:`populate`."""
     if not isinstance(nodes, Mapping):
         raise ValueError(f"{above or '/'}: {nodes!r} is not a dict of nodes by path or name")
     for name, value in nodes.items():
@@ -73,7 +74,7 @@ def _flatten(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]
         _check(path, node)
         acl_list(path, node.acl)  # raise now, before any node is created
         yield path, node
-        yield from _flatten("" if path == "/" else path, node.children)
+        yield from flatten("" if path == "/" else path, node.children)
 
 
 def acl_list(path: str, acl: object) -> AclList:

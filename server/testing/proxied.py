@@ -262,6 +262,7 @@ class ProxiedConnection(FrameQueue):
                 answer = ConnectResponse.decode(payload)
                 if answer.timeout_ms > 0:
                     self.client.session = Session(answer.session_id, answer.timeout_ms)
+                    self._interceptor.passwords[answer.session_id] = answer.password or bytes(16)
         else:
             reply = Reply(frame(payload), *errors_in(payload, request.opcode))
             if len(payload) >= 16:

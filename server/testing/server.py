@@ -21,12 +21,13 @@ from zoolet.server.core.client_connection import ClientConnection, Session
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.net.turns import TURN
-from zoolet.server.testing import arguments, changes, clients, report, views, waiting
+from zoolet.server.testing import arguments, changes, clients, report, views
 from zoolet.server.testing.clock import ManualClock, SkewedClock, advance
 from zoolet.server.testing.endpoint import Endpoint
 from zoolet.server.testing.history import History, Snapshot
 from zoolet.server.testing.intercepted import InterceptedConnection
 from zoolet.server.testing.interceptor import Interceptor
+from zoolet.server.testing.named_waits import NamedWaits
 from zoolet.server.testing.populate import populate
 from zoolet.server.testing.signatures import ClockName, CompatName, Who
 
@@ -37,7 +38,7 @@ OTHERS_TIMEOUT: Final = 0x7FFFFFFF
 """Milliseconds of the session of what create(ephemeral=True) makes: 24 days."""
 
 
-class Server(Endpoint):
+class Server(Endpoint, NamedWaits):
     """A ZooKeeper for tests.
 
     ``with Server() as server:`` serves in its own thread, ``async with Server() as server:`` in the running event loop.
@@ -454,90 +455,11 @@ class Server(Endpoint):
         """
         return self._runner.call(lambda: report.leaks(self._engine))
 
-    # --- waiting ---
+    # --- for the named waits ---
 
-    def wait_for_node(self, path: str, data: bytes | str | None = None, *, timeout: float = 5.0) -> views.NodeView:
-        """Wait until there is a node, and return it. It blocks, as all of these do; ``until_...`` are to be awaited.
+    def _node_at(self, path: str) -> views.NodeView | None:
+        return self._runner.call(lambda: views.node_at(self._engine, path))
 
-        Args:
-            path: The node.
-            data: The data that it must have; None for any.
-            timeout: Seconds of real time.
-
-        Raises:
-            TimeoutError: There was none in time, or it had other data; the message says which.
-        """
-        __tracebackhide__ = True
-        waited: views.NodeView = self._wait(*self._node(path, data, timeout))
-        return waited
-
-    async def until_node(self, path: str, data: bytes | str | None = None, *, timeout: float = 5.0) -> views.NodeView:
-        """Wait without blocking the event loop, in its time; as for :meth:`wait_for_node`."""
-        __tracebackhide__ = True
-        waited: views.NodeView = await self._until(*self._node(path, data, timeout))
-        return waited
-
-    def wait_for_sessions(self, n: int, timeout: float = 5.0) -> None:
-        """Wait until exactly *n* sessions are alive; that of :meth:`create` does not count.
-
-        Raises:
-            TimeoutError: There were more or fewer; the message lists them.
-        """
-        __tracebackhide__ = True
-        self._wait(*self._session_count(n, timeout))
-
-    async def until_sessions(self, n: int, timeout: float = 5.0) -> None:
-        """Wait without blocking the event loop, in its time; as for :meth:`wait_for_sessions`."""
-        __tracebackhide__ = True
-        await self._until(*self._session_count(n, timeout))
-
-    def wait_for_contenders(self, path: str, n: int, timeout: float = 5.0) -> None:
-        """Wait until exactly *n* hold or wait for a lock, election, semaphore or party at a path; the holder counts.
-
-        Raises:
-            TimeoutError: There were more or fewer; the message lists their nodes.
-        """
-        __tracebackhide__ = True
-        self._wait(*self._contender_count(path, n, timeout))
-
-    async def until_contenders(self, path: str, n: int, timeout: float = 5.0) -> None:
-        """Wait without blocking the event loop, in its time; as for :meth:`wait_for_contenders`."""
-        __tracebackhide__ = True
-        await self._until(*self._contender_count(path, n, timeout))
-
-    def _node(self, path: str, data: bytes | str | None, timeout: float) -> waiting.Condition:
-        expected = data.encode() if isinstance(data, str) else data
-        views.check_path(path)
-
-        def find() -> views.NodeView | None:
-            node = self._runner.call(lambda: views.node_at(self._engine, path))
-            return node if node is not None and expected in (None, node.data) else None
-
-        def what() -> str:
-            return waiting.describe_node(self.tree(path).get(path), path, expected)
-
-        return find, timeout, what
-
-    def _session_count(self, n: int, timeout: float) -> waiting.Condition:
-        def what() -> str:
-            others = 0 if self._others is None else self._others.id
-            sessions = {id: view for id, view in self.sessions().items() if id != others}
-            alive = [f"0x{id:x} from {view.client or 'nowhere'}" for id, view in sessions.items()]
-            return f"there were not {n} sessions, but {len(alive)} ({', '.join(alive) or 'none'})"
-
-        arguments.check_counts(n=n)
-
-        def count() -> int:
-            alive = self._engine.sessions.alive
-            return len(alive) - (self._others is not None and self._others.id in alive)
-
-        return lambda: self._runner.call(count) == n, timeout, what
-
-    def _contender_count(self, path: str, n: int, timeout: float) -> waiting.Condition:
-        def what() -> str:
-            nodes = waiting.contenders(self.tree(path), path)
-            return f"there were not {n} contenders for {path}, but {len(nodes)} ({', '.join(nodes) or 'none'})"
-
-        arguments.check_counts(n=n)
-        views.check_path(path)
-        return lambda: len(waiting.contenders(self.tree(path), path)) == n, timeout, what
+    def _sessions_of_clients(self) -> Mapping[int, views.SessionView]:
+        others = 0 if self._others is None else self._others.id
+        return {id: view for id, view in self.sessions().items() if id != others}

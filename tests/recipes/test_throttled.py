@@ -165,7 +165,7 @@ def test_a_call_that_waits_for_a_busy_server_ends_with_its_client() -> None:
     with_client(main)
 
 
-def test_a_user_is_told_that_the_server_was_too_busy() -> None:
+def test_a_user_sees_that_the_server_was_too_busy() -> None:
     async def main(server: Server, zk: Client) -> None:
         with server.fault(throttled(), "getData", client=zk, times=1), pytest.raises(ThrottledOpError):
             await zk.get("/")

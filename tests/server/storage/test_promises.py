@@ -154,7 +154,7 @@ async def test_nobody_sees_the_end_of_a_session_that_could_not_be_logged(tmp_pat
         server.daemon.connections.deliver()
         await until(lambda: server.engine.frozen)
         read = reader.exists("/lock")
-        await until(lambda: server.store.journal.entries or server.store._committing)  # it is not logged yet
+        await until(lambda: server.store._waiting)  # the reply, until the end of the session is logged
 
         assert not read.done()
         disk.syncs = True
@@ -180,7 +180,7 @@ async def test_a_directory_that_was_deleted_is_not_written_to(tmp_path: Path) ->
     await other.aclose()
 
 
-async def test_what_is_refused_is_said_to_those_who_watch(tmp_path: Path) -> None:
+async def test_what_is_refused_is_shown_to_those_who_watch(tmp_path: Path) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
         asking = ClientConnection("127.0.0.1", 1)
