@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 __all__ = ["main"]
 
@@ -14,21 +15,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         _open_streams()
     try:
-        return _run(arguments)
-    except KeyboardInterrupt:  # while modules are imported; the commands handle it themselves
+        command = _command(sys.argv[1:]) if arguments is None else _import(arguments)
+        return command()
+    except KeyboardInterrupt:  # before the command handles it itself
         return 130
 
 
-def _run(arguments: Sequence[str] | None) -> int:
-    words = sys.argv[1:] if arguments is None else arguments
+def _command(words: Sequence[str]) -> Callable[[], int]:
+    """Import a command; Ctrl-C ends the program meanwhile without a traceback out of the middle of an import."""
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is not signal.default_int_handler:  # somebody ignores it
+        return _import(words)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        return _import(words)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def _import(words: Sequence[str]) -> Callable[[], int]:
     if words[:1] == ["shell"]:  # it starts in a tenth of a second, for which the server's modules are too many
         from zoolet.client.cli import shell
 
-        return shell.main(words[1:])
+        return lambda: shell.main(words[1:])
     from zoolet.client import cli as client_cli
     from zoolet.server import cli as server_cli
 
-    return server_cli.main(arguments, client_cli.add_commands)
+    return lambda: server_cli.main(words, client_cli.add_commands)
 
 
 def _open_streams() -> None:

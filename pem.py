@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 __all__ = ["pem_problem"]
@@ -23,4 +24,9 @@ def pem_problem(certificate: str | Path, key: str | Path | None, option: str) ->
         return f"{certificate} has no certificate in PEM"
     if b"PRIVATE KEY-----" not in texts[1]:
         return f"{key} has no private key in PEM" if key else f"{certificate} has no private key; give {option}"
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return f"the key in {key or certificate} is not that of the certificate in {certificate}"
     return None

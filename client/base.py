@@ -240,6 +240,8 @@ class BaseClient:
 
     def add_listener(self, listener: StateListener) -> None:
         """Notify an object of every new state at once, inside the loop, for as long as something keeps it alive."""
+        if not callable(getattr(listener, "on_state", None)):
+            raise TypeError(f"a listener has a method on_state(state), and {listener!r} has none; see also states()")
         self._core.add_listener(listener)
 
     def statistics(self) -> ClientStatistics:

@@ -341,6 +341,8 @@ class ClientSurface(BaseClient):
             do: Makes the call; called for each attempt.
             backoff: The delays between attempts, and their number; by default five attempts with the usual delays.
         """
+        if backoff is not None and not isinstance(backoff, Backoff):
+            raise TypeError(f"backoff must be a Backoff, not {backoff!r}; write lambda: zk.get(path)")
         for delay in (backoff or Backoff(tries=5)).delays(self._core.rng):
             try:
                 return await do()

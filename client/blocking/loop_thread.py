@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any, TypeVar
 
+from zoolet.client.arguments import checked_timeout
 from zoolet.client.call import caller
 from zoolet.protocol.errors import ClosedError
 
@@ -88,7 +89,7 @@ class LoopThread:
             raise terminal_error
         if threading.current_thread() is self._thread:
             raise RuntimeError("a blocking call in the client's own loop would wait forever")
-        call = _Call(do, timeout)
+        call = _Call(do, checked_timeout(timeout))
         with self._lock:
             if self._loop is None:  # why, may have become known in this moment
                 not_running = RuntimeError("this Client does not run; use it as 'with Client(...) as zk:'")
@@ -132,8 +133,14 @@ class _Call:
 
     async def _run(self) -> Any:
         # The timeout is the loop's: what is done in time is returned, and nothing is done that is not returned.
-        async with asyncio.timeout(self._timeout):
-            return await self._do()
+        limit = asyncio.timeout(self._timeout)
+        try:
+            async with limit:
+                return await self._do()
+        except TimeoutError as error:
+            if limit.expired() and not str(error):
+                raise TimeoutError(f"there was no result within {self._timeout:g} s") from None
+            raise
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():

@@ -142,7 +142,7 @@ async def _reason(hosts: Hosts) -> str:
 
 
 async def _dump(options: argparse.Namespace) -> int:
-    from zoolet.client.transfer.files import Writer
+    from zoolet.client.transfer.files import STDOUT, Writer
     from zoolet.client.transfer.source import NO_PERMISSION, Source
 
     async with _connected(options.source, options) as (client, root):
@@ -154,7 +154,7 @@ async def _dump(options: argparse.Namespace) -> int:
                     writer.write(node)
                 progress.show("nodes", writer.nodes, source.total)
             named = writer.finish(source.ephemerals, complete=not source.unreadable)
-    out = sys.stdout if options.file.is_file() else sys.stderr  # the file may be stdout
+    out = sys.stdout if options.file.is_file() and options.file != STDOUT else sys.stderr
     print(f"{options.file}: {_nodes(writer.nodes)} of {root}{_left_out(source.ephemerals)}", file=out)
     if not named:
         print(f"zoolet: {options.file} is kept as it was; what could be read is in {writer.temporary}", file=sys.stderr)

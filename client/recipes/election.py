@@ -120,7 +120,10 @@ async def lead_for_life(election: AbstractAsyncContextManager[Lease], lead: Call
 
     async def once() -> None:
         async with election as leadership:
-            await (lead(leadership) if has_parameter else lead())
+            leading = lead(leadership) if has_parameter else lead()
+            if not inspect.isawaitable(leading):
+                raise TypeError(f"{lead!r} must be an async function; it returned {leading!r}")
+            await leading
 
     while True:
         await repeat(once, done=(LockLostError,))

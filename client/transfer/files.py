@@ -51,6 +51,9 @@ def is_json(path: Path) -> bool:
 # --- out ---
 
 
+STDOUT: Final = Path("/dev/stdout")
+
+
 class Writer:
     """A file that is being written, for its owner only; it has its name once it is complete.
 
@@ -60,11 +63,12 @@ class Writer:
     """
 
     def __init__(self, path: Path, root: str) -> None:
-        self._path = path.resolve() if path.is_symlink() else path
+        self._is_output = path == STDOUT
+        self._path = path.resolve() if path.is_symlink() and not self._is_output else path
         self._root = root
         self.temporary = self._path.with_name(self._path.name + ".part")
         # A pipe, a terminal or the like is written to; it must not be replaced by a file.
-        self._is_stream = path.exists() and not path.is_file()
+        self._is_stream = self._is_output or (path.exists() and not path.is_file())
         self._is_json = is_json(path)
         self._stream: BinaryIO  # set by __enter__
         self._kept: dict[str, TransferNode] = {}  # of JSON, which is written at the end
@@ -73,8 +77,12 @@ class Writer:
     def __enter__(self) -> Self:
         if not self._is_stream:
             self.temporary.unlink(missing_ok=True)  # of a transfer that was killed; never written through a link
-        flags = os.O_WRONLY if self._is_stream else os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_NOFOLLOW
-        descriptor = os.open(self._path if self._is_stream else self.temporary, flags, 0o600)
+        if self._is_output:
+            descriptor = os.dup(1)  # not opened again, which would lose what others have written to it, and their place
+        elif self._is_stream:
+            descriptor = os.open(self._path, os.O_WRONLY)
+        else:
+            descriptor = os.open(self.temporary, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         self._stream = os.fdopen(descriptor, "wb")
         if not self._is_json:
             self._pack({"format": FORMAT, "version": VERSION, "root": self._root})

@@ -128,7 +128,10 @@ def _load_trust_store(tls_context: ssl.SSLContext, path: str, configured: str | 
         for certificate in certificates:
             tls_context.load_verify_locations(cadata=certificate)
     except _unusable() as error:
-        raise TlsError(f"cannot use {path} for TLS: {_why(error)}") from None
+        problem = f"{path} has no certificate of an authority in PEM" if kind == "PEM" else _why(error)
+        if isinstance(error, FileNotFoundError | PermissionError):
+            problem = _why(error)
+        raise TlsError(f"cannot use {path} for TLS: {problem}") from None
     if not certificates:
         raise TlsError(f"cannot use {path} for TLS: it has no certificate of an authority")
 

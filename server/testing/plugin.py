@@ -244,6 +244,8 @@ def zoolet_kazoo_factory(zoolet: Server, zoolet_factory: ServerFactory) -> Itera
     clients: list[KazooClient] = []
 
     def connect(hosts: str | None = None, **options: Any) -> KazooClient:
+        if not hosts and (authority := zoolet.tls_ca) is not None:
+            options = {"use_ssl": True, "ca": str(authority), **options}
         client = KazooClient(hosts or zoolet.hosts, **options)
         clients.append(client)
         client.start()
@@ -351,7 +353,7 @@ def pytest_runtest_makereport(
         return report
     states = dict(known.test.failed)
     for endpoint in known.test.used():
-        states[repr(endpoint)] = known.report_of(endpoint)
+        states.setdefault(repr(endpoint), known.report_of(endpoint))
     for name, text in states.items():
         report.sections.append(("zoolet" if len(states) == 1 else f"zoolet: {name}", text))
     if (directory := item.config.getoption("zoolet_report")) is not None and states:

@@ -6,6 +6,7 @@ The plugin whose event loop runs a test has to run its fixtures, too. That is an
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,8 @@ async def clients_of(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIter
     clients: list[Client] = []
 
     async def connect(hosts: str | None = None, *arguments: Any, **options: Any) -> Client:
+        if not hosts and (authority := zoolet.tls_ca) is not None:
+            options = {"tls": ssl.create_default_context(cafile=authority), **options}
         client = Client(hosts or zoolet.hosts, *arguments, **options)
         await client.start()
         clients.append(client)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from zoolet.client.blocking import Client
 from zoolet.protocol import records as r
@@ -46,6 +46,8 @@ class RealServer(Proxy, NamedWaits):
         ValueError: An argument is invalid.
         UnsupportedError: From every other call of a ``Server``.
     """
+
+    tls_ca: Final = None
 
     def __init__(self, servers: str, *, seed: int | None = None) -> None:
         super().__init__(servers, seed=seed)

@@ -66,6 +66,16 @@ class ZooletTestCase(unittest.TestCase):
             registry.test = None
             self._report(test, result, known)
 
+    def _callTestMethod(self, method: Callable[[], Any]) -> None:  # noqa: N802 - the name of unittest
+        try:
+            super()._callTestMethod(method)  # type: ignore[misc] # it has none in the types
+        except unittest.SkipTest:
+            raise
+        except BaseException:
+            if registry.test is not None:  # what the cleanups end is still there
+                registry.test.failed |= {repr(one): registry.report_of(one) for one in registry.test.used()}
+            raise
+
     def _report(self, test: registry.Test, result: unittest.TestResult, known: set[int]) -> None:
         """Add the state of the servers to new failures; warn of what the test has left if there are none."""
         failed = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -371,3 +373,21 @@ def test_wrong_addresses_and_paths_are_refused(
     assert "name no server" in refused(capsys, "dump", "/app", str(tmp_path / "x"))
     assert "--auth has no scheme" in refused(capsys, "dump", first.hosts, str(tmp_path / "x"), "--auth", "x")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dump_to_the_output_goes_into_pipes_and_behind_what_is_there(
+    servers: tuple[Server, Server], tmp_path: Path
+) -> None:
+    main(["dump", f"{servers[0].hosts}/app", str(tmp_path / "file"), *AUTH])
+    dump = [sys.executable, "-m", "zoolet", "dump", f"{servers[0].hosts}/app", "-", *AUTH]
+
+    piped = subprocess.run(dump, stdout=subprocess.PIPE, check=True)
+    target = tmp_path / "target"
+    target.write_bytes(b"before")
+    with target.open("ab") as stream:
+        subprocess.run(dump, stdout=stream, check=True)
+        stream.write(b"after")
+
+    assert piped.stdout == (tmp_path / "file").read_bytes()
+    assert target.read_bytes() == b"before" + piped.stdout + b"after"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "target"]

@@ -220,3 +220,27 @@ def test_a_data_directory_is_what_the_server_begins_with(project: pytest.Pyteste
 
     result.assert_outcomes(passed=2, errors=1)
     assert "the options of the fixture zoolet are invalid: wrong: no snapshot can be used" in result.stdout.str()
+
+
+def test_a_marker_reaches_the_factory_and_its_clients_speak_tls(project: pytest.Pytester) -> None:
+    pytest.importorskip("cryptography")
+    project.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.zoolet(tls=True)
+        def test_kazoo(zoolet, zoolet_kazoo):
+            zoolet_kazoo.create("/a")
+
+        @pytest.mark.zoolet(tls=True)
+        @pytest.mark.asyncio
+        async def test_ours(zoolet, zoolet_client):
+            await zoolet_client.create("/a")
+
+        @pytest.mark.zoolet(clock="manual")
+        def test_factory(zoolet_factory):
+            zoolet_factory().advance(5)
+        """
+    )
+
+    project.runpytest_inprocess("-W", "ignore").assert_outcomes(passed=3)

@@ -361,3 +361,22 @@ def test_a_proxy_does_not_read_for_a_client_that_does_not(server: Server) -> Non
         assert sum(unread) < 4_000_000
         for _ in range(50):
             assert len(wire.payload()) > 900_000
+
+
+def test_a_recording_is_for_its_owner_only(server: Server, wire: Wire, tmp_path: Path) -> None:
+    with server.recording() as recording:
+        wire.create("/a")
+    recording.save(tmp_path / "one.json")
+
+    assert (tmp_path / "one.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_proxy_says_once_that_it_reaches_no_server(kazoo: Dial, caplog: pytest.LogCaptureFixture) -> None:
+    with Proxy("127.0.0.1:1") as proxy:
+        for _ in range(2):
+            with socket.create_connection(("127.0.0.1", proxy.port)) as connection:
+                connection.sendall(b"x")
+                assert connection.recv(1) == b""
+
+    [line] = [record.getMessage() for record in caplog.records if record.name == "zoolet.proxy"]
+    assert "no server can be reached: 127.0.0.1:1: " in line

@@ -370,3 +370,39 @@ def test_a_failing_test_shows_the_state_of_the_server_and_a_leak_is_a_warning(mo
     assert "on purpose" in text
     assert "/here b'x'" in text
     assert any("has left at zoolet" in str(warning.message) for warning in warned)
+
+
+# --- reports ---
+
+
+def test_a_failing_test_shows_the_state_before_its_cleanups() -> None:
+    class Some(ZooletTestCase):
+        def test_one(self) -> None:
+            self.zoolet.populate({"/seen": b""})
+            self.addCleanup(self.zoolet.reset)
+            raise AssertionError
+
+    before, registry.test = registry.test, None  # which pytest has begun
+    try:
+        [(_, trace)] = run(Some).failures
+    finally:
+        registry.test = before
+
+    assert "last 20 operations" in trace
+    assert "/seen" in trace.partition("tree:")[2]
+
+
+def test_what_a_test_leaves_is_a_warning() -> None:
+    class Some(ZooletTestCase):
+        def test_one(self) -> None:
+            self.zoolet.wait_for_sessions(0)
+            self.client = KazooClient(self.zoolet.hosts)
+            self.client.start()
+            self.addClassCleanup(self.client.stop)
+
+    before, registry.test = registry.test, None
+    try:
+        with pytest.warns(ResourceWarning, match="test_one has left at zoolet:\n.*session 0x.* is still open"):
+            run(Some)
+    finally:
+        registry.test = before

@@ -197,3 +197,20 @@ def test_a_script_goes_on_after_an_error_and_ends_with_the_code_of_its_last_comm
         )
         assert "/never" not in server.tree()
     assert (done.stdout, done.returncode) == ("one\n", 1)
+
+
+def test_the_server_may_be_the_first_word(capfd: pytest.CaptureFixture[str]) -> None:
+    with Server() as server:
+        assert main(["shell", server.hosts, "ls", "/"]) == 0
+    assert capfd.readouterr().out == "[zookeeper]\n"
+
+
+def test_ctrl_c_at_any_moment_of_the_start_shows_no_traceback() -> None:
+    for step in range(8):
+        command = [sys.executable, "-m", "zoolet", "shell", "-server", "127.0.0.1:1"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.03 + 0.012 * step)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=10)
+        assert b"__main__.py" not in err

@@ -59,6 +59,12 @@ def test_a_line_is_executed_and_quit_ends_the_shell(terminal: Terminal, server: 
     assert server.tree()["/a"].data == b"one"
 
 
+def test_a_typing_error_is_one_line_with_the_nearest_command(terminal: Terminal) -> None:
+    terminal.type("gte /a" + ENTER)
+    terminal.expect(r"\nCommand not found: gte; did you mean get\?\n")
+    terminal.expect(PROMPT)
+
+
 def test_the_end_of_the_input_ends_it_with_the_code_of_the_last_command(terminal: Terminal) -> None:
     terminal.type("get /missing" + ENTER)
     terminal.expect("Node does not exist: /missing")

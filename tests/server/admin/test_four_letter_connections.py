@@ -99,3 +99,13 @@ async def test_child_watches_are_not_listed_and_persistent_ones_are(server: Live
 
     assert await server.ask(b"wchs") == "1 connections watching 1 paths\nTotal watches:1\n"
     assert await server.ask(b"wchp") == f"/p\n\t0x{session.session_id:x}\n\n"
+
+
+async def test_dump_keeps_a_session_whose_ephemeral_nodes_are_gone(server: LiveServer) -> None:
+    session = await server.session()
+    await session.create("/e1", CreateMode.EPHEMERAL)
+    await session.call(OpCode.DELETE, r.DeleteRequest("/e1", -1).encode(), xid=8)
+
+    answer = await server.ask(b"dump")
+
+    assert f"Sessions with Ephemerals (1):\n0x{session.session_id:x}:\nConnections dump:\n" in answer

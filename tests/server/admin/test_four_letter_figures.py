@@ -15,7 +15,8 @@ from zoolet.protocol.operations import OpCode
 
 pytestmark = pytest.mark.usefixtures("no_error_is_logged")
 
-VERSION: Final = r"Zookeeper version: 3\.9\.\d+\S*, built on .+\n"
+VERSION: Final = r"Zookeeper version: 3\.9\.\d+[A-Za-z0-9.-]*, built on \d\d/\d\d/\d{4} \d\d:\d\d UTC\n"
+"""As go-zookeeper reads it."""
 FIGURES: Final = (
     r"Latency min/avg/max: \d+/\d+\.\d+/\d+\n"
     r"Received: \d+\nSent: \d+\nConnections: \d+\nOutstanding: \d+\nZxid: 0x[0-9a-f]+\nMode: standalone\n"

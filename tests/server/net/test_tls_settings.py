@@ -177,5 +177,18 @@ def test_a_wrong_password_of_a_pem_file_is_refused_and_nobody_is_asked(
 def test_the_key_of_another_certificate_is_refused(authority: Authority) -> None:
     mine, other = authority.issue("server"), authority.issue("other")
 
-    with pytest.raises(tls.TlsError, match="cannot use"):
+    with pytest.raises(tls.TlsError, match=r"cannot use .* is not that of the certificate"):
         tls.context(TlsSettings(str(mine), key=str(other)))
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(None, "No such file or directory"), (b"no PEM", "has no certificate in PEM"), (b"", "has no certificate in PEM")],
+)
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | None, problem: str) -> None:
+    path = tmp_path / "server.pem"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(tls.TlsError, match=f"{re.escape(str(path))}.*{problem}"):
+        tls.context(TlsSettings(str(path)))
