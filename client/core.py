@@ -11,7 +11,7 @@ import logging
 import ssl
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from random import Random
@@ -19,7 +19,7 @@ from typing import Any, Final, Self, TypeVar
 
 from zoolet.client import fork
 from zoolet.client.backoff import REFUSED, Backoff
-from zoolet.client.call import Call, RequestCall, caller, ignore_result
+from zoolet.client.call import Call, RequestCall, caller
 from zoolet.client.connection import CLOSING, Connection
 from zoolet.client.hooks import EXPECTED, RequestHook, RequestInfo, call_hook
 from zoolet.client.hosts import Hosts
@@ -30,7 +30,13 @@ from zoolet.client.states import State, StateListener
 from zoolet.protocol import paths
 from zoolet.protocol.codec import pack_int, put_str
 from zoolet.protocol.enums import WatcherType
-from zoolet.protocol.errors import ClosedError, ConnectionLossError, SessionExpiredError, ZooKeeperError
+from zoolet.protocol.errors import (
+    ClosedError,
+    ConnectionLossError,
+    SessionExpiredError,
+    ThrottledOpError,
+    ZooKeeperError,
+)
 from zoolet.protocol.operations import OPERATIONS, OpCode
 
 T = TypeVar("T")
@@ -113,7 +119,7 @@ class ClientCore:
         )
         for scheme, credentials in auth:
             self.session.add_credential(scheme, credentials, None)
-        self.session.watches.forget = self._remove_watches
+        self.session.watches.forget = self.remove_watches
         self._session_timeout = session_timeout
         self._tls = tls
         self._backoff = backoff
@@ -126,6 +132,7 @@ class ClientCore:
         self._listener_numbers = count()  # in order, so that a simulated run can be repeated
         self._tasks: set[asyncio.Task[Any]] = set()
         self._postponed: dict[RequestCall[Any], asyncio.TimerHandle] = {}
+        self._unwatching: dict[str, asyncio.TimerHandle] = {}  # paths of which watches are to be removed again
         self._forked = False
 
     def __repr__(self) -> str:
@@ -393,6 +400,9 @@ class ClientCore:
         """Send a call again later: the server was too busy to try it."""
         assert isinstance(call, RequestCall)
         assert self.loop is not None
+        if self.terminal_error is not None:  # it would not be sent any more
+            fail(call, ClosedError(call.path, "the server was too busy, and the client is closing"))
+            return
         if call.retry_delays is None:
             call.retry_delays = REFUSED.delays(self.rng)
         delay = next(call.retry_delays)
@@ -410,6 +420,9 @@ class ClientCore:
             connection.submit(call)
 
     def _fail_postponed(self, reason: str) -> None:
+        for timer in self._unwatching.values():  # the watches end with the session
+            timer.cancel()
+        self._unwatching.clear()
         postponed, self._postponed = self._postponed, {}
         for call, timer in postponed.items():
             timer.cancel()
@@ -458,20 +471,47 @@ class ClientCore:
         if self.connection is not None:
             self.connection.wake()
 
-    def _remove_watches(self, path: str, kind: WatcherType) -> None:
-        """Have the server remove watches that nothing here needs any more; *path* is as the server names it."""
+    def remove_watches(self, path: str, kind: WatcherType, delays: Iterator[float] | None = None) -> Call[None] | None:
+        """Have the server remove watches that nothing here needs any more; *path* is as the server names it.
+
+        If the server is too busy it is asked again later, but not by the same request, which would remove what was
+        registered meanwhile, too.
+
+        Args:
+            path: The path.
+            kind: Which of its watches.
+            delays: Until it is asked again; None for those of every call.
+
+        Returns:
+            The request; None if the client is closed.
+        """
         if self.terminal_error is not None:
-            return
+            return None
 
         def done(call: asyncio.Future[None]) -> None:
-            ignore_result(call)
-            self.removals.pop(path, None)
+            if self.removals.get(path) is call:
+                del self.removals[path]
+            if not call.cancelled() and isinstance(call.exception(), ThrottledOpError):
+                self._remove_later(path, delays or REFUSED.delays(self.rng))
 
-        body = put_str(path) + pack_int(kind)
-        timeout = self._session_timeout
-        call = self.call(OpCode.REMOVE_WATCHES, body, decode_nothing, self.strip_chroot(path), timeout)
+        body, name = put_str(path) + pack_int(kind), self.strip_chroot(path)
+        call = self.call(OpCode.REMOVE_WATCHES, body, decode_nothing, name, 0.0, of_recipe=True)
+        call.retries_throttled = False
         self.removals[path] = call
         call.add_done_callback(done)
+        return call
+
+    def _remove_later(self, path: str, delays: Iterator[float]) -> None:
+        def remove() -> None:
+            del self._unwatching[path]
+            if self.session.watches.is_needed(path):
+                self.session.watches.add_orphan(path)
+            else:
+                self.remove_watches(path, WatcherType.ANY, delays)
+
+        assert self.loop is not None
+        if path not in self._unwatching and self.terminal_error is None:
+            self._unwatching[path] = self.loop.call_later(next(delays), remove)
 
 
 class _States:

@@ -430,6 +430,10 @@ class Session:
         elif xid == Xid.AUTH and self._credentials.unanswered:
             self._on_auth_reply(err, now)
         elif xid == Xid.SET_WATCHES and self._rewatching:
+            if err:  # without the watches nothing that is waited for would come; _since stays for the next connection
+                raise ConnectionBroken(
+                    f"the server did not register the watches: {ErrorCode(err).name if err in set(ErrorCode) else err}"
+                )
             self._rewatching -= 1
             if not self._rewatching:
                 self._since = None

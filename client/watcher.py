@@ -42,6 +42,7 @@ from zoolet.protocol.errors import (
     NoNodeError,
     NoWatcherError,
     SessionExpiredError,
+    ThrottledOpError,
     ZooKeeperError,
 )
 from zoolet.protocol.operations import OpCode
@@ -129,8 +130,8 @@ class Watcher:
             return
         try:
             await asyncio.shield(removal)
-        except (NoWatcherError, ConnectionLossError, SessionExpiredError, ClosedError):
-            return  # it fired in this very moment, or the server has dropped it with the connection
+        except (NoWatcherError, ConnectionLossError, SessionExpiredError, ClosedError, ThrottledOpError):
+            return  # it fired in this very moment, was dropped with the connection, or is removed later
 
     def _end(self) -> Call[None] | None:
         """End it, and return the removal of the watch at the server, if it is under way."""
@@ -148,10 +149,7 @@ class Watcher:
     def _remove_at_server(self, kind: WatcherType | None) -> Call[None] | None:
         if kind is None or self._core.terminal_error is not None:
             return None
-        body = operations.watch_request(put_str(self._registration.path), kind)
-        removal = self._core.call(OpCode.REMOVE_WATCHES, body, operations.decode_nothing, self._path, 0.0, None, True)
-        removal.add_done_callback(ignore_result)
-        return removal
+        return self._core.remove_watches(self._registration.path, kind)
 
     # --- registering ---
 

@@ -132,7 +132,7 @@ class WatchTable:
     """
 
     def __init__(self) -> None:
-        self.forget: Callable[[str, WatcherType], None] = lambda path, kind: None
+        self.forget: Callable[[str, WatcherType], object] = lambda path, kind: None
         self._expected: dict[str, int] = {}  # by path: registrations that are under way
         self._orphans: set[str] = set()  # paths of watches that ended, and had to stay registered for others
         self._by_kind: dict[Kind, dict[str, dict[Registration, None]]] = {kind: {} for kind in Kind}
@@ -153,12 +153,13 @@ class WatchTable:
         del registrations[registration]
         if not registrations:
             del self._by_kind[registration.kind][registration.path]
-        if self._is_needed(registration.path):
+        if self.is_needed(registration.path):
             self._orphans.add(registration.path)  # of those that are wanted, some servers would remove one too many
             return None
         return self._what_to_remove(registration.path, _SERVER_KIND[registration.kind])
 
-    def _is_needed(self, path: str) -> bool:
+    def is_needed(self, path: str) -> bool:
+        """Return whether the server has to keep what it has for a path, or is being asked for it."""
         return path in self._expected or self.has_any(path)
 
     def expect(self, path: str) -> None:
@@ -170,7 +171,7 @@ class WatchTable:
         pending = self._expected.pop(path) - 1
         if pending:
             self._expected[path] = pending
-        elif path in self._orphans and not self._is_needed(path):
+        elif path in self._orphans and not self.is_needed(path):
             self._orphans.discard(path)
             self.forget(path, WatcherType.ANY)
 
@@ -206,7 +207,7 @@ class WatchTable:
         for registration in list(self._by_kind[Kind.PERSISTENT].get(path, ())):
             if event.type != EventType.NODE_CHILDREN_CHANGED or not event.zxid or registration.derived != event.zxid:
                 registration.deliver(event)  # else it was delivered by _derive
-        if path in self._orphans and not self._is_needed(path):
+        if path in self._orphans and not self.is_needed(path):
             self._orphans.discard(path)
             self.forget(path, WatcherType.ANY)
         recursive = self._by_kind[Kind.RECURSIVE]

@@ -86,6 +86,9 @@ class Blocking:
     def __hash__(self) -> int:
         return hash(self.asyncio_object)
 
+    def __bool__(self) -> bool:
+        return bool(self.asyncio_object)
+
     def __dir__(self) -> list[str]:
         return [name for name in dir(self.asyncio_object) if not name.startswith("_")]
 
@@ -212,6 +215,8 @@ def in_thread(thread: LoopThread, handler: Callable[..., Any]) -> Callable[..., 
     async def call(*args: Any) -> Any:
         # Not the loop's own threads: those resolve host names, and a few long handlers would end the connecting.
         loop, result = asyncio.get_running_loop(), concurrent.futures.Future[Any]()
+
+        result.set_running_or_notify_cancel()  # a thread cannot be cancelled: its result may come when nobody waits
 
         def work() -> None:
             try:

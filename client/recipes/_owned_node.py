@@ -37,13 +37,13 @@ class OwnedNode(Lease):
     def _delete(self) -> asyncio.Future[None]:
         if self.lost.is_set():
             return asyncio.ensure_future(self._delete_own())
-        return asyncio.ensure_future(delete_both(self._client, self.path, self.proof_node))
+        return asyncio.ensure_future(delete_both(self._client, self.path, self.proof_node, self.czxid))
 
     async def _delete_own(self) -> None:
         """Delete what is one's own of a path that was lost: by now another may own it."""
         stat = await self._client.exists(self.path)
         if stat is not None and stat.czxid == self.czxid:
-            await delete_both(self._client, self.path, self.proof_node)
+            await delete_both(self._client, self.path, self.proof_node, self.czxid)
         else:
             await self._client.delete(self.proof_node)
 
@@ -55,8 +55,11 @@ class OwnedNode(Lease):
         await until_gone(self._client, delete)
 
 
-def delete_both(client: ClientSurface, path: str, proof_node: str) -> Coroutine[Any, Any, None]:
-    """Delete both nodes in one transaction, never the path alone, which may be another's by now. It is sent at once."""
+def delete_both(client: ClientSurface, path: str, proof_node: str, czxid: int = 0) -> Coroutine[Any, Any, None]:
+    """Delete both nodes in one transaction, for the path alone may be another's by now. It is sent at once.
+
+    If somebody has deleted the proof node, the path goes alone, provided that it has the *czxid*.
+    """
     transaction = client.transaction()
     transaction.delete(proof_node)
     transaction.delete(path)
@@ -69,6 +72,8 @@ def delete_both(client: ClientSurface, path: str, proof_node: str) -> Coroutine[
         except NoNodeError as error:
             if error.path == path:  # somebody deleted it
                 await client.delete(proof_node)
+            elif czxid and (stat := await client.exists(path)) is not None and stat.czxid == czxid:
+                await client.delete(path, stat.version)
             raise
 
     return finish()

@@ -24,9 +24,8 @@ from zoolet.client.transaction import Transaction
 from zoolet.client.watcher import Watcher
 from zoolet.protocol import paths
 from zoolet.protocol.errors import (
-    BadVersionError,
+    ConnectionLossError,
     NoAuthError,
-    NodeExistsError,
     NoNodeError,
     NotEmptyError,
     QuotaExceededError,
@@ -140,7 +139,7 @@ class LockingQueue(PriorityQueue):
             try:
                 data, stat = await self._raw.get(path)
                 if self._is_exhausted(stat.cversion // 2):
-                    await self._move_unowned_to_dead(name, data, stat)
+                    await self._move_unowned_to_dead(name, stat)
                 elif await self._is_due(name, stat) and (entry := await self._attempt(path, data, stat)) is not None:
                     return entry
             except NoNodeError:  # another one has acknowledged the entry
@@ -170,18 +169,18 @@ class LockingQueue(PriorityQueue):
         return due <= now
 
     async def _attempt(self, path: str, data: bytes, stat: Stat) -> Entry | None:
-        """Acquire an entry and count the attempt, in one transaction; None if another one was first."""
-
-        def count(transaction: Transaction) -> None:
-            transaction.set(path, data, stat.version)
-            transaction.create(paths.join(path, "attempt"))
-            transaction.delete(paths.join(path, "attempt"))
-
+        """Acquire an entry, and count the attempt; None if another one was first."""
         name = path.rpartition("/")[2]
-        node = paths.join(self._taken, name)
-        lease = await acquire_node(self._raw, node, self._client.new_uuid().encode(), count)
+        lease = await self._own(paths.join(self._taken, name), path, stat.version)
         if lease is None:
             return None
+        try:
+            data, stat = await self._count(path, lease)
+        except BaseException as error:
+            lease.release_nowait()
+            if isinstance(error, NoNodeError):
+                return None
+            raise
         self._due.pop(name, None)
         entry = Entry(self._raw, path, data, lease, stat.cversion // 2 + 1)
         if self._is_exhausted(entry.attempts):
@@ -192,26 +191,62 @@ class LockingQueue(PriorityQueue):
             entry.error = error
         return entry
 
+    async def _own(self, node: str, path: str, version: int) -> OwnedNode | None:
+        """Acquire the right to take or move an entry that was seen with a version; None if another one was first.
+
+        What was read before may be of another entry: when a queue was empty for a while its container goes, and names
+        and versions begin again. From here on the entry stays the same, so read it now.
+        """
+        uuid = self._client.new_uuid().encode()
+        return await acquire_node(self._raw, node, uuid, lambda transaction: transaction.check(path, version))
+
+    async def _count(self, path: str, lease: OwnedNode) -> tuple[bytes, Stat]:
+        """Count an attempt at an entry that is owned; return its data, and its stat before."""
+        data, first = await self._raw.get(path)
+        stat = first
+        while stat.cversion == first.cversion:  # else it is counted, and the reply was lost
+            transaction = lease.transaction()
+            transaction.set(path, data, stat.version)
+            transaction.create(paths.join(path, "attempt"))
+            transaction.delete(paths.join(path, "attempt"))
+            try:
+                await transaction.commit()
+                break
+            except ConnectionLossError as error:
+                if not error.maybe_applied:
+                    raise
+                _, stat = await self._raw.get(path)
+        return data, first
+
     # --- dead entries ---
 
     def _dead_path(self, name: str) -> str:
         """Return the path of a dead entry, without its number: that of its priority, at the end."""
         return paths.join(self._dead, _prefix(name))
 
-    async def _move_unowned_to_dead(self, name: str, data: bytes, stat: Stat) -> None:
+    async def _move_unowned_to_dead(self, name: str, stat: Stat) -> None:
         """Move an entry whose last consumer has died to the dead ones, unless it has a consumer again."""
-        node = paths.join(self._taken, name)
-        transaction = self._raw.transaction()
-        transaction.create(node, ephemeral=True)
-        transaction.delete(node)
+        path = self._at(name)
+        lease = await self._own(paths.join(self._taken, name), path, stat.version)
+        if lease is None:
+            return
         try:
-            await _move(self._raw, transaction, self._at(name), self._dead_path(name), data, stat.cversion // 2)
-        except (NodeExistsError, BadVersionError, NoNodeError):
+            data, stat = await self._raw.get(path)
+            entry = Entry(self._raw, path, data, lease, stat.cversion // 2)
+            if self._is_exhausted(entry.attempts):
+                entry.move_to = self._dead_path(name)
+                lease._stop_monitoring()  # its node goes now
+                await entry._fail()
+                lease._mark_released()
+        except NoNodeError:
             return
         except (NoAuthError, NotEmptyError, QuotaExceededError) as error:
             if name not in self._refused:  # the others are not to wait for it
                 self._refused.add(name)
-                _log.error("%s has failed too often, and cannot be moved to %s: %s", self._at(name), self._dead, error)
+                _log.error("%s has failed too often, and cannot be moved to %s: %s", path, self._dead, error)
+        finally:
+            if not lease.released:
+                lease.release_nowait()
 
     async def dead(self) -> dict[str, Any]:
         """Return the entries that have failed too often: their values by name, None for those that cannot be read."""
@@ -236,10 +271,23 @@ class LockingQueue(PriorityQueue):
             NoNodeError: There is no such dead entry.
             ConnectionLossError: It may have been put back.
         """
-        data, stat = await self._raw.get(paths.join(self._dead, name))
-        async with self._raw.transaction() as transaction:
-            transaction.delete(paths.join(self._dead, name), stat.version)
-            transaction.create(self._at(_prefix(name)), data, sequential=True)
+        path = paths.join(self._dead, name)
+        _, stat = await self._raw.get(path)
+        lease = await self._own(paths.join(self._taken, f"dead-{name}"), path, stat.version)
+        if lease is None:
+            raise NoNodeError(path, "another one puts it back")
+        try:
+            data, _ = await self._raw.get(path)
+            await ensure_container(self._client, self._path)
+            lease._stop_monitoring()  # its node goes now
+            async with lease.transaction() as transaction:
+                for node in (path, lease.path, lease.proof_node):
+                    transaction.delete(node)
+                transaction.create(self._at(_prefix(name)), data, sequential=True)
+            lease._mark_released()
+        finally:
+            if not lease.released:
+                lease.release_nowait()
 
 
 def _prefix(name: str) -> str:

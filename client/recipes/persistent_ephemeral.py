@@ -66,7 +66,10 @@ class PersistentEphemeral(SupervisedRecipe):
                 if watch.initial is not None and watch.initial.ephemeralOwner != client.session_id:
                     await watch.next()
                     return
-            await client.set(self._path, value)
+            try:
+                await client.set(self._path, value)
+            except NoNodeError:
+                return  # it was a former session's, and has gone meanwhile
         async with client.watch(self._path) as watch:
             stat = await client.exists(self._path)
             if stat is None or stat.ephemeralOwner != client.session_id:

@@ -10,7 +10,7 @@ from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._contender import Rule, Turn, wait_for_writer
 from zoolet.client.recipes._lease import Lease, LockLostError
 from zoolet.client.recipes._lock_base import LockBase, OnLost
-from zoolet.client.recipes._node_names import Naming, Namings, NodeName, namings_of, number_of, prefix
+from zoolet.client.recipes._node_names import Naming, Namings, NodeName, in_order, namings_of, number_of, prefix
 from zoolet.client.recipes.lock import Lock, Release
 from zoolet.client.reliable import delete_in_background
 from zoolet.client.surface import ClientSurface
@@ -134,9 +134,12 @@ class ReadWriteLock:
 
         Raises:
             LockLostError: The writer's node is gone.
+            ValueError: The lease is not a writer's of this lock.
         """
         lease.raise_if_lost()
         writer_nodes = [path for path, _ in lease.nodes]
+        if lease._client.session_id != self._client.session_id or not self._are_writers(writer_nodes):
+            raise ValueError(f"{lease!r} is not a writer's lease of the lock at {self._path}")
         uuid = self._client.new_uuid()
         reader_nodes = [
             self._reader_of(writer_node, naming, uuid)
@@ -151,6 +154,13 @@ class ReadWriteLock:
                 delete_in_background(self._client, reader_node)
             raise
         return self._read.take_over(lease, [(reader_node, czxid) for reader_node in reader_nodes])
+
+    def _are_writers(self, nodes: list[str]) -> bool:
+        """Return whether nodes are those of a writer of this lock, one of each naming."""
+        return len(nodes) == len(self._namings) and all(
+            paths.parent(node) == self._path and in_order(naming, ("write",), [node.rpartition("/")[2]])
+            for node, naming in zip(nodes, self._namings, strict=True)
+        )
 
     def _reader_of(self, writer_node: str, naming: Naming, uuid: str) -> str:
         """Return the path of the reader's node that takes a writer's place."""

@@ -316,6 +316,8 @@ class ServerProtocol(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._linger is not None:
             return
+        if transport.is_closing():  # TLS has no buffer to ask for any more
+            return
         unsent = transport.get_write_buffer_size()
         if transport.can_write_eof():
             try:

@@ -28,7 +28,7 @@ TIMEOUT = 10.0
 
 
 class UnsupportedError(RuntimeError):
-    """A real server cannot be told to do this from outside."""
+    """A real server cannot do this at the wish of a client."""
 
 
 class RealServer(Proxy, NamedWaits):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -84,7 +86,7 @@ def test_an_entry_whose_acknowledgement_is_dropped_comes_back(how: str) -> None:
                 else:
                     await getattr(queue, how)()
 
-            with server.fault(drop_request(), "multi", "/q/entries/*", nth=2, strict=True):
+            with server.fault(drop_request(), "multi", "/q/entries/*", nth=3, strict=True):
                 with pytest.raises(ConnectionLossError):
                     await use()
             assert await LockingQueue(other, "/q").get(timeout=60) == b"x"
@@ -464,5 +466,32 @@ def test_an_entry_whose_number_is_negative_dies_too() -> None:
         server.populate({"/q/entries/entry-100--2147483648": b"x"})
         await _fail(queue)
         assert list((await queue.dead()).values()) == [b"x"]
+
+    with_client(main)
+
+
+# --- a container that goes, so that names begin again ---
+
+
+async def held_back(server: Server, other: Client, zk: Client, work: Callable[[], Awaitable[object]]) -> Any:
+    """Begin something, and let it go on once its entry is gone and another one has its name."""
+    with server.fault(hold(limit=1000), "multi", client=zk, times=1) as fault:
+        going = asyncio.ensure_future(work())
+        await server.until(lambda: fault.hits, timeout=5)
+        await LockingQueue(other, "/q").get(5)
+        server.delete("/q/entries")  # as the server does with a container that is empty
+        await LockingQueue(other, "/q").put(b"second")
+        fault.release()
+        return await going
+
+
+def test_an_entry_with_the_name_of_an_earlier_one_is_what_it_is() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            await LockingQueue(other, "/q").put(b"first")
+            entry = await held_back(server, other, zk, lambda: LockingQueue(zk, "/q").acquire(600))
+            assert entry.value == b"second"
+            assert server.tree()[entry.path].data == b"second"
+            await entry.acknowledge()
 
     with_client(main)

@@ -223,3 +223,18 @@ def test_two_programs_take_turns() -> None:
         assert not leftovers(server, zk)
 
     with_client(main)
+
+
+def test_a_former_session_s_node_that_goes_in_this_moment_is_no_obstacle() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        server.create("/me", b"old", ephemeral=True)
+        with server.fault(hold(limit=1000), "exists", client=zk, times=1) as fault:
+            entering = asyncio.ensure_future(PersistentEphemeral(zk, "/me", b"new").__aenter__())
+            await server.until(lambda: fault.hits, timeout=5)
+            server.delete("/me")
+            fault.release()
+            kept = await entering
+        assert server.tree()["/me"].data == b"new"
+        await kept.__aexit__(None, None, None)
+
+    with_client(main)

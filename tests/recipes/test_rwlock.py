@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from support import kazoo_bugs
 from support.leftovers import nothing_left
-from support.simulation import Connect, simulate_clients
+from support.simulation import Connect, client_of, simulate_clients, with_client
 
 from zoolet.client import Client, ConnectionLossError
-from zoolet.client.recipes import DeadlockError, LockLostError, ReadWriteLock
+from zoolet.client.recipes import DeadlockError, Lock, LockLostError, ReadWriteLock
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, lose_reply
 
@@ -231,3 +231,22 @@ def test_a_writer_that_was_held_for_a_while_becomes_a_reader() -> None:
             await reader.release()
 
     simulate_clients(main)
+
+
+@pytest.mark.parametrize("which", ["another path", "a plain lock", "another client", "a reader"])
+def test_only_a_writer_s_lease_of_this_lock_is_downgraded(which: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            makes = {
+                "another path": lambda: ReadWriteLock(zk, "/other").write(),
+                "a plain lock": lambda: Lock(zk, "/plain"),
+                "another client": lambda: ReadWriteLock(other, "/rw").write(),
+                "a reader": lambda: ReadWriteLock(zk, "/rw").read(),
+            }
+            lease = await makes[which]().acquire()
+            with pytest.raises(ValueError, match="is not a writer's lease of the lock at /rw"):
+                await ReadWriteLock(zk, "/rw").downgrade(lease)
+            assert lease.path in server.tree()
+            await lease.release()
+
+    with_client(main)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from support.crew import double
 from support.leftovers import nothing_left
-from support.simulation import with_client
+from support.simulation import client_of, with_client
 
 from zoolet.client import Client, ClosedError, SessionExpiredError, ThrottledOpError
 from zoolet.client.recipes import (
@@ -171,5 +171,56 @@ def test_a_user_sees_that_the_server_was_too_busy() -> None:
             await zk.get("/")
         with server.fault(throttled(), "getData", client=zk, times=2):
             assert await zk.retry(lambda: zk.get("/"))
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("make", [TryLock, lambda zk, path: ReadWriteLock(zk, path).read()], ids=["try", "read"])
+def test_a_watch_is_not_removed_from_a_watcher_that_registers_it_meanwhile(make: Callable[..., Any]) -> None:
+    async def main(server: Server, holder: Client) -> None:
+        async with client_of(server, seed=6) as zk:
+            lease = await (TryLock if make is TryLock else Lock)(holder, "/l").acquire()
+            if make is not TryLock:
+                await lease.release()
+                lease = await ReadWriteLock(holder, "/l").write().acquire()
+            with server.fault(throttled(), "removeWatches", client=zk, times=1, strict=True):
+                giving_up = asyncio.ensure_future(make(zk, "/l").acquire(1))
+                await asyncio.sleep(1.02)  # the removal of its watch was refused
+                waiting = asyncio.ensure_future(make(zk, "/l").acquire(600))
+                with pytest.raises(TimeoutError):
+                    await giving_up
+                await asyncio.sleep(5)
+            await lease.release()
+            async with asyncio.timeout(5):
+                await (await waiting).release()
+
+    with_client(main)
+
+
+def test_watches_that_were_not_registered_after_a_reconnect_are_registered_again() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/n", b"1")
+        async with NodeCache(zk, "/n") as cache:
+            with server.fault(throttled(), "setWatches", client=zk, times=1, strict=True):
+                server.drop("all")
+                await asyncio.sleep(3)
+            server.set("/n", b"2")
+            async with asyncio.timeout(5):
+                while cache.value != b"2":
+                    await asyncio.sleep(0.1)
+
+    with_client(main)
+
+
+def test_what_is_refused_while_the_client_closes_ends() -> None:
+    async def main(server: Server, _: Client) -> None:
+        zk = client_of(server, seed=6)
+        await zk.start()
+        with server.fault(throttled(), "getData", client=zk):
+            reading = [asyncio.ensure_future(zk.for_recipe().get("/")) for _ in range(3)]
+            await asyncio.sleep(0)
+            await zk.aclose()
+            results = await asyncio.wait_for(asyncio.gather(*reading, return_exceptions=True), 60)
+        assert [type(result) for result in results] == [ClosedError] * 3
 
     with_client(main)

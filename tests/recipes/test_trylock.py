@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from support.leftovers import nothing_left
-from support.simulation import Connect, simulate_clients
+from support.simulation import Connect, simulate_clients, with_client
 
-from zoolet.client import ConnectionLossError
+from zoolet.client import Client, ConnectionLossError, NoNodeError
 from zoolet.client.recipes import LockLostError, TryLock
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, drop_request, lose_reply
@@ -158,3 +159,15 @@ def test_a_node_that_was_deleted_and_taken_by_another_at_once_is_a_loss() -> Non
                 await first.lost
 
     simulate_clients(main)
+
+
+def test_a_path_whose_proof_node_somebody_deletes_is_released_all_the_same() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        lease = await TryLock(zk, "/t").acquire()
+        server.delete(lease.proof_node)
+        with suppress(NoNodeError, LockLostError):
+            await lease.release()
+        await asyncio.sleep(1)
+        assert "/t" not in server.tree()
+
+    with_client(main)
