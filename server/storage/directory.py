@@ -18,6 +18,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Container, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -45,6 +46,7 @@ session is the last zxid before.
 SUBFOLDER: Final = "version-2"
 """Where the files are in a data directory."""
 LOCK: Final = "zoolet.lock"
+LOCK_SIZE: Final = 128
 LOGS: Final = "zoolet.logs"
 """Says where the logs are, if they are in another directory."""
 PRIVATE: Final = "zoolet-"
@@ -158,7 +160,7 @@ class DataDir:
 
     def _last_logged(self) -> int:
         """Return the zxid of the last valid transaction of the logs; 0 for none."""
-        return next((zxid for path in reversed(self.logs.values()) if (zxid := Log.open(path).last_zxid())), 0)
+        return next((zxid for path in reversed(self.logs.values()) if (zxid := _last_valid(path))), 0)
 
     def entries(self, after: int) -> Iterator[LogEntry]:
         """Yield the transactions after a zxid, in order; what the last log has after them is noted.
@@ -267,12 +269,25 @@ def _check_follows(path: Path, last: int, entry: LogEntry) -> None:
         raise StorageError(str(path), f"the transactions 0x{last + 1:x} to 0x{before:x}, before it, are missing")
 
 
+def _last_valid(path: Path) -> int | None:
+    """Return the zxid of the last transaction of a log, or the last one before its damage; None if it has none."""
+    log = Log.open(path)
+    try:
+        return log.last_zxid()
+    except StorageError:
+        log, last = Log.open(path), None
+        with suppress(StorageError):
+            for entry in log:
+                last = entry.header.zxid
+        return last
+
+
 class Lock:
     """The lock of a directory, which one server has at a time, and its file with what the last one has noted. The lock
     ends with the process; it is that of the folder, so that nobody can delete it.
 
-    The file is empty, or has lines: ``pid N`` while a server runs, ``zxid N`` after a clean end, ``session N``, the
-    highest session id that was given.
+    The file has lines: ``pid N`` while a server runs, ``zxid N`` after a clean end, ``session N``, the highest session
+    id that was given, and spaces up to :data:`LOCK_SIZE` bytes.
 
     Args:
         path: The directory.
@@ -306,9 +321,10 @@ class Lock:
         except BaseException:
             self.release()
             raise
-        self.was_clean = "pid" not in facts and not self._before.strip().isdigit()
+        self.was_clean = self._is_new or ("zxid" in facts and "pid" not in facts)
         self.zxid, self.session_id = int(facts.get("zxid", 0)), int(facts.get("session", 0))
         self.note_session(self.session_id)
+        os.fsync(self._descriptor)  # or the end of the server before this one would look clean after a loss of power
 
     @property
     def name(self) -> str:
@@ -338,8 +354,7 @@ class Lock:
                 os.close(descriptor)
 
     def _write(self, data: bytes) -> None:
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, data, 0)
+        os.pwrite(self._descriptor, data.ljust(LOCK_SIZE), 0)  # at once, and all of it: at no moment is it empty
 
 
 def check_new(path: Path) -> None:

@@ -99,6 +99,7 @@ class OpenDirectory:
         for problem in recovered.problems:
             _log.error("not used: %s", problem)
         if self._log_path is not None:
+            disk.sync_folder(directory.log_folder)  # the name of the lock, by which the folder is known
             files.remember_logs(directory.path, self._log_path, disk)
         if is_new:
             _log.info("%s: a new data directory", directory.path)

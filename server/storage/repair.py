@@ -35,10 +35,12 @@ def repair(path: Path, log_path: Path | None = None, disk: Disk | None = None) -
             if damage is None:
                 break
             lines += _set_aside_from(directory, Path(damage.where), disk)
-        lines += _forget_clean_end(lock, directory)
-        return lines
-    finally:
-        lock.release()
+        lines += _note_end(lock, directory, is_whole=not lines)
+    except BaseException:
+        lock.undo()  # what it says is still true
+        raise
+    lock.release()
+    return lines
 
 
 def _damage(directory: DataDir) -> StorageError | None:
@@ -79,12 +81,15 @@ def _set_aside(path: Path, disk: Disk) -> str:
     return f"{path}: renamed to {aside.name}"
 
 
-def _forget_clean_end(lock: Lock, directory: DataDir) -> list[str]:
-    """Accept that the files end before the last clean stop."""
+def _note_end(lock: Lock, directory: DataDir, *, is_whole: bool) -> list[str]:
+    """Note where the files end. Unless that is where a server stopped cleanly, the next one begins an epoch, so that no
+    zxid of what is given up is taken again.
+    """
     snapshot = directory.snapshot()
     last = 0
     if snapshot is not None:
         last = max((entry.header.zxid for entry in directory.entries(snapshot.zxid)), default=snapshot.zxid)
     was_complete = last >= lock.zxid
-    lock.note_clean_end(lock.zxid if was_complete else 0, lock.session_id)
+    if lock.was_clean and was_complete and is_whole:
+        lock.note_clean_end(lock.zxid, lock.session_id)
     return [] if was_complete else [f"{SUBFOLDER}/{lock.name}: the transactions up to 0x{lock.zxid:x} are given up"]

@@ -21,7 +21,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from zoolet.protocol import txns as t
 from zoolet.protocol.codec import Record, struct_of
@@ -69,6 +69,7 @@ class _Window:
     """
 
     def __init__(self, path: Path) -> None:
+        self._file: BinaryIO | None = None  # for __del__, if it cannot be opened
         self._file = path.open("rb")
         self.size = self._file.seek(0, os.SEEK_END)
         self._start, self._bytes = 0, b""
@@ -76,12 +77,14 @@ class _Window:
     def __call__(self, start: int, end: int) -> bytes:
         """Return the bytes from *start* to *end*, fewer where the file ends."""
         if start < self._start or end > self._start + len(self._bytes):
+            assert self._file is not None
             self._file.seek(start)
             self._start, self._bytes = start, self._file.read(max(WINDOW, end - start))
         return self._bytes[start - self._start : end - self._start]
 
     def __del__(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
 
 class Log:
@@ -199,8 +202,9 @@ class Log:
 
     def _may_be_torn(self, at: int, end: int) -> bool:
         """Return whether a part of a transaction may not have been written: a sector, or what is in it, is zero."""
-        for sector in range(at - at % SECTOR, end + 1, SECTOR):
-            if not any(self._read(max(at, sector), sector + SECTOR)):
+        begin = at + 4  # the upper half of the checksum is zero in every transaction
+        for sector in range(begin - begin % SECTOR, end + 1, SECTOR):
+            if not any(self._read(max(begin, sector), sector + SECTOR)):
                 return True
         return False
 

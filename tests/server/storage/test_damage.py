@@ -17,9 +17,10 @@ from zoolet.protocol.records import Stat
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
 from zoolet.server.storage import live
-from zoolet.server.storage.directory import DataDir
+from zoolet.server.storage.directory import DataDir, Lock
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.recovery import Recovered, recover
+from zoolet.server.storage.repair import repair
 from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode
 from zoolet.server.storage.txnlog import Log
 
@@ -271,3 +272,66 @@ def test_a_zxid_that_leaves_no_room_is_refused(tmp_path: Path, name: str) -> Non
     (tmp_path / "version-2" / name).write_bytes(b"")
     with pytest.raises(StorageError, match="leaves no room"):
         DataDir.find(tmp_path)
+
+
+@pytest.mark.parametrize("place", [507, 508, 511, 0, 100])
+async def test_a_flipped_bit_is_noticed_wherever_in_its_sector_the_transaction_begins(
+    tmp_path: Path, place: int
+) -> None:
+    async with StoredServer(tmp_path, preallocated=0) as server, Client(server.hosts, timeout=20.0) as client:
+
+        def end() -> int:
+            log = Log.open(next((tmp_path / "version-2").glob("log.*")))
+            log.last_zxid()
+            return log.end
+
+        await client.create("/a", b"")
+        first = end()
+        await client.create("/b", b"")
+        size, before = end() - first, end()
+        await client.create("/c", b"x" * ((place - before - size) % 512))
+        assert end() % 512 == place
+        damaged = end()
+        await client.create("/d", b"victim")
+        await client.create("/e", b"")
+        whole = next((tmp_path / "version-2").glob("log.*")).read_bytes()
+    log = next((tmp_path / "version-2").glob("log.*"))
+    at = whole.index(b"/d", damaged)
+    log.write_bytes(whole[:at] + b"?" + whole[at + 1 :])
+    log.with_name("zoolet.lock").write_text("pid 1\n")
+
+    with pytest.raises(StorageError, match=f"the transaction at byte {damaged} is damaged"):
+        recover_leniently(tmp_path)
+
+
+async def test_what_a_repair_gives_up_gives_its_zxids_up_too(tmp_path: Path) -> None:
+    _, log = await files_with(tmp_path)
+    whole, taken = log.read_bytes(), Log.open(log).last_zxid() or 0
+    at = whole.index(b"/n2")
+    log.write_bytes(whole[:at] + b"?" + whole[at + 1 :])
+
+    repair(tmp_path)
+
+    async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
+        await client.create("/again", b"")
+        stat = await client.exists("/again")
+        assert stat is not None
+        assert stat.czxid >> 32 == (taken >> 32) + 1
+
+
+def test_a_lock_file_is_never_empty_and_an_empty_one_is_no_clean_end(tmp_path: Path) -> None:
+    lock = Lock(tmp_path)
+    assert lock.was_clean
+    lock.note_clean_end(5, 7)
+    lock.release()
+    size = (tmp_path / "zoolet.lock").stat().st_size
+
+    lock = Lock(tmp_path)
+    assert (lock.was_clean, lock.zxid, lock.session_id) == (True, 5, 7)
+    assert (tmp_path / "zoolet.lock").stat().st_size == size
+    lock.release()
+    (tmp_path / "zoolet.lock").write_bytes(b"")
+
+    lock = Lock(tmp_path)
+    assert not lock.was_clean
+    lock.release()
