@@ -35,6 +35,7 @@ class Action:
         effect: How the request is treated; None if it is answered as usual.
         code: The error code that answers it; 0 for none.
         seconds: How long it is delayed.
+        jitter: Up to how much longer, at random.
         rate: Bytes a second at which the reply is sent; None for no limit.
         at: The place in the reply at which it is corrupted or cut.
         holds: Whether it is held until :meth:`release`.
@@ -51,6 +52,7 @@ class Action:
         *,
         code: int = 0,
         seconds: float = 0.0,
+        jitter: float = 0.0,
         rate: float | None = None,
         at: int = 0,
         holds: bool = False,
@@ -61,6 +63,7 @@ class Action:
         self.effect = effect
         self.code = code
         self.seconds = seconds
+        self.jitter = jitter
         self.rate = rate
         self.at = at
         self.holds = holds
@@ -87,15 +90,20 @@ class Action:
             self.on_release()
 
 
-def delay(seconds: float) -> Action:
+def delay(seconds: float, jitter: float = 0.0) -> Action:
     """Delay the request by *seconds* of the server's clock; the requests behind it on its connection wait, too.
 
+    Args:
+        seconds: At least how long.
+        jitter: Up to so much longer, each time at random from the server's seed.
+
     Raises:
-        ValueError: The time is negative.
+        ValueError: A time is negative.
     """
-    if not _is_number(seconds, 0):
-        raise ValueError(f"delay({seconds!r}) is invalid; the seconds must be 0 or more")
-    return Action(f"delay({seconds})", seconds=seconds)
+    name = f"delay({seconds!r}, {jitter!r})" if jitter else f"delay({seconds!r})"
+    if not (_is_number(seconds, 0) and _is_number(jitter, 0)):
+        raise ValueError(f"{name} is invalid; the seconds must be 0 or more")
+    return Action(name, seconds=seconds, jitter=jitter)
 
 
 def error(code: int | str | type[ZooKeeperError] | ZooKeeperError) -> Action:

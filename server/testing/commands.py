@@ -149,7 +149,7 @@ def skew_clock(control: Control, seconds: float) -> None:
 # --- faults ---
 
 _ACTIONS: Final[dict[str, tuple[Callable[..., actions.Action], tuple[str, ...]]]] = {
-    "delay": (actions.delay, ("seconds",)),
+    "delay": (actions.delay, ("seconds", "jitter")),
     "error": (actions.error, ("code",)),
     "drop_request": (actions.drop_request, ()),
     "lose_reply": (actions.lose_reply, ()),
@@ -176,6 +176,7 @@ def _code(value: object) -> int:
     proxies=True,
     action=_text("one of " + ", ".join(_ACTIONS)),
     seconds=_number("of delay", None),
+    jitter=_number("of delay: up to so many seconds more, at random", None),
     code=Parameter("name or number", "of error, such as NO_NODE", _code, None),
     limit=_number("of hold: seconds after which the request is executed", None),
     at=_whole("of corrupt_reply and cut_reply: where in the reply", None),
@@ -192,7 +193,7 @@ def fault(control: Control, action: str, op: Any, path: Any, client: Any, nth: A
     if action not in _ACTIONS:
         raise UsageError(f"action is {action!r}; it must be one of {', '.join(_ACTIONS)}")
     make, names = _ACTIONS[action]
-    given = {name: others.pop(name) for name in ("seconds", "code", "limit", "at", "bytes_per_second")}
+    given = {name: others.pop(name) for name in ("seconds", "jitter", "code", "limit", "at", "bytes_per_second")}
     settings = {name: value for name, value in given.items() if value is not None}
     if unknown := sorted(set(settings) - set(names)):
         raise UsageError(f"{action} has no {', '.join(unknown)}")

@@ -206,6 +206,11 @@ class Fault:
         self.hits += 1
         return True
 
+    def delay(self) -> float:
+        """Return for how many seconds a request that matches is delayed."""
+        jitter = self.action.jitter
+        return self.action.seconds + (self._rng.uniform(0, jitter) if jitter else 0.0)
+
     def _is_meant(self, request: Request) -> bool:
         if request.opcode == CONNECT and self.action.code:  # the answer to a handshake has no error code
             return False

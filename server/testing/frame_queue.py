@@ -277,7 +277,7 @@ class FrameQueue(ABC):
             self._held_by = [fault for fault in self._matched if fault.action.holds]
             for fault in self._held_by:
                 interceptor.limit_hold(fault)
-            wait = sum(fault.action.seconds for fault in self._matched)
+            wait = sum(fault.delay() for fault in self._matched)
             if wait:
                 self._delays += 1
                 self._delayed = self._delays

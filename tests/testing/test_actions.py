@@ -38,6 +38,18 @@ def test_a_delayed_request_takes_longer(server: Server, client: KazooClient) -> 
     assert fault.hits == 1
 
 
+def test_a_delay_with_jitter_is_another_one_each_time_and_the_same_with_the_seed() -> None:
+    def delays(seed: int) -> list[float]:
+        with Server(seed=seed) as server:
+            fault = server.fault(delay(1, jitter=2), "create")
+            return [fault.delay() for _ in range(20)]
+
+    once = delays(5)
+    assert once == delays(5) != delays(6)
+    assert len(set(once)) == 20
+    assert all(1 <= seconds <= 3 for seconds in once)
+
+
 @pytest.mark.parametrize(
     "code", [NO_NODE, ErrorCode.NO_NODE, NoNodeError, NoNodeError(), KazooNoNodeError, KazooNoNodeError()], ids=repr
 )
