@@ -140,8 +140,8 @@ async def _serve_until_signal(config: Config, context: ssl.SSLContext | None, da
         _log.info(
             "stopping: %d connections, %d sessions", len(daemon.connections.open), len(daemon.engine.sessions.alive)
         )
-        await daemon.stop()
-    return 0
+        is_logged = await daemon.stop()
+    return 0 if is_logged else 1
 
 
 async def _listen(daemon: Daemon, config: Config, context: ssl.SSLContext | None) -> list[str] | None:

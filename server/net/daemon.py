@@ -121,13 +121,17 @@ class Daemon:
         self.port = port or self.port
         return port
 
-    async def stop(self, *, gracefully: bool = True) -> None:
+    async def stop(self, *, gracefully: bool = True) -> bool:
         """Stop listening, send the remaining output, and close all connections; sessions stay alive.
 
         Args:
             gracefully: Wait for the clients to read their output, for :data:`STOP_SECONDS` with what the log takes;
                 otherwise it is lost.
+
+        Returns:
+            Whether all that was executed is logged, if there is a log.
         """
+        is_logged = True
         if self._timer is not None:
             self._timer.cancel()
         connections, deadline = self.connections, self._loop.time() + STOP_SECONDS
@@ -138,7 +142,8 @@ class Daemon:
         if connections.log is not None:
             for socket in list(connections.open.values()):
                 socket.pause()  # what it asked for from now on could be answered, and not logged
-            gracefully = await connections.log.close() and gracefully  # never send what is not logged
+            is_logged = await connections.log.close()
+            gracefully = is_logged and gracefully  # never send what is not logged
             connections.log = None
         for socket in list(connections.open.values()):
             if gracefully:
@@ -153,6 +158,7 @@ class Daemon:
             connections.abort_all()
             await connections.wait_closed(None)
         await self._acceptor.wait_closed()
+        return is_logged
 
     def abort_all(self) -> None:
         """Close all connections at once; output that has not been sent is lost."""

@@ -188,6 +188,7 @@ async def test_a_server_whose_disk_stays_full_stops_and_says_what_is_lost(
         disk.writes = False
         write = asyncio.create_task(client.set("/a", b"1"))
         await until(lambda: server.engine.refusal)
+        assert not await server.daemon.stop()  # the exit code is 1 then
     write.cancel()
     assert "1 transactions could not be logged before the end" in caplog.text
     assert recovered(tmp_path).tree.find("/a").data == b""
