@@ -77,6 +77,9 @@ class RequestCall(Call[T]):
         retry_delays: Those pauses; None until there was one.
     """
 
+    retries_throttled = False  # in the class: most calls are not a recipe's, and none costs time for it
+    retry_delays: Iterator[float] | None = None
+
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -98,8 +101,8 @@ class RequestCall(Call[T]):
         self.idempotent = idempotent
         self.then = then
         self.fallback: tuple[type[ZooKeeperError], Any] | None = None
-        self.retries_throttled = retries_throttled
-        self.retry_delays: Iterator[float] | None = None
+        if retries_throttled:
+            self.retries_throttled = True
         self.xid = 0
         self.sent_at = 0.0
 

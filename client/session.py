@@ -409,7 +409,7 @@ class Session:
         inflight = self.inflight
         if inflight and inflight[0].xid == xid:
             call = inflight.popleft()
-            if err == ErrorCode.SESSION_EXPIRED:
+            if err and err == ErrorCode.SESSION_EXPIRED:  # most have none, and need no look at the names
                 inflight.appendleft(call)
                 self.expired("the server says that the session is over")
                 raise ConnectionBroken("the session has expired")
@@ -418,7 +418,7 @@ class Session:
             call.zxid = zxid
             if call.sent_at > self.last_confirmed and not self.read_only_now:
                 self.last_confirmed = call.sent_at
-            if err == ErrorCode.THROTTLED_OP and call.retries_throttled and not call.done():
+            if err and err == ErrorCode.THROTTLED_OP and call.retries_throttled and not call.done():
                 self._postpone(call)
             else:
                 answer(call, payload, err)
@@ -431,9 +431,7 @@ class Session:
             self._on_auth_reply(err, now)
         elif xid == Xid.SET_WATCHES and self._rewatching:
             if err:  # without the watches nothing that is waited for would come; _since stays for the next connection
-                raise ConnectionBroken(
-                    f"the server did not register the watches: {ErrorCode(err).name if err in set(ErrorCode) else err}"
-                )
+                raise ConnectionBroken(f"the server did not register the watches: error {err}")
             self._rewatching -= 1
             if not self._rewatching:
                 self._since = None

@@ -6,7 +6,7 @@ import asyncio
 import weakref
 from collections.abc import Hashable
 from types import TracebackType
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, get_args
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
 from zoolet.client.arguments import checked_choice, checked_timeout
 from zoolet.client.call import current_caller
@@ -14,6 +14,7 @@ from zoolet.client.recipes._lease import Lease
 from zoolet.client.surface import ClientSurface
 
 OnLost = Literal["cancel", "flag"]
+_ON_LOST: Final[tuple[str, ...]] = get_args(OnLost)
 L = TypeVar("L", bound=Lease)
 
 
@@ -78,7 +79,7 @@ class LockBase(Generic[L]):
     """Whether the end of a block waits for the server's answer to the release."""
 
     def __init__(self, on_lost: OnLost) -> None:
-        self._cancels = checked_choice("on_lost", on_lost, get_args(OnLost)) == "cancel"
+        self._cancels = checked_choice("on_lost", on_lost, _ON_LOST) == "cancel"
         self.holdings = Holdings()
 
     def _share_holdings(self, client: ClientSurface, *key: Hashable) -> None:

@@ -28,6 +28,8 @@ from zoolet.client.arguments import checked_choice
 
 Naming = Literal["kazoo", "curator"]
 Namings = Literal["kazoo", "curator", "both"]
+_NAMING: Final[tuple[Naming, ...]] = get_args(Naming)  # once: get_args takes longer than the check
+_NAMINGS: Final[tuple[Namings, ...]] = get_args(Namings)
 NAMINGS: Final[dict[str, dict[str, str]]] = {
     "kazoo": {"lock": "{hex}__lock__", "write": "{hex}__lock__", "read": "{hex}__rlock__", "latch": "{hex}__lock__"},
     "curator": {
@@ -60,7 +62,7 @@ def checked_naming(naming: Naming) -> Naming:
     Raises:
         ValueError: It is unknown.
     """
-    return checked_choice("naming", naming, get_args(Naming))
+    return checked_choice("naming", naming, _NAMING)
 
 
 def namings_of(naming: Namings) -> tuple[Naming, ...]:
@@ -69,9 +71,9 @@ def namings_of(naming: Namings) -> tuple[Naming, ...]:
     Raises:
         ValueError: It is unknown.
     """
-    if checked_choice("naming", naming, get_args(Namings)) == "both":
-        return "kazoo", "curator"
-    return (checked_naming(cast("Naming", naming)),)
+    if checked_choice("naming", naming, _NAMINGS) == "both":
+        return _NAMING
+    return (cast("Naming", naming),)
 
 
 def prefix(naming: str, kind: str, uuid: str) -> str:

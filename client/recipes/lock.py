@@ -21,6 +21,7 @@ from zoolet.protocol.acl import ACL
 from zoolet.protocol.errors import NoNodeError, ZooKeeperError
 
 Release = Literal["send", "wait"]
+_RELEASES: Final[tuple[str, ...]] = get_args(Release)
 FACTS_TIMEOUT: Final = 0.2
 """Seconds after a timeout for finding out who holds the lock."""
 
@@ -84,7 +85,7 @@ class Lock(LockBase[Lease]):
         self._timeout = checked_timeout(timeout)
         self.namings: tuple[Naming, ...] = namings_of(naming)
         self.reentrant = reentrant
-        self.waits_for_release = checked_choice("release", release, get_args(Release)) == "wait"
+        self.waits_for_release = checked_choice("release", release, _RELEASES) == "wait"
         self._revocable = revocable
         self.data = process_name() if data is None else data
 
