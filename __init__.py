@@ -10,4 +10,3 @@ from __future__ import annotations
 __all__ = ["__version__"]
 
 __version__ = "0.1.0"
-__date__ = "2026-11-22"  # of the release, year-month-day

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from ipaddress import IPv6Address
 from typing import Final
 
-from zoolet import __date__
 from zoolet.protocol.operations import OPERATIONS
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
@@ -41,8 +40,8 @@ KNOWN: Final = (
     "wchs",
 )
 """All four-letter commands of ZooKeeper. One that is not in the whitelist is refused with its name."""
-_BUILT: Final = "{1}/{2}/{0} 00:00 UTC".format(*__date__.split("-"))
-"""In the form of ZooKeeper up to 3.6: go-zookeeper reads no other one, and others read any."""
+_BUILT: Final = "11/22/2026 00:00 UTC"
+"""The date of the release, in the form of ZooKeeper up to 3.6: go-zookeeper reads no other one, and others read any."""
 _PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
 TELNET_CLOSE: Final = b"\xff\xf4\xff\xfd"
 """The bytes that a telnet client sends for ^C: the connection is closed without an answer."""

@@ -316,10 +316,11 @@ class ServerProtocol(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._linger is not None:
             return
-        if transport.is_closing():  # TLS has no buffer to ask for any more
+        can_write_eof = transport.can_write_eof()
+        if not can_write_eof and transport.is_closing():  # TLS has no buffer to ask for any more
             return
         unsent = transport.get_write_buffer_size()
-        if transport.can_write_eof():
+        if can_write_eof:
             try:
                 transport.write_eof()
             except OSError:  # the peer has reset the connection, and the loop has not noticed yet
