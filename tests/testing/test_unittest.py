@@ -398,6 +398,7 @@ def test_what_a_test_leaves_is_a_warning() -> None:
             self.zoolet.wait_for_sessions(0)
             self.client = KazooClient(self.zoolet.hosts)
             self.client.start()
+            self.addClassCleanup(self.client.close)
             self.addClassCleanup(self.client.stop)
 
     before, registry.test = registry.test, None
