@@ -47,6 +47,7 @@ class LockingQueue(PriorityQueue):
     Znodes: ``PATH/entries``, ``PATH/taken`` and ``PATH/dead``, containers;
     ``PATH/entries/entry-<prio>-<seq>`` persistent and sequential; ``PATH/taken/<same name>`` ephemeral, as
     kazoo's LockingQueue; ``PATH/taken/<same name>-<uuid>`` ephemeral, the proof node of the lease;
+    ``PATH/taken/dead-<name>`` ephemeral, and its proof node, while a dead entry is put back;
     ``PATH/dead/entry-<prio>-<seq>`` persistent, the entries that have failed too often, which is itself a
     :class:`Queue`. In each attempt a child of the entry's node is created and deleted, so that half of its cversion is
     their number; its mtime is when the last one failed, or when that one began whose consumer has died.
@@ -268,7 +269,7 @@ class LockingQueue(PriorityQueue):
             name: Its name, as in :meth:`dead`.
 
         Raises:
-            NoNodeError: There is no such dead entry.
+            NoNodeError: There is no such dead entry, or another client puts it back at this moment.
             ConnectionLossError: It may have been put back.
         """
         path = paths.join(self._dead, name)

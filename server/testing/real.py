@@ -119,7 +119,7 @@ class RealServer(Proxy, NamedWaits):
     def populate(self, nodes: Mapping[str, Any]) -> None:
         """Create nodes; as for ``Server``, without ``children_created``."""
         for path, node in flatten("", nodes):
-            data = node.data.encode() if isinstance(node.data, str) else node.data or b""
+            data = _encoded(node.data)
             options: dict[str, Any] = {"acl": node.acl, "container": node.container, "ttl": node.ttl}
             try:
                 self._client.create(path, data, parents=True, **options)
@@ -135,12 +135,11 @@ class RealServer(Proxy, NamedWaits):
             client = Client(self._real, TIMEOUT)
             client.start()
             self._holders.append(client)
-        encoded = data.encode() if isinstance(data, str) else data or b""
-        return client.create(path, encoded, ephemeral=ephemeral, sequential=sequential, parents=True)
+        return client.create(path, _encoded(data), ephemeral=ephemeral, sequential=sequential, parents=True)
 
     def set(self, path: str, data: bytes | str | None) -> None:
         """Set a node's data; as for ``Server``."""
-        self._client.set(path, data.encode() if isinstance(data, str) else data or b"")
+        self._client.set(path, _encoded(data))
 
     def delete(self, path: str, *, recursive: bool = False) -> None:
         """Delete a node; as for ``Server``."""
@@ -227,3 +226,8 @@ class RealServer(Proxy, NamedWaits):
             return [f"session 0x{id:x} is still open, from {view.client}" for id, view in self.sessions().items()]
         except (RuntimeError, ZooKeeperError):
             return []
+
+
+def _encoded(data: bytes | str | None) -> bytes:
+    """Return what a node holds, given as tests give it: text is UTF-8, and None is nothing."""
+    return data.encode() if isinstance(data, str) else data or b""
