@@ -136,7 +136,7 @@ class DataDir:
         without the rest of those transactions a part of them would be served.
 
         Raises:
-            StorageError: There are files, but no such snapshot, or a log is damaged.
+            StorageError: There are files, but no such snapshot. Damage of a log is found by :meth:`entries`.
         """
         for zxid, path in list(self.snapshots.items())[:MAX_TRIED]:
             try:
