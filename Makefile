@@ -1,6 +1,7 @@
 # The words a developer needs; `make` without one is `make help`.
 PYTHON ?= python3
 PORT ?= 2181
+WORKERS ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
@@ -43,8 +44,8 @@ links:
 run: $(VENV)/.daemon  ## the daemon on 127.0.0.1:2181 (PORT=..., ARGS=... pass through)
 	exec $(BIN)/zoolet serve --port $(PORT) $(ARGS)
 
-test: setup  ## the whole suite (ARGS=... pass through to pytest; "-n auto --dist loadfile" takes two thirds of the time)
-	$(BIN)/pytest $(ARGS)
+test: setup  ## the whole suite in a process a core (WORKERS=0 for one; ARGS=... pass through to pytest; ZOOLET_FULL=1 tries more)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 types: setup  ## mypy and pyright
 	$(BIN)/mypy

@@ -18,10 +18,9 @@ def test_every_request_is_within_its_budget() -> None:
     inproc = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(inproc)
 
-    over: list[str] = []
+    over = inproc.over_budget(runs=1)
     for _ in range(3):  # a noisy neighbour may have taken the machine's caches: a defect is there each time
-        over = list(inproc.over_budget())
-        if not over:
-            break
+        if over:
+            over = inproc.over_budget(*over)
 
-    assert over == []
+    assert over == {}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.rows import for_each
 
 ROOT: Final = Path(__file__).parents[2]
 DOCUMENTED: Final = ("protocol", "server")
@@ -92,12 +93,12 @@ def loose_ends(source: str) -> list[str]:
     return [mark[0] for mark in marks if not re.match(r"\W{0,2}#\d+", mark["rest"])]
 
 
-@pytest.mark.parametrize("path", modules(*DOCUMENTED), ids=name_of)
+@for_each("path", modules(*DOCUMENTED), ids=name_of)
 def test_every_public_name_has_a_docstring(path: Path) -> None:
     assert undocumented(path.read_text()) == []
 
 
-@pytest.mark.parametrize("path", modules(*DOCUMENTED), ids=name_of)
+@for_each("path", modules(*DOCUMENTED), ids=name_of)
 def test_a_docstring_starts_with_a_sentence(path: Path) -> None:
     tree = ast.parse(path.read_text())
     first = {name: (ast.get_docstring(node) or "").split("\n\n")[0] for name, node in public(tree)}
@@ -105,12 +106,12 @@ def test_a_docstring_starts_with_a_sentence(path: Path) -> None:
     assert [name for name, text in first.items() if not text.rstrip().endswith((".", ":", "::", "?"))] == []
 
 
-@pytest.mark.parametrize("path", modules(*SOURCES), ids=name_of)
+@for_each("path", modules(*SOURCES), ids=name_of)
 def test_no_loose_end_without_an_issue(path: Path) -> None:
     assert loose_ends(path.read_text()) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [path for path in modules(*SOURCES) if name_of(path) not in (LAST_LINE, *CALLS_ITS_USER)],
     ids=name_of,

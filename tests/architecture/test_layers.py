@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
+from support.rows import for_each
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("protocol", "server", "client")
@@ -156,17 +157,17 @@ def forbidden(name: str, source: str) -> set[str]:
     return wrong
 
 
-@pytest.mark.parametrize("path", modules(*PACKAGES), ids=place)
+@for_each("path", modules(*PACKAGES), ids=place)
 def test_a_module_imports_only_what_its_layer_may(path: Path) -> None:
     assert forbidden(place(path), path.read_text()) == set()
 
 
-@pytest.mark.parametrize("path", modules(*PACKAGES), ids=place)
+@for_each("path", modules(*PACKAGES), ids=place)
 def test_imports_are_absolute(path: Path) -> None:
     assert [module for module, _ in imports(path.read_text()) if module.startswith(".")] == []
 
 
-@pytest.mark.parametrize("path", modules(*PACKAGES), ids=place)
+@for_each("path", modules(*PACKAGES), ids=place)
 def test_a_folder_is_imported_by_its_name_in_zoolet(path: Path) -> None:
     # "import server" would make a second copy of everything
     assert [module for module, _ in imports(path.read_text()) if module.split(".")[0] in PACKAGES] == []

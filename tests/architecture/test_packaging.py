@@ -29,7 +29,9 @@ MODULES: Final = ("__init__.py", "__main__.py", "event_loop.py", "pem.py", "prog
 MADE: Final = (".*", "__pycache__", "build", "dist", "*.egg-info", "out", "zkload")
 """What is made in a clone, and hidden files: what a fresh clone does not have or a build does not need."""
 PLACES: Final = ("root", "parent", "foreign")
-ENVIRONMENT: Final = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+LEFT_OUT: Final = ("PYTHONPATH", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS", "PORT", "WORKERS")
+"""What would lead to this clone, or hand on what `make test` was called with."""
+ENVIRONMENT: Final = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.rows import for_each
 
 from zoolet.client.cli import add_commands
 from zoolet.server import cli
@@ -101,17 +102,17 @@ def broken_links(path: Path) -> list[str]:
     return [link for link in local if not (ROOT / link[1:] if link[0] == "/" else path.parent / link).exists()]
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+@for_each("path", DOCUMENTS, ids=name_of)
 def test_every_make_target_that_is_mentioned_exists(path: Path) -> None:
     assert sorted(set(targets_used(path.read_text())) - targets()) == []
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+@for_each("path", DOCUMENTS, ids=name_of)
 def test_every_subcommand_that_is_mentioned_exists(path: Path) -> None:
     assert sorted(set(subcommands_used(path.read_text())) - subcommands()) == []
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+@for_each("path", DOCUMENTS, ids=name_of)
 def test_every_relative_link_leads_somewhere(path: Path) -> None:
     assert broken_links(path) == []
 

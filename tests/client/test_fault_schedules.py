@@ -14,6 +14,7 @@ from random import Random
 from typing import Any, Final
 
 import pytest
+from support.effort import effort
 
 from zoolet.client import (
     Client,
@@ -28,7 +29,8 @@ from zoolet.client import (
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, close_after, delay, drop_request, lose_reply
 
-SEEDS: Final = 1000
+SEEDS: Final = effort(200, 1000)
+FOLLOWED: Final = effort(12, 60)
 CHUNK: Final = 100
 CLIENTS: Final = 3
 CALLS: Final = 14
@@ -369,7 +371,7 @@ def test_seeds_that_once_lost_an_event_of_3_8_lose_none(seed: int) -> None:
     ids=["two clients", "one client", "3.8", "3.8, one client"],
 )
 def test_anyone_follows_by_events_ends_up_with_what_there_is(release: str, together: bool) -> None:
-    for seed in range(60):
+    for seed in range(FOLLOWED):
         try:
             follow(seed, release, together=together)
         except BaseException as error:

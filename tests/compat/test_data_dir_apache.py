@@ -19,13 +19,14 @@ from kazoo.client import KazooClient
 from support.apache import ApacheZooKeeper, free_port, require_apache
 from support.apache_loader import ApacheLoader
 from support.daemon import SERVE, DaemonProcess
+from support.effort import effort
 from support.stored import recovered
 
 from zoolet.client import Client, State, acl
 from zoolet.protocol.errors import ZooKeeperError
 
 NODES: Final = int(os.environ.get("ZOOLET_NODES", "400"))
-TURNS: Final = 10
+TURNS: Final = effort(4, 10)
 AT_ONCE: Final = 50
 LISTS: Final = (
     acl.OPEN,

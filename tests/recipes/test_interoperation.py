@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import pytest
 from kazoo.client import KazooClient
+from support.effort import effort
 from support.leftovers import ephemerals
 
 from zoolet.client import Client
@@ -25,7 +26,7 @@ from zoolet.client.recipes import Election, Lock, ReadWriteLock, Semaphore, Sema
 from zoolet.protocol.errors import NoNodeError
 from zoolet.server import Server
 
-ROUNDS: Final = int(os.environ.get("ZOOLET_ROUNDS") or 200)
+ROUNDS: Final = int(os.environ.get("ZOOLET_ROUNDS") or effort(50, 200))
 TIMEOUT: Final = 20 + ROUNDS / 10
 COUNTER: Final = "/counter"
 Make = Callable[[Client], AbstractAsyncContextManager[Any]]

@@ -10,12 +10,13 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import pytest
+from support.effort import effort
 from support.ensemble import Ensemble
 
 from zoolet.client import Backoff, Client, ConnectionLossError, SessionExpiredError
 from zoolet.client.recipes import Lock, LockLostError, MultiLock, ReadWriteLock
 
-SECONDS: Final = float(os.environ.get("ZOOLET_ENSEMBLE_SECONDS", "6"))
+SECONDS: Final = float(os.environ.get("ZOOLET_ENSEMBLE_SECONDS") or effort(3, 6))
 """For how long leaders are killed; ``make ensemble`` does it for five minutes."""
 CONTENDERS: Final[list[Callable[[Client], Any]]] = [
     lambda zk: Lock(zk, "/l"),

@@ -14,7 +14,7 @@ A scenario says what the clients do and what must be true of it; :func:`play` le
 
         play(scenario, seed)
 
-``ZOOLET_SCHEDULES`` is how many seeds are tried (60), ``ZOOLET_SCHEDULE`` the only one to try.
+``ZOOLET_SCHEDULES`` is how many seeds are tried (16; 60 in a full run), ``ZOOLET_SCHEDULE`` the only one to try.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack, suppress
 from random import Random
 from typing import Any, Final
+
+from support.effort import effort
 
 from zoolet.client import Backoff, Client
 from zoolet.client.recipes import LockLostError
@@ -61,7 +63,7 @@ Turn = Callable[[Client, int], Awaitable[None]]
 Scenario = Callable[["Story"], Coroutine[Any, Any, None]]
 
 
-def seeds(default: int = 60, share: float = 1.0) -> list[int]:
+def seeds(default: int = effort(16, 60), share: float = 1.0) -> list[int]:
     """Return the seeds to try.
 
     Args:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Any, Final
 
+from support.effort import effort
 from support.simulation import client_of
 
 from zoolet.client import Client
@@ -16,7 +17,7 @@ from zoolet.server import Server
 from zoolet.server.testing import Simulation, close_after, delay, drop_request, lose_reply
 from zoolet.server.testing.sim import Network
 
-SCHEDULES: Final = int(os.environ.get("ZOOLET_SCHEDULES", "40"))
+SCHEDULES: Final = int(os.environ.get("ZOOLET_SCHEDULES") or effort(8, 40))
 """Seeds that each recipe is run with; maintainers run a thousand."""
 SESSION_S: Final = 4.0
 """The session timeout of clients in trouble."""

@@ -15,7 +15,8 @@ import kazoo.client  # noqa: F401 - what a pytest in this process imports first,
 import pytest
 
 DEADLINE_S: Final = 60.0  # only ever reached on failure
-BUDGET_S: Final = 0.020
+BUDGET: Final = 0.08
+"""The part of pytest's own start that the plugin may cost: 20 ms of 250, which a slower machine takes longer for."""
 PAIRS: Final = 3
 MOST_PAIRS: Final = 15
 OTHERS: Final = ("cacheprovider", "hypothesispytest", "asyncio", "xdist")
@@ -208,16 +209,16 @@ def cpu_of(directory: Path, *options: str) -> float:
 
 
 @pytest.mark.slow
-def test_it_costs_others_at_most_20_ms(tmp_path: Path) -> None:
+def test_it_costs_others_a_twelfth_of_pytest_s_start_at_most(tmp_path: Path) -> None:
     cpu_of(tmp_path)  # the first one warms up
 
     pairs: list[tuple[float, float]] = []
     cost = math.inf
-    while cost > BUDGET_S and len(pairs) < MOST_PAIRS:  # other work on the machine only ever adds to either side
+    while cost > BUDGET and len(pairs) < MOST_PAIRS:  # other work on the machine only ever adds to either side
         pairs.append((cpu_of(tmp_path), cpu_of(tmp_path, "-p", "no:zoolet")))
         with_it, without = (min(side) for side in zip(*pairs, strict=True))
-        cost = with_it - without if len(pairs) >= PAIRS else math.inf
-    assert cost <= BUDGET_S, pairs
+        cost = with_it / without - 1 if len(pairs) >= PAIRS else math.inf
+    assert cost <= BUDGET, pairs
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.configuration import LOGIN_MODULE, configured, refusal
+from support.rows import for_each
 
 from zoolet.server.config import KEYS, Config, ConfigError, Key, Setting, Status, build, find, jaas
 from zoolet.server.config.keys import nearest
@@ -84,7 +85,7 @@ def test_no_key_has_two_rows() -> None:
     assert len({key.name for key in KEYS}) == len(KEYS)
 
 
-@pytest.mark.parametrize("key", KEYS, ids=name_of)
+@for_each("key", KEYS, ids=name_of)
 def test_a_row_is_found_by_its_key(key: Key) -> None:
     assert find(one_of_family(key)) == key
 
@@ -119,27 +120,27 @@ def test_a_key_that_no_row_describes_is_unknown(name: str) -> None:
     assert find(name) is None
 
 
-@pytest.mark.parametrize("key", KEYS, ids=name_of)
+@for_each("key", KEYS, ids=name_of)
 def test_a_row_explains_itself(key: Key) -> None:
     assert key.help
     assert key.help.endswith(".") is (key.status is not Status.REFUSED)  # which is the end of a message
 
 
-@pytest.mark.parametrize("key", KEYS, ids=name_of)
+@for_each("key", KEYS, ids=name_of)
 def test_a_row_refers_to_rows_that_are_there(key: Key) -> None:
     names = {*key.requires, key.overruled_by or "clientPort"}
 
     assert names <= {row.name for row in HONOURED}
 
 
-@pytest.mark.parametrize("key", HONOURED, ids=name_of)
+@for_each("key", HONOURED, ids=name_of)
 def test_the_example_of_a_key_changes_its_field(key: Key, tmp_path: Path) -> None:
     config = build(examples(key, tmp_path), strict=True)
 
     assert field_of(config, key) != field_of(build({}), key)
 
 
-@pytest.mark.parametrize("key", [key for key in HONOURED if key.default and not key.fallback], ids=name_of)
+@for_each("key", [key for key in HONOURED if key.default and not key.fallback], ids=name_of)
 def test_a_default_that_is_written_out_changes_nothing(key: Key, tmp_path: Path) -> None:
     config = build(examples(key, tmp_path) | {key.name: Setting(key.default, "the default")}, strict=True)
 
@@ -150,7 +151,7 @@ def test_the_default_section_is_the_one_that_is_read() -> None:
     assert [key.default for key in KEYS if key.fallback] == [jaas.SECTION]
 
 
-@pytest.mark.parametrize("key", [key for key in KEYS if key.status is Status.IGNORED], ids=name_of)
+@for_each("key", [key for key in KEYS if key.status is Status.IGNORED], ids=name_of)
 def test_an_ignored_key_has_no_effect_but_to_be_named(key: Key) -> None:
     name = one_of_family(key)
 
@@ -159,7 +160,7 @@ def test_an_ignored_key_has_no_effect_but_to_be_named(key: Key) -> None:
     assert config == Config(ignored=(name,))
 
 
-@pytest.mark.parametrize("key", [key for key in KEYS if key.status is Status.REFUSED], ids=name_of)
+@for_each("key", [key for key in KEYS if key.status is Status.REFUSED], ids=name_of)
 def test_a_refused_key_with_another_value_is_an_error(key: Key) -> None:
     name, value = one_of_family(key), "true" if False in key.supported else "observer"
 
@@ -185,7 +186,7 @@ def test_whatever_is_set_is_a_configuration_or_an_error_in_one_sentence(key: Key
     assert message is None or re.fullmatch(r"zoo\.cfg:1: [^\n]+\.", message)
 
 
-@pytest.mark.parametrize("key", [key for key in KEYS if key.converter.expected], ids=name_of)
+@for_each("key", [key for key in KEYS if key.converter.expected], ids=name_of)
 def test_the_expected_value_is_not_a_sentence(key: Key) -> None:
     assert not key.converter.expected.endswith(".")
     assert key.converter.limits in key.converter.expected.replace("from ", "")
@@ -194,13 +195,13 @@ def test_the_expected_value_is_not_a_sentence(key: Key) -> None:
 # --- the page ---
 
 
-@pytest.mark.parametrize("key", KEYS, ids=name_of)
+@for_each("key", KEYS, ids=name_of)
 def test_the_page_has_every_row(key: Key) -> None:
     assert f"`{key.name}`" in PAGE
     assert key.help in PAGE
 
 
-@pytest.mark.parametrize("key", HONOURED, ids=name_of)
+@for_each("key", HONOURED, ids=name_of)
 def test_the_page_has_the_default_of_an_empty_configuration(key: Key) -> None:
     row = re.search(rf"^\| `{re.escape(key.name)}` \| [^|]+ \| (?:`([^`]+)`|not set)[ |]", PAGE, re.MULTILINE)
 
@@ -208,7 +209,7 @@ def test_the_page_has_the_default_of_an_empty_configuration(key: Key) -> None:
     assert (row[1] or "") == (key.fallback or key.converter.show(field_of(build({}), key)))
 
 
-@pytest.mark.parametrize("key", HONOURED, ids=name_of)
+@for_each("key", HONOURED, ids=name_of)
 def test_the_page_has_what_an_operator_needs(key: Key) -> None:
     (row,) = re.findall(rf"^\| `{re.escape(key.name)}` \|.*", PAGE, re.MULTILINE)
 
@@ -266,7 +267,7 @@ def test_a_key_sets_its_field(prefix: str, key: str, value: str, target: str, ex
     assert found == expected
 
 
-@pytest.mark.parametrize("key", HONOURED, ids=name_of)
+@for_each("key", HONOURED, ids=name_of)
 def test_every_key_has_a_field(key: Key) -> None:
     field_of(Config(), key)
 
