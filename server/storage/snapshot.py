@@ -8,10 +8,13 @@
     nodes     path, data, ACL key and StatPersisted of each, parents first; the root's path is empty
     end       "/"
     seal      long Adler-32 of all bytes before, "/"
-    digest    long zxid, int version 2, long digest of the tree, and a seal      (since 3.6)
+    digest    long zxid, int version, long digest of the tree then, and a seal   (since 3.6)
     zxid      long zxid, and a seal                                              (since 3.9)
 
-Source: FileSnap, SerializeUtils, DataTree.serialize, DigestCalculator.
+The zxid of the digest is that at the end of writing: a snapshot that was written while the tree changed may have
+effects of transactions up to it. ZooKeeper's digests have version 2; a snapshot without a digest has another version.
+
+Source: FileSnap, SerializeUtils, DataTree.serialize, DataTree.deserializeZxidDigest, DigestCalculator.
 """
 
 from __future__ import annotations
@@ -42,6 +45,10 @@ _DIGESTED = struct.Struct(">qqqqqiiiq")
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 _DIGEST = struct.Struct(">qi")
+DIGESTED: Final = 2
+"""The version of digests that are known."""
+UNDIGESTED: Final = 1 << 16
+"""The version of a digest that is none, which ZooKeeper does not compare: what counts is its zxid."""
 _END: Final = b"\0\0\0\1/"
 _SEAL = struct.Struct(">q5s")
 _PIECE: Final = 1 << 20
@@ -99,6 +106,7 @@ class Snapshot:
         sessions: The timeouts of the sessions in milliseconds, by id.
         acls: The ACL lists by key, without :data:`OPEN_KEY`.
         digest: The digest of the tree that it has, if that is of its zxid; None for none.
+        seen: The last zxid when it had been written; 0 if that is not known.
     """
 
     zxid: int
@@ -106,10 +114,11 @@ class Snapshot:
     sessions: dict[int, int] = field(default_factory=dict)
     acls: dict[int, AclList] = field(default_factory=dict)
     digest: int | None = None
+    seen: int = 0
 
     def newest_change(self) -> int:
-        """Return the highest zxid of a transaction that its nodes have seen; it may be later than the snapshot's."""
-        return max((max(node.czxid, node.mzxid, node.pzxid) for node in self.nodes), default=0)
+        """Return the highest zxid of a transaction that it may have seen; it may be later than the snapshot's."""
+        return max(self.seen, max((max(node.czxid, node.mzxid, node.pzxid) for node in self.nodes), default=0))
 
     def computed_digest(self) -> int:
         """Return the digest of its nodes."""
@@ -226,12 +235,12 @@ def parse(data: bytes, zxid: int, where: str = "", progress: Callable[[str, int,
     _check_nodes(nodes, acls, where)
     snapshot = Snapshot(zxid, nodes, sessions, acls)
     if reader.at < len(data):
-        digest_zxid, version = reader.values(_DIGEST)
+        snapshot.seen, version = reader.values(_DIGEST)
         if version < 2:
             reader.text()  # the hexadecimal digest of 3.6.0
         else:
             (digest,) = reader.values(_LONG)
-            if digest_zxid == zxid:
+            if version == DIGESTED and snapshot.seen == zxid:
                 snapshot.digest = digest & 0xFFFFFFFFFFFFFFFF
         reader.seal()
     if reader.at < len(data):
@@ -296,25 +305,26 @@ def encode(snapshot: Snapshot, *, digest: bool = True, last_zxid: bool = True) -
     seals = _Seals()
     yield from seals.sealed([*_tables(snapshot), *map(_encode_node, snapshot.nodes), _END])
     if digest:
-        yield from seals.sealed([_DIGEST.pack(snapshot.zxid, 2) + struct.pack(">Q", snapshot.computed_digest())])
+        yield from seals.sealed([_DIGEST.pack(snapshot.zxid, DIGESTED) + struct.pack(">Q", snapshot.computed_digest())])
     if last_zxid:
         yield from seals.sealed([_LONG.pack(snapshot.zxid)])
 
 
-def encode_growing(tables: Snapshot, nodes: Iterable[StoredNode]) -> Iterator[bytes]:
+def encode_growing(tables: Snapshot, nodes: Iterable[StoredNode], last_zxid: Callable[[], int]) -> Iterator[bytes]:
     """Yield the bytes of a snapshot of a tree that changes meanwhile, one piece for each node.
 
-    It has no digest of the tree, as that of a new server, for there is no zxid whose tree it is.
+    It has no digest of the tree, for there is no zxid whose tree it is.
 
     Args:
         tables: The zxid, the sessions and the ACL lists; its nodes are not used.
         nodes: The nodes.
+        last_zxid: Returns the zxid of the last change; it is asked for when all nodes are written.
     """
     seals = _Seals()
     yield from seals.counted(_tables(tables))
     yield from seals.counted(map(_encode_node, nodes))
     yield from seals.sealed([_END])
-    yield from seals.sealed([_DIGEST.pack(0, 2) + _LONG.pack(0)])
+    yield from seals.sealed([_DIGEST.pack(max(tables.zxid, last_zxid()), UNDIGESTED) + _LONG.pack(0)])
     yield from seals.sealed([_LONG.pack(tables.zxid)])
 
 

@@ -359,7 +359,7 @@ class Store:
                 await self._in_log_thread(log.close)
             tables = live.tables_of(self._engine)
             zxid = tables.zxid
-            pieces = snapshots.encode_growing(tables, live.nodes_of(self._engine.tree, tables))
+            pieces = snapshots.encode_growing(tables, live.nodes_of(self._engine.tree, tables), self._last_change)
             file = SnapshotFile(self._directory.folder, zxid, self._disk, self._snapshot_thread)
             written = await file.write(pieces, lambda: self._closing)
             # What the snapshot has seen while it was written must be in the log before it counts.
@@ -382,6 +382,9 @@ class Store:
             directory.purge(self._settings.retained, self._valid, self._disk)
         except (OSError, StorageError) as error:
             _log.error("files that are not needed could not be deleted: %s", error)
+
+    def _last_change(self) -> int:
+        return self.journal.zxid
 
     async def _logged(self, zxid: int) -> None:
         """Wait until all transactions up to a zxid are in the log, however many others follow."""

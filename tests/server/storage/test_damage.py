@@ -12,7 +12,7 @@ import pytest
 from support.stored import StoredServer, recovered
 
 from zoolet.__main__ import main
-from zoolet.client import Client
+from zoolet.client import Client, acl
 from zoolet.protocol.records import Stat
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
@@ -21,7 +21,7 @@ from zoolet.server.storage.directory import DataDir, Lock
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.recovery import Recovered, recover
 from zoolet.server.storage.repair import repair
-from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode
+from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode, encode_growing
 from zoolet.server.storage.txnlog import Log
 
 WRITES = 6
@@ -264,6 +264,29 @@ async def test_a_snapshot_that_has_seen_more_than_the_logs_have_is_not_used(tmp_
     async with StoredServer(tmp_path) as server:
         assert server.engine.tree.find("/a").data == b"1"
     assert (tmp_path / "version-2" / f"zoolet-unusable-snapshot.{older:x}").exists()
+
+
+@pytest.mark.parametrize("kept", [2, 3], ids=["the log ends before it", "the log has it"])
+async def test_a_snapshot_whose_log_was_cut_before_it_was_written_is_not_used(tmp_path: Path, kept: int) -> None:
+    async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
+        await client.create("/a", b"")
+        tables = live.tables_of(server.engine)
+        pieces = encode_growing(tables, live.nodes_of(server.engine.tree, tables), lambda: server.engine.zxid)
+        data = next(pieces)
+        await client.set_acl("/a", acl.READ_ONLY)  # no zxid of a node says so: its list is one that nobody has
+        data += b"".join(pieces)
+        log = next((tmp_path / "version-2").glob("log.*"))
+        before = log.read_bytes()
+    (tmp_path / "version-2" / f"snapshot.{tables.zxid:x}").write_bytes(data)
+    read = Log(before)
+    ends = [read.end for _ in read]
+    log.write_bytes(before[: ends[kept - 1]])
+    log.with_name("zoolet.lock").write_text("pid 1\n")
+
+    engine, recovered = recover_leniently(tmp_path)
+
+    assert engine.tree.find("/a").acl == engine.acls.intern(acl.READ_ONLY if kept == 3 else acl.OPEN)
+    assert bool(recovered.problems) is (kept == 2)
 
 
 @pytest.mark.parametrize("name", ["snapshot.7fffffffffffffff", "snapshot.ffffffffffffffff"])

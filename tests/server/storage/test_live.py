@@ -150,7 +150,9 @@ async def test_a_snapshot_of_a_changing_tree_and_its_log_are_the_state(tmp_path:
             await changes.make_one()
         tables = live.tables_of(server.engine)
         data = b""
-        for piece in snapshots.encode_growing(tables, live.nodes_of(server.engine.tree, tables)):
+        for piece in snapshots.encode_growing(
+            tables, live.nodes_of(server.engine.tree, tables), lambda: server.engine.zxid
+        ):
             data += piece
             for _ in range(random.choice((0, 0, 1, 3))):
                 await changes.make_one()
