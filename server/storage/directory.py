@@ -171,6 +171,7 @@ class DataDir:
         starts = list(self.logs)
         first = max((start for start in starts if start <= after), default=0)
         paths = [self.logs[start] for start in starts if start >= first]
+        cut = ""
         for path in paths:
             log = Log.open(path)
             last_here, is_first = 0, True
@@ -183,16 +184,15 @@ class DataDir:
                 last_here = max(last_here, zxid)
                 if zxid > after:  # a log may repeat what was not synced in the one before it
                     if is_first:  # ZooKeeper 3.8 leaves zxids out between others; whole logs may be missing
-                        _check_follows(path, after, entry)
+                        _check_follows(path, after, entry, cut)
                     after, is_first = zxid, False
                     yield entry
             tail = log.tail()
             if path is paths[-1]:
                 self.remainder = Remainder(path, log.end, tail)
             if log.incomplete or tail:
-                self.problems.append(
-                    f"{path}: the log ends at byte {log.end}; {len(tail)} bytes after that are not used"
-                )
+                cut = f"{path}: the log ends at byte {log.end}; {len(tail)} bytes after that are not used"
+                self.problems.append(cut)
 
     def set_aside(self, disk: Disk) -> None:
         """Rename the snapshots that cannot be used, so that no server uses them with what is written from now on."""
@@ -252,8 +252,14 @@ class DataDir:
         return old
 
 
-def _check_follows(path: Path, last: int, entry: LogEntry) -> None:
+def _check_follows(path: Path, last: int, entry: LogEntry, cut: str) -> None:
     """Check that no transactions are missing between one and the first of a log.
+
+    Args:
+        path: The log.
+        last: The zxid of the one before it.
+        entry: The first of the log.
+        cut: What is wrong with the end of a log before it, if anything.
 
     Raises:
         StorageError: Some are missing: what follows would be applied to something else.
@@ -266,7 +272,8 @@ def _check_follows(path: Path, last: int, entry: LogEntry) -> None:
     else:  # in an epoch that a leader has begun, counting begins with 1
         follows = before in (last, header.zxid >> 32 << 32)
     if not follows:
-        raise StorageError(str(path), f"the transactions 0x{last + 1:x} to 0x{before:x}, before it, are missing")
+        reason = f"the transactions 0x{last + 1:x} to 0x{before:x}, before it, are missing"
+        raise StorageError(str(path), f"{reason}; {cut}" if cut else reason)
 
 
 def _last_valid(path: Path) -> int | None:
@@ -458,6 +465,8 @@ def _named(files: list[Path], kind: str, suffixes: tuple[str, ...]) -> Iterator[
         name, _, rest = path.name.partition(".")
         number = rest.removesuffix(path.suffix) if path.suffix in suffixes else rest
         if name == kind and number and not set(number) - set("0123456789abcdefABCDEF"):
+            if path.is_dir():
+                raise StorageError(str(path), f"this is a directory, and its name is that of a {kind} file")
             if int(number, 16) > MAX_ZXID:
                 raise StorageError(str(path), f"a zxid of 0x{int(number, 16):x} leaves no room for others")
             yield int(number, 16), path

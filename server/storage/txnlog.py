@@ -38,6 +38,10 @@ WINDOW: Final = 1 << 20
 """Bytes of a log that are read at a time."""
 SECTOR: Final = 512
 """The bytes that a disk writes as a whole, or not at all."""
+MAX_CHECKS: Final = 16
+"""How often, on average, a byte behind a torn transaction is read to find out whether a valid one follows: data that a
+client wrote may look like the beginnings of many.
+"""
 _HEADER = struct.Struct(">4siq")
 _ENTRY = struct.Struct(">qi")
 _TXN_HEADER = struct_of(t.TxnHeader)
@@ -192,12 +196,16 @@ class Log:
         if self._may_be_torn(at, end):
             return
         tail = self._read(at + 1, self.size).rstrip(b"\0")
+        unchecked = len(tail) * MAX_CHECKS
         for found in _MAY_BE_ENTRY.finditer(tail):
             if found.start() + _ENTRY.size < len(tail):
                 checksum, length = _ENTRY.unpack_from(tail, found.start())
                 follows = at + 1 + found.start()
                 if self._body(follows + _ENTRY.size, length, checksum) is not None:
                     reason = f"the transaction at byte {at} is damaged, and valid ones follow, from byte {follows} on"
+                    raise StorageError(self._where, reason)
+                if length < len(tail) and (unchecked := unchecked - length) < 0:
+                    reason = f"the transaction at byte {at} is damaged, and too much after it looks like others"
                     raise StorageError(self._where, reason)
 
     def _may_be_torn(self, at: int, end: int) -> bool:

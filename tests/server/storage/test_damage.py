@@ -22,7 +22,7 @@ from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.recovery import Recovered, recover
 from zoolet.server.storage.repair import repair
 from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode, encode_growing
-from zoolet.server.storage.txnlog import Log
+from zoolet.server.storage.txnlog import Log, encode_header
 
 WRITES = 6
 
@@ -175,8 +175,9 @@ async def test_an_earlier_log_that_ends_early_is_refused(tmp_path: Path, damage:
         {"short": whole[:-40], "zeros": whole[:512] + bytes(len(whole) - 512), "header": whole[:16]}[damage]
     )
 
-    with pytest.raises(StorageError, match="are missing"):
+    with pytest.raises(StorageError, match="are missing") as refusal:
         recover_leniently(tmp_path)
+    assert (f"{log.name}: the log ends at byte" in str(refusal.value)) is (damage != "header")
 
 
 def test_a_session_of_a_server_with_a_high_number_owns_its_nodes(tmp_path: Path) -> None:
@@ -287,6 +288,21 @@ async def test_a_snapshot_whose_log_was_cut_before_it_was_written_is_not_used(tm
 
     assert engine.tree.find("/a").acl == engine.acls.intern(acl.READ_ONLY if kept == 3 else acl.OPEN)
     assert bool(recovered.problems) is (kept == 2)
+
+
+@pytest.mark.parametrize("name", ["snapshot.5", "log.5"])
+def test_a_directory_with_the_name_of_a_file_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "version-2" / name).mkdir(parents=True)
+    with pytest.raises(StorageError, match="this is a directory"):
+        DataDir.find(tmp_path)
+
+
+def test_bytes_that_look_like_many_transactions_are_not_all_checked() -> None:
+    size = 1 << 16
+    many = b"".join(struct.pack(">qi", 0x1234, size // 2) for _ in range(size // 12))  # a data of a client
+    torn = encode_header() + struct.pack(">qi", 1, 40) + b"x" * 8 + many
+    with pytest.raises(StorageError, match="too much after it looks like others"):
+        list(Log(torn, "log.1"))
 
 
 @pytest.mark.parametrize("name", ["snapshot.7fffffffffffffff", "snapshot.ffffffffffffffff"])
