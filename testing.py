@@ -10,7 +10,7 @@ faults              ``delay``, ``error``, ``drop_request``, ``lose_reply``, ``co
 what was requested  ``Recording``, ``OpView``
 schedules           ``zoolet_schedules``
 ``unittest``        ``ZooletTestCase``, ``KazooTestCase``, ``KazooTestHarness``, ``get_global_cluster``
-types of fixtures   ``ServerFactory``, ``KazooFactory``, ``ClientFactory``
+fixtures            ``zoolet_fixture``; their types ``ServerFactory``, ``KazooFactory``, ``ClientFactory``
 ==================  ==========================================================================================
 """
 

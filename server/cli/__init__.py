@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from zoolet.server.cli import datadir, proxy, run, serve
+from zoolet.server.cli import datadir, fault, proxy, run, serve
 from zoolet.server.config import ConfigError
 from zoolet.server.storage.errors import StorageError
 
@@ -58,6 +58,7 @@ def parser(more: AddCommands | None = None) -> argparse.ArgumentParser:
     serve.add_command(commands)
     run.add_command(commands)
     proxy.add_command(commands)
+    fault.add_command(commands)
     datadir.add_command(commands)
     if more is not None:
         more(commands)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from zoolet.server.testing.factories import ClientFactory, KazooFactory, ServerFactory
     from zoolet.server.testing.faults import Fault
+    from zoolet.server.testing.plugin import zoolet_fixture
     from zoolet.server.testing.populate import Znode
     from zoolet.server.testing.proxy import Proxy
     from zoolet.server.testing.recording import Recording
@@ -59,6 +60,7 @@ _HOMES = {
     "Proxy": "proxy",
     "Recording": "recording",
     "OpView": "requests",
+    "zoolet_fixture": "plugin",
     "zoolet_schedules": "schedules",
     "Server": "server",
     "ClientFactory": "factories",
@@ -98,6 +100,7 @@ __all__ = [
     "lose_reply",
     "slow_reply",
     "withhold_event",
+    "zoolet_fixture",
     "zoolet_schedules",
 ]
 

@@ -6,13 +6,14 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from zoolet.server import config as configuration
 from zoolet.server.config import Config, Setting
 from zoolet.server.core.compat import BY_NAME
 from zoolet.server.net.clock import Clock, RealClock
 from zoolet.server.testing.clock import MANUAL_CLOCK_START, ManualClock
+from zoolet.server.testing.signatures import Direction
 
 DEFAULTS: Final = {
     "tickTime": "200",
@@ -82,6 +83,19 @@ def check_directories(data_dir: object, begin_from: object) -> None:
         raise invalid("begin_from", begin_from, "a directory with ZooKeeper's files")
     if data_dir is not None and begin_from is not None:
         raise ValueError("data_dir and begin_from exclude each other: a directory of its own has its own beginning")
+
+
+def check_direction(direction: object) -> None:
+    """Raise a ValueError unless this is a direction of :meth:`Endpoint.pause`."""
+    if direction not in (directions := get_args(Direction)):
+        raise invalid("direction", direction, "one of " + ", ".join(map(repr, directions)))
+
+
+def check_users(users: object) -> None:
+    """Raise a ValueError unless this is None, or passwords by the names of users."""
+    pairs = users.items() if isinstance(users, Mapping) else [(None, None)]
+    if users is not None and not all(isinstance(word, str) for pair in pairs for word in pair):
+        raise invalid("sasl_users", users, "a dict of passwords by the names of users")
 
 
 MAX_SECONDS: Final = 1e9

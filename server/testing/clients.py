@@ -15,6 +15,7 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.testing.interceptor import Interceptor
 from zoolet.server.testing.requests import session_name
+from zoolet.server.testing.signatures import Direction
 
 
 class Healed(Protocol):
@@ -107,7 +108,7 @@ def expire(interceptor: Interceptor, engine: Engine, who: object) -> None:
     """Expire sessions, and close their connections, whether or not they are paused; as for :func:`sessions_of`."""
     for session in sessions_of(engine, who):
         engine.expire(session)
-        interceptor.paused.discard(session.id)
+        interceptor.paused.pop(session.id, None)
     interceptor.recheck()
 
 
@@ -123,12 +124,12 @@ def drop(daemon: Daemon, session_ids: set[int], *, everybody: bool) -> None:
             socket.abort()
 
 
-def pause(interceptor: Interceptor, session_ids: set[int] | None) -> None:
+def pause(interceptor: Interceptor, session_ids: set[int] | None, direction: Direction) -> None:
     """Stop serving sessions; None for all."""
     if session_ids is None:
-        interceptor.all_paused = True
+        interceptor.all_paused = direction
     else:
-        interceptor.paused |= session_ids
+        interceptor.paused.update(dict.fromkeys(session_ids, direction))
     interceptor.recheck()
 
 
@@ -139,13 +140,13 @@ def resume(interceptor: Interceptor, who: object) -> None:
         LookupError: The session is not paused.
     """
     if is_all(who):
-        interceptor.all_paused = False
+        interceptor.all_paused = None
         interceptor.paused.clear()
     else:
         session_id = session_id_of(who)
         if session_id not in interceptor.paused:
             raise LookupError(f"{name_of(who)} is not paused")
-        interceptor.paused.discard(session_id)
+        del interceptor.paused[session_id]
     interceptor.recheck()
 
 

@@ -95,10 +95,10 @@ def drop(control: Control, who: Any) -> None:
     control.endpoint.drop(who)
 
 
-@_command(proxies=True, who=_WHO)
-def pause(control: Control, who: Any) -> None:
+@_command(proxies=True, who=_WHO, direction=_text("both, requests, or replies", "both"))
+def pause(control: Control, who: Any, direction: Any) -> None:
     """Stop the traffic with clients until resume."""
-    control.endpoint.pause(who)
+    control.endpoint.pause(who, direction=direction)
 
 
 @_command(proxies=True, who=_WHO)

@@ -22,7 +22,7 @@ from zoolet.server.testing.interceptor import Interceptor
 from zoolet.server.testing.recording import Recording
 from zoolet.server.testing.requests import OpView, When, view_of
 from zoolet.server.testing.runner import Runner
-from zoolet.server.testing.signatures import OpName, Who
+from zoolet.server.testing.signatures import Direction, OpName, Who
 
 E = TypeVar("E", bound="Endpoint")
 
@@ -154,18 +154,23 @@ class Endpoint(ABC):
         """
         self._runner.call(lambda: clients.drop(self._runner.daemon, self._sessions_of(who), everybody=who == "all"))
 
-    def pause(self, who: Who, *, missing_ok: bool = False) -> None:
+    def pause(self, who: Who, *, direction: Direction = "both", missing_ok: bool = False) -> None:
         """Stop reading from a client and writing to it until :meth:`resume`, on this connection and all later ones, as
         if the network lost every packet. Errors are those of :meth:`drop`.
 
         Args:
             who: As for :meth:`drop`.
+            direction: What is lost: ``"both"``; only ``"requests"``, so that the session expires while its client sees
+                events; or only ``"replies"``, events included, so that requests are executed, the session lives, and
+                its client hears nothing. The last call counts.
             missing_ok: Accept the id of a session that is not alive: a client that asks to resume it gets no answer.
         """
 
+        arguments.check_direction(direction)
+
         def pause() -> None:
             ids = None if who == "all" else {clients.session_id_of(who)} if missing_ok else self._sessions_of(who)
-            clients.pause(self._interceptor, ids)
+            clients.pause(self._interceptor, ids, direction)
 
         self._runner.call(pause)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zoolet.server.testing.signatures import ClockName, CompatName
@@ -24,6 +25,10 @@ class ServerFactory(Protocol):
         *,
         clock: ClockName = ...,
         seed: int | None = ...,
+        data_dir: str | PathLike[str] | None = ...,
+        begin_from: str | PathLike[str] | None = ...,
+        tls: bool = ...,
+        sasl_users: Mapping[str, str] | None = ...,
         config: Any = ...,
         compat: CompatName | None = ...,
         initial_zxid: int | None = ...,

@@ -7,7 +7,7 @@ A frame at the head of the queue::
                                                          v  |
                                            waiting: a timer runs, or a hold() is not released
 
-While the session is paused, it keeps what it receives and what is to be sent, and is not closed.
+While the session is paused, it keeps what it receives, or what is to be sent and is not closed, or both.
 
 Invariants: a waiting frame delays those behind it; a frame is matched once, however often it is looked at; ``_matched``
 and ``_held_by`` belong to the head of the queue. What is sent keeps its order: behind a reply that is sent slowly
@@ -36,6 +36,7 @@ from zoolet.server.testing.actions import Action, Effect
 from zoolet.server.testing.faults import Fault
 from zoolet.server.testing.interceptor import Interceptor, Reply
 from zoolet.server.testing.requests import CONNECT, RecordedRequest, Request
+from zoolet.server.testing.signatures import Direction
 
 PIECES_PER_SECOND: Final = 20
 """In how many pieces a second a slow reply is sent, at most."""
@@ -172,14 +173,14 @@ class FrameQueue(ABC):
     @property
     def closing(self) -> bool:
         """Whether the socket is to be closed; not while the session is paused, or something is still to be sent."""
-        return self._is_over and not self._output and not self._paused()
+        return self._is_over and not self._output and not self._paused("replies")
 
     def receive_data(self, data: bytes, until: float = inf, time: Callable[[], float] = float) -> bool:
         """Receive bytes and forward the frames that need not wait; return whether some remain for a later turn."""
         self._queue = self._queue + data if self._queue else data
         output_left = self._output_left()
         while self._queue and not self._is_over:
-            if self._paused():
+            if self._paused("requests"):
                 return False
             head = self._first_frame()
             if head is None:
@@ -196,7 +197,7 @@ class FrameQueue(ABC):
 
     def data_to_send(self) -> bytes:
         """Return the bytes to write now; none while the session is paused."""
-        if self._paused():
+        if self._paused("replies"):
             return b""
         more = self._more_output()
         if more:
@@ -252,9 +253,11 @@ class FrameQueue(ABC):
                 return 0
         return 0
 
-    def _paused(self) -> bool:
+    def _paused(self, what: Direction) -> bool:
         interceptor = self._interceptor
-        return interceptor.all_paused or (bool(interceptor.paused) and interceptor.is_paused(self._session_id()))
+        if interceptor.all_paused is None and not interceptor.paused:
+            return False
+        return interceptor.is_paused(self._session_id(), what)
 
     def _request_in(self, head: bytes) -> Request:
         if self.state is State.CONNECTING:

@@ -3,7 +3,8 @@
 Every frame of every connection passes a :class:`~zoolet.server.testing.frame_queue.FrameQueue`, which asks here whether
 it has to wait and which faults apply, and reports here what became of it.
 
-A session is *served* or *paused* (its id is in ``paused``, or ``all_paused`` is set).
+A session is *served* or *paused* (its id is in ``paused``, or ``all_paused`` is set): its requests wait, or its
+replies and events, or both.
 
 A fault::
 
@@ -32,6 +33,7 @@ from zoolet.protocol.records import ErrorResponse, ReplyHeader
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.testing.faults import Fault
 from zoolet.server.testing.requests import CONNECT, Entry, RecordedEvent, RecordedRequest, Request
+from zoolet.server.testing.signatures import Direction
 
 KEPT: Final = 1000
 """The number of requests that are kept."""
@@ -129,8 +131,8 @@ class Interceptor:
 
     Attributes:
         faults: The active faults, in the order in which they were added.
-        paused: The ids of the paused sessions.
-        all_paused: Whether all sessions are paused.
+        paused: The ids of the paused sessions, and in which direction each is paused.
+        all_paused: In which direction all sessions are paused; None if they are not.
         seen: The last requests.
         last: The last request of each session, by its id.
         began: When each session made its first request, in seconds since the epoch.
@@ -151,8 +153,8 @@ class Interceptor:
         self.call_later = call_later
         self.now = now
         self.faults: list[Fault] = []
-        self.paused: set[int] = set()
-        self.all_paused = False
+        self.paused: dict[int, Direction] = {}
+        self.all_paused: Direction | None = None
         self.seen: deque[RecordedRequest] = deque(maxlen=KEPT)
         self.last: dict[int, RecordedRequest] = {}
         self.began: dict[int, float] = {}
@@ -166,9 +168,9 @@ class Interceptor:
 
     # --- pausing ---
 
-    def is_paused(self, session_id: int) -> bool:
-        """Return whether a session is paused."""
-        return self.all_paused or session_id in self.paused
+    def is_paused(self, session_id: int, what: Direction) -> bool:
+        """Return whether a session's requests, or its replies, wait."""
+        return self.all_paused in (what, "both") or self.paused.get(session_id) in (what, "both")
 
     def recheck(self) -> None:
         """Forward the frames of all connections that need not wait any more."""
@@ -263,7 +265,7 @@ class Interceptor:
         for fault in list(self.faults):
             self.remove(fault)
         self.paused.clear()
-        self.all_paused = False
+        self.all_paused = None
         for connection in list(self.connections.values()):
             connection.hurry()
 

@@ -6,12 +6,14 @@ import os
 import sys
 import warnings
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kazoo.client import KazooClient
 
     from zoolet.server.testing.factories import KazooFactory, ServerFactory
@@ -24,7 +26,7 @@ _CHOICES: Final = {
     "zoolet_compat": ("3.8", "3.9"),
     "zoolet_scope": ("function", "class", "module", "package", "session"),
 }
-_OPTIONS: Final = ("config", "clock", "compat", "seed", "data_dir", "begin_from", "tls")
+_OPTIONS: Final = ("config", "clock", "compat", "seed", "data_dir", "begin_from", "tls", "sasl_users", "recording")
 _HOSTS: Final = ("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS")
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether a test has failed: then what it has left is not reported, too."""
@@ -68,19 +70,7 @@ def _scope(fixture_name: str, config: pytest.Config) -> Any:
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Return the arguments of the server: from the ini file, the command line, and the markers, the nearest last."""
-    config = request.config
-    settings: dict[str, object] = {}
-    for line in config.getini("zoolet_config"):
-        key, equals, value = line.partition("=")
-        if not equals:
-            raise pytest.UsageError(f"zoolet_config has the line {line!r}; each line must be key=value")
-        settings[key.strip()] = value.strip()
-    options: dict[str, Any] = {
-        "clock": config.getini("zoolet_clock"),
-        "compat": config.getini("zoolet_compat"),
-        "seed": config.getoption("zoolet_seed"),
-        "begin_from": config.rootpath / folder if (folder := config.getini("zoolet_begin_from")) else None,
-    }
+    options, settings = _ini_options(request.config)
     for marker in reversed(list(request.node.iter_markers("zoolet"))):
         if wrong := [*map(repr, marker.args), *(name for name in marker.kwargs if name not in _OPTIONS)]:
             known = ", ".join(_OPTIONS)
@@ -89,6 +79,23 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
         settings.update(_settings_of(given.pop("config", None)))
         options.update(given)
     return {**options, "config": settings}
+
+
+def _ini_options(config: pytest.Config) -> tuple[dict[str, Any], dict[str, object]]:
+    """Return the arguments of the server from the ini file and the command line, and its settings."""
+    settings: dict[str, object] = {}
+    for line in config.getini("zoolet_config"):
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"zoolet_config has the line {line!r}; each line must be key=value")
+        settings[key.strip()] = value.strip()
+    options = {
+        "clock": config.getini("zoolet_clock"),
+        "compat": config.getini("zoolet_compat"),
+        "seed": config.getoption("zoolet_seed"),
+        "begin_from": config.rootpath / folder if (folder := config.getini("zoolet_begin_from")) else None,
+    }
+    return options, settings
 
 
 def _settings_of(config: object) -> dict[str, object]:
@@ -120,8 +127,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and the fixtures that need a plugin for asyncio."""
     config.addinivalue_line(
         "markers",
-        "zoolet(config=None, clock='real', compat='3.9', seed=None, data_dir=None, begin_from=None, tls=False): how "
-        "the fixture zoolet is started",
+        "zoolet(config=None, clock='real', compat='3.9', seed=None, data_dir=None, begin_from=None, tls=False, "
+        "sasl_users=None, recording=None): how the fixture zoolet is started; recording='FILE' records the first "
+        "run of a test and replays it afterwards",
     )
     _check_choices(config)
     plugins = config.pluginmanager
@@ -154,13 +162,16 @@ def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
 
     The environment variables ZOOKEEPER_HOSTS and ZOOLET_HOSTS have its address while it runs.
     """
-    try:
-        server = _server(request.config, _options(request))
-        server.start()
-    except ValueError as error:
-        raise pytest.UsageError(f"the options of the fixture zoolet are invalid: {error}") from None
+    options = _options(request)
+    file = options.pop("recording", None)
     with ExitStack() as stack:
-        stack.push(server)
+        try:
+            if file is None:
+                server = stack.enter_context(_server(request.config, options))
+            else:
+                server = stack.enter_context(_recorded(request, request.path.parent / file, options))
+        except ValueError as error:
+            raise pytest.UsageError(f"the options of the fixture zoolet are invalid: {error}") from None
         _begin()
         before = {name: os.environ.get(name) for name in _HOSTS}
         os.environ.update(dict.fromkeys(_HOSTS, server.hosts))
@@ -186,6 +197,51 @@ def _server(config: pytest.Config, options: dict[str, Any], *arguments: Any) -> 
     if needed:  # not the seed, which the proxy has too, and not the release: the real server is which it is
         pytest.skip(f"{', '.join(needed)} of the fixture zoolet needs the embedded server, without --zoolet-hosts")
     return cast("Server", RealServer(hosts, seed=options.get("seed")))
+
+
+@contextmanager
+def _recorded(request: pytest.FixtureRequest, path: Path, options: dict[str, Any]) -> Iterator[Server]:
+    """Serve, and record what passes in a file, unless the test fails; if the file is there, replay it instead."""
+    from zoolet.server.testing.recording import Recording
+
+    if path.exists():
+        with Recording.load(path).serve() as canned:
+            yield cast("Server", canned)  # as far as it goes: an AttributeError says what needs a server
+        return
+    with _server(request.config, options) as server:
+        with server.recording() as recording:
+            yield server
+        if not request.node.stash.get(_FAILED, False):
+            recording.save(path)
+
+
+def zoolet_fixture(scope: Any = "function", **options: Any) -> Any:
+    """Return a fixture that is one more ZooKeeper server, beside ``zoolet``, with a scope of its own::
+
+        shared_zoolet = zoolet_fixture(scope="session", config={"maxClientCnxns": 5})
+
+    in a ``conftest.py`` or a test's module; tests have it as ``def test_it(shared_zoolet: Server)``.
+
+    Args:
+        scope: As for every fixture: ``"function"``, ``"class"``, ``"module"``, ``"package"`` or ``"session"``.
+        options: The arguments of ``Server``; what is left out is as the ini file and the command line say.
+    """
+
+    @pytest.fixture(scope=scope)
+    def one_more(request: pytest.FixtureRequest) -> Iterator[Server]:
+        if request.config.getoption("zoolet_hosts"):
+            pytest.skip("a second server needs embedded ones, without --zoolet-hosts")
+        from zoolet.server.testing.server import Server
+
+        known, settings = _ini_options(request.config)
+        config = options.get("config")
+        if config is None or isinstance(config, dict):
+            config = {**settings, **(config or {})}
+        with Server(**{**known, **options, "config": config}) as server:
+            _begin()
+            yield server
+
+    return one_more
 
 
 class _Servers:
@@ -218,7 +274,8 @@ def zoolet_factory(request: pytest.FixtureRequest) -> Iterator[ServerFactory]:
     """
     options = _options(request)
     del options["begin_from"]
-    options.pop("data_dir", None)
+    for own in ("data_dir", "recording"):
+        options.pop(own, None)
     servers = _Servers(request.config, options)
     yield servers
     for server in servers.started:
@@ -244,7 +301,7 @@ def zoolet_kazoo_factory(zoolet: Server, zoolet_factory: ServerFactory) -> Itera
     clients: list[KazooClient] = []
 
     def connect(hosts: str | None = None, **options: Any) -> KazooClient:
-        if not hosts and (authority := zoolet.tls_ca) is not None:
+        if not hosts and (authority := getattr(zoolet, "tls_ca", None)) is not None:
             options = {"use_ssl": True, "ca": str(authority), **options}
         client = KazooClient(hosts or zoolet.hosts, **options)
         clients.append(client)
@@ -252,7 +309,8 @@ def zoolet_kazoo_factory(zoolet: Server, zoolet_factory: ServerFactory) -> Itera
         return client
 
     yield connect
-    servers = heal_all([zoolet, *getattr(zoolet_factory, "started", ())])
+    others = getattr(zoolet_factory, "started", ())
+    servers = heal_all([*([zoolet] if hasattr(zoolet, "heal") else []), *others])  # a recording has no faults
     for client in clients:
         session_id = session_id_of(client, 0)
         client.stop()

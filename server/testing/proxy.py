@@ -26,7 +26,8 @@ class Proxy(Endpoint):
     """A proxy that clients connect to in place of a ZooKeeper: ``with Proxy("zk1:2181,zk2:2181") as proxy:``.
 
     It has the calls of :class:`~zoolet.server.testing.Server` that need no look into the server: faults, pauses,
-    recordings, ``ops()`` and waiting. TLS is not supported.
+    recordings, ``ops()`` and waiting. TLS passes as it is, to servers that speak it: then only ``pause``,
+    ``resume`` and ``drop`` of ``"all"``, and refusing connections, have an effect.
 
     Args:
         servers: The servers: ``host:port`` joined with commas; a connection goes to the first one that accepts it.

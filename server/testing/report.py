@@ -11,6 +11,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.server.testing import views
 from zoolet.server.testing.interceptor import Interceptor
 from zoolet.server.testing.requests import RecordedRequest, session_name, view_of
+from zoolet.server.testing.signatures import Direction
 from zoolet.server.testing.views import NodeView, SessionView
 from zoolet.server.testing.waiting import is_contender
 
@@ -34,13 +35,19 @@ def of_server(engine: Engine, interceptor: Interceptor) -> Sections:
     return {**sections, **_optional("locks and elections", _queues(tree)), **of_interceptor(interceptor)}
 
 
+def _direction(direction: Direction) -> str:
+    return "" if direction == "both" else f" ({direction} only)"
+
+
 def of_interceptor(interceptor: Interceptor) -> Sections:
     """Return the faults, pauses and requests of a server or proxy."""
     waiting = [
         entry for connection in interceptor.connections.values() if (entry := connection.waiting_request()) is not None
     ]
     requests = [request for request in interceptor.seen if request.opcode != OpCode.PING]
-    paused = ["all clients"] if interceptor.all_paused else [f"{session_name(id)}" for id in sorted(interceptor.paused)]
+    paused = [session_name(id) + _direction(interceptor.paused[id]) for id in sorted(interceptor.paused)]
+    if interceptor.all_paused is not None:
+        paused = ["all clients" + _direction(interceptor.all_paused)]
     return {
         **_optional(
             "requests that are held or delayed",

@@ -58,6 +58,7 @@ class Server(Endpoint, NamedWaits):
             Nothing is written to it.
         tls: Speak TLS on the port, with a certificate that is made for this server (this needs ``cryptography``);
             clients trust the authority in :attr:`tls_ca`.
+        sasl_users: The passwords of those who may log in with SASL DIGEST-MD5, by their names; None for no SASL.
         config: A zoo.cfg's path, or a dict of its keys and values.
         compat: The release whose behaviour to reproduce, ``"3.8"`` or ``"3.9"``; None for the newest.
         initial_zxid: The last zxid of a server that this one replaces. By default zxids begin at 0 with a seed or a
@@ -86,12 +87,14 @@ class Server(Endpoint, NamedWaits):
         data_dir: str | os.PathLike[str] | None = None,
         begin_from: str | os.PathLike[str] | None = None,
         tls: bool = False,
+        sasl_users: Mapping[str, str] | None = None,
         config: str | os.PathLike[str] | Mapping[str, object] | None = None,
         compat: CompatName | None = None,
         initial_zxid: int | None = None,
     ) -> None:
         arguments.check_numbers(seed, initial_zxid)
         arguments.check_directories(data_dir, begin_from)
+        arguments.check_users(sasl_users)
         super().__init__(host, port, SystemRandom().getrandbits(32) if seed is None else seed)
         self._data_dir, self._begin_from = data_dir, begin_from
         self._data: OpenDirectory | None = None
@@ -101,6 +104,8 @@ class Server(Endpoint, NamedWaits):
             self._use_tls()
         self._clock = SkewedClock(arguments.make_clock(clock, seed))
         self._config = arguments.read_config(config, compat)
+        if sasl_users is not None:
+            self._config.settings.sasl_users = dict(sasl_users)
         self._config.settings.exact_deadlines = clock == "manual"
         repeatable = seed is not None or clock == "manual"
         self._restarts = 0

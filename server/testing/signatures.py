@@ -23,6 +23,10 @@ CompatName = Literal["3.8", "3.9"]
 """The releases whose behaviour a server can reproduce."""
 
 
+Direction = Literal["both", "requests", "replies"]
+"""What a pause stops: what clients send, what they are sent, or both."""
+
+
 class HasSession(Protocol):
     """A client that knows the id of its session: ``zoolet.client.Client``, and the one for threads."""
 

@@ -30,7 +30,7 @@ MADE: Final = (".*", "__pycache__", "build", "dist", "*.egg-info", "out", "zkloa
 """What is made in a clone, and hidden files: what a fresh clone does not have or a build does not need."""
 PLACES: Final = ("root", "parent", "foreign")
 LEFT_OUT: Final = ("PYTHONPATH", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS", "PORT", "WORKERS")
-"""What would lead to this clone, or hand on what `make test` was called with."""
+"""What would lead to this clone, or repeat what `make test` was called with."""
 ENVIRONMENT: Final = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
 
 

@@ -15,6 +15,7 @@ import pytest
 from support.apache import jars_of, require_apache
 
 from zoolet.server import Server
+from zoolet.server.cli import main
 from zoolet.server.testing import Recording
 from zoolet.server.testing.commands import control_of
 
@@ -63,6 +64,67 @@ def test_a_tree_can_be_loaded_without_control(tmp_path: Path) -> None:
     ran = zoolet("run", "--load", tree, "--", sys.executable, "-c", f"{code}print(z.get('/a')[0])\nz.stop()")
 
     assert (ran.stdout, ran.stderr) == ("b'1'\n", "")
+
+
+FAULTS: Final = """
+set -e
+zoolet() { "$PYTHON" -m zoolet.server "$@"; }
+zoolet fault lose_reply op=create times=1 -- "$PYTHON" -c '
+import os
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
+zk = KazooClient(os.environ["ZOOLET_HOSTS"]); zk.start()
+try: zk.create("/lost", b"")
+except ConnectionLoss: print("lost")
+zk.stop()'
+number=$(zoolet fault delay seconds=0.5 jitter=0 path=/x)
+zoolet fault end_fault fault=$number
+zoolet fault populate nodes='{"/a": "1"}'
+zoolet fault tree | grep -c '"/lost"'
+zoolet fault expire who=all
+zoolet fault | grep -c 'faults, one of delay, '
+zoolet fault teleport || echo $?
+zoolet fault delay speed=9 || echo $?
+zoolet fault expire who=0x5 || echo $?
+"""
+
+
+def test_faults_are_set_from_the_command_line() -> None:
+    pytest.importorskip("h11")
+    environment = {**os.environ, "PYTHON": sys.executable}
+
+    ran = subprocess.run(
+        [*ZOOLET, "run", "--admin", "--", "sh", "-c", FAULTS], capture_output=True, text=True, timeout=DEADLINE_S,
+        env=environment,
+    )  # fmt: skip
+
+    assert ran.returncode == 0, ran.stderr
+    words = ran.stdout.split()
+    assert words[:3] == ["lost", "{", '"hits":']
+    assert words[-5:] == ["2", "1", "2", "2", "2"]
+    applied, *refused = [line for line in ran.stderr.splitlines() if line.startswith("zoolet: ")]
+    assert applied == "zoolet: lose_reply was applied 1 time"
+    assert "action is 'teleport'" in refused[0]
+    assert "'speed=9' is not PARAMETER=VALUE with one of action, seconds, jitter" in refused[1]
+    assert "0x5" in refused[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "which server?"),
+        (("--admin", "nowhere"), "is not the address of a control API"),
+        (("--admin", "http://127.0.0.1:1/x"), "cannot be reached"),
+        (("-Da=1",), "fault has no settings"),
+    ],
+)
+def test_a_control_api_that_is_not_there_is_one_line(
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ZOOLET_ADMIN", raising=False)
+    assert main(["fault", *words]) in (1, 2)
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line
 
 
 @pytest.mark.parametrize(

@@ -244,3 +244,56 @@ def test_a_marker_reaches_the_factory_and_its_clients_speak_tls(project: pytest.
     )
 
     project.runpytest_inprocess("-W", "ignore").assert_outcomes(passed=3)
+
+
+# --- one more server, and recordings ---
+
+
+def test_one_more_fixture_has_a_scope_and_options_of_its_own(project: pytest.Pytester) -> None:
+    ini(project, "zoolet_config = tickTime=100")
+    project.makepyfile(
+        """
+        from zoolet.testing import zoolet_fixture
+
+        shared = zoolet_fixture(scope="module", config={"maxSessionTimeout": 700}, seed=5)
+
+        def test_one(shared, zoolet):
+            assert shared.hosts != zoolet.hosts and shared.seed == 5
+            assert shared._config.settings.max_session_timeout == 700
+            assert shared._config.settings.tick_time == 100
+            shared.populate({"/a": b""})
+
+        def test_two(shared):
+            assert "/a" in shared.tree()
+        """
+    )
+
+    project.runpytest_inprocess().assert_outcomes(passed=2)
+
+
+RECORDED = """
+import pytest
+
+@pytest.mark.zoolet(recording="session.zoolet")
+def test_it(zoolet, zoolet_kazoo):
+    zoolet_kazoo.ensure_path("/a")
+    assert zoolet_kazoo.create("/a/n-", b"", sequence=True) == "/a/n-0000000000"
+"""
+
+
+def test_the_first_run_is_recorded_and_the_next_one_replays_it(project: pytest.Pytester) -> None:
+    test = project.makepyfile(RECORDED)
+    project.runpytest_inprocess().assert_outcomes(passed=1)
+    assert (project.path / "session.zoolet").exists()
+
+    project.runpytest_inprocess().assert_outcomes(passed=1)
+    test.write_text(RECORDED.replace('b"", seq', 'b"other", seq'))
+    result = project.runpytest_inprocess()
+    result.stdout.fnmatch_lines(["*these requests were not recorded:*"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_run_that_fails_is_not_recorded(project: pytest.Pytester) -> None:
+    project.makepyfile(RECORDED + "    assert False\n")
+    project.runpytest_inprocess().assert_outcomes(failed=1)
+    assert not (project.path / "session.zoolet").exists()

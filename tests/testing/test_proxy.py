@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any, Final
 import pytest
 from support.wire import DEADLINE_S, Wire, creating
 
+from zoolet.client import Client
 from zoolet.protocol import records as r
 from zoolet.protocol.errors import MarshallingError
 from zoolet.protocol.framing import frame
@@ -120,6 +122,48 @@ def test_a_pause_keeps_both_directions_and_a_drop_ends_the_connection(server: Se
         endpoint.drop(wire.id)
         assert wire.ended()
         assert wire.id in server.sessions()
+
+
+@pytest.mark.parametrize("who", ["this client", "all"])
+def test_a_pause_of_replies_executes_requests_and_one_of_requests_sends_events(
+    server: Server, endpoint: Any, who: str
+) -> None:
+    with Wire(endpoint).welcomed() as wire:
+        whom = wire.id if who == "this client" else "all"
+        wire.watch("/b")
+        endpoint.pause(whom, direction="replies")
+        assert "(replies only)" in endpoint.report()
+        wire.send(OpCode.CREATE, creating("/a"))
+        server.wait_for_node("/a")
+        endpoint.pause(whom, direction="requests")
+        assert wire.reply() == 0
+        wire.send(OpCode.DELETE, r.DeleteRequest("/a", -1))
+        server.populate({"/b": b""})
+        assert wire.event() == (1, "/b")
+        assert "/a" in server.tree()
+        endpoint.resume(whom)
+        assert wire.reply() == 0
+        assert "/a" not in server.tree()
+
+
+def test_a_direction_that_there_is_not_is_refused(endpoint: Any) -> None:
+    with pytest.raises(ValueError, match="direction is 'up'; it must be one of 'both', 'requests', 'replies'"):
+        endpoint.pause("all", direction="up")
+
+
+async def test_tls_passes_and_can_be_paused_and_dropped() -> None:
+    pytest.importorskip("cryptography")
+    async with Server(tls=True) as server, Proxy(server.hosts) as proxy:
+        context = ssl.create_default_context(cafile=server.tls_ca)
+        async with Client(proxy.hosts, tls=context) as client:
+            proxy.pause("all")
+            made = asyncio.ensure_future(client.create("/a"))
+            with pytest.raises(TimeoutError):
+                await server.until_node("/a", timeout=0.1)
+            proxy.resume("all")
+            assert await made == "/a"
+            proxy.drop("all")
+            assert await client.exists("/a") is not None  # over a new connection
 
 
 def test_heal_ends_delays_and_slow_replies(endpoint: Any) -> None:

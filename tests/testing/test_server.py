@@ -12,8 +12,13 @@ from typing import Any, Final
 import pytest
 import uvloop
 from support.embedded import CALLS, ask, ruok, ruok_from_here, session, visit
+from support.logins import USERS
+from support.wire import Wire
 
 from zoolet.client import Client
+from zoolet.protocol import records as r
+from zoolet.protocol.operations import OpCode
+from zoolet.protocol.sasl import answer
 from zoolet.server import Server
 
 DEADLINE_S: Final = 10.0  # only ever reached on failure
@@ -361,3 +366,19 @@ def test_a_client_of_another_loop_is_refused() -> None:
             with asyncio.Runner() as other, pytest.raises(RuntimeError, match="belongs to another event loop;"):
                 other.run(wrong())
         first.run(client.aclose())
+
+
+@pytest.mark.parametrize(("password", "error"), [(USERS["bob"], 0), ("wrong", -115)])
+def test_users_log_in_with_sasl(password: str, error: int) -> None:
+    with Server(sasl_users=USERS) as server, Wire(server).welcomed() as wire:
+        wire.send(OpCode.SASL, r.GetSASLRequest(b""))
+        challenge = r.SetSASLResponse.decode(wire.payload()[16:]).token
+        token, _ = answer(challenge or b"", "bob", password, "cnonce")
+        wire.send(OpCode.SASL, r.GetSASLRequest(token))
+        assert r.ReplyHeader.decode(wire.payload()).err == error
+
+
+@pytest.mark.parametrize("users", [{"bob": 1}, ["bob"], "bob"])
+def test_users_that_are_none_are_refused(users: Any) -> None:
+    with pytest.raises(ValueError, match=r"sasl_users is .*; it must be a dict of passwords"):
+        Server(sasl_users=users)
