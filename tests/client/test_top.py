@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from support.apache import ApacheZooKeeper, free_port, require_apache
 from support.daemon import DaemonProcess
+from support.pseudo_terminal import terminal_of
 
 from zoolet.__main__ import main
 from zoolet.client.cli.top import Sample, connection_lines, described, rates, read_cons, read_mntr
@@ -90,3 +92,11 @@ def test_a_server_of_which_only_srvr_may_be_asked(capsys: pytest.CaptureFixture[
     assert f"{daemon.hosts}  standalone" in text
     assert re.search(r"\d+ connections, 5 nodes\n", text)
     assert "no connections are shown: it answers, but cons is not in 4lw.commands.whitelist" in text
+
+
+@pytest.mark.parametrize("key", ["q", "Q", "\x04"])
+def test_a_key_ends_it_at_a_terminal(key: str, tmp_path: Path) -> None:
+    with Server() as server, terminal_of(["top", server.hosts, "--interval", "600"], tmp_path) as terminal:
+        terminal.expect("standalone")
+        terminal.type(key)
+        assert terminal.wait() == 0

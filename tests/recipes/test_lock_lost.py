@@ -100,6 +100,16 @@ def test_anyone_only_wants_a_flag_is_not_cancelled(lose: Lose) -> None:
     simulate_clients(main)
 
 
+def test_a_node_that_is_gone_is_reported_with_both_reasons() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        async with zk.lock("/lock", on_lost="flag") as held:
+            server.delete(held.path)
+            assert await held.lost == "its node is gone: the session ended, or somebody deleted it"
+
+    simulate_clients(main)
+
+
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("how", ["stall", "refuse", "pause"])
 def test_a_loss_is_delivered_before_the_server_may_give_it_to_another(how: str, seed: int) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ from zoolet.server.testing.commands import control_of
 
 DEADLINE_S: Final = 60.0  # only ever reached on failure
 ZOOLET: Final = [sys.executable, "-m", "zoolet.server"]
+TAKEN: Final = socket.create_server(("127.0.0.1", 0))
+"""A port that is in use."""
 EXPIRE: Final = """
 import json, os, urllib.request
 from kazoo.client import KazooClient
@@ -137,12 +140,13 @@ def test_a_control_api_that_is_not_there_is_one_line(
         (["proxy", "a:1", "--record", "/nowhere/x", "--", "true"], "/nowhere/x: No such file or directory"),
         (["proxy", "nowhere"], "proxy: servers is 'nowhere'; it must be host:port"),
         (["proxy", "-Dtick=1", "a:1"], "proxy has no settings: -Dtick=1"),
+        (["proxy", "a:1", "--port", str(TAKEN.getsockname()[1])], "cannot listen on 127.0.0.1:"),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], message: str) -> None:
     ran = zoolet(*words)
 
-    assert ran.returncode == (1 if "--record" in words else 2)
+    assert ran.returncode == (1 if {"--record", "--port"} & {*words} else 2)
     assert ran.stderr.startswith(f"zoolet: {message}")
     assert ran.stderr.count("\n") == 1
 

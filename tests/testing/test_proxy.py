@@ -21,6 +21,7 @@ from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectResponse
 from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
+from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.testing import (
     Proxy,
     close_after,
@@ -31,9 +32,12 @@ from zoolet.server.testing import (
     error,
     hold,
     lose_reply,
+    proxied,
     slow_reply,
     withhold_event,
 )
+from zoolet.server.testing.interceptor import Interceptor
+from zoolet.server.testing.proxied import ProxiedConnection
 
 NO_NODE: Final = -101
 
@@ -219,6 +223,23 @@ class Script:
 def reply(xid: int, error: int) -> bytes:
     """Return a reply without a body."""
     return frame(r.ReplyHeader(xid, 7, error).encode())
+
+
+async def test_a_server_that_does_not_accept_bounds_what_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxied, "MAX_FRAME", 1000)
+
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    client = ClientConnection()
+    waiting = ProxiedConnection(
+        Interceptor(lambda *later: None, float), client, lambda: None, lambda server: asyncio.create_task(never()), int
+    )
+    for size in range(0, 1000, 100):
+        waiting.receive_data(frame(b"x" * 96))
+        assert not waiting.closing, size
+    waiting.receive_data(frame(b"x" * 96))
+    assert waiting.closing
 
 
 def test_replies_belong_to_their_xids_and_sessions_have_no_sign() -> None:
