@@ -219,7 +219,7 @@ class DataDir:
         if at == 0:
             disk.remove(log)  # not even its header is there: ZooKeeper 3.8 would not start
             return
-        descriptor = os.open(log, os.O_WRONLY)
+        descriptor = disk.open(log)
         try:
             disk.truncate(descriptor, at)
             disk.sync(descriptor)

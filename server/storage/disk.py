@@ -21,6 +21,10 @@ class Disk:
         """Create a file, or empty it, and return its descriptor."""
         return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
 
+    def open(self, path: Path) -> int:
+        """Open a file that is there for writing, and return its descriptor."""
+        return os.open(path, os.O_WRONLY)
+
     def write(self, descriptor: int, data: bytes, offset: int) -> None:
         """Write all of *data* at an offset."""
         view = memoryview(data)

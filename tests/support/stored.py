@@ -17,7 +17,7 @@ from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.clock import RealClock
 from zoolet.server.net.daemon import Daemon
-from zoolet.server.storage.directory import SUBFOLDER
+from zoolet.server.storage.directory import LOCK, SUBFOLDER
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.opening import OpenDirectory
 from zoolet.server.storage.recovery import recover
@@ -154,12 +154,19 @@ class Step(NamedTuple):
 
 
 class RememberingDisk(Disk):
-    """A disk that remembers all that was done, in order, so that it can be said what a loss of power may leave."""
+    """A disk that remembers all that was done, in order, so that it can be said what a loss of power may leave.
 
-    def __init__(self) -> None:
+    Args:
+        folder: A data directory with what there is before; all of it outlives a loss of power.
+    """
+
+    def __init__(self, folder: Path) -> None:
         self.steps: list[Step] = []
         self._files: dict[int, int] = {}
-        self._count = 0
+        before = (path for path in (folder / SUBFOLDER).glob("*") if path.name != LOCK)
+        self._before = dict(enumerate(sorted(before), 1))
+        self._contents = {number: path.read_bytes() for number, path in self._before.items()}
+        self._count = len(self._before)
 
     def create(self, path: Path) -> int:
         """Create a file."""
@@ -167,6 +174,12 @@ class RememberingDisk(Disk):
         self._count += 1
         self._files[descriptor] = self._count
         self.steps.append(Step("create", self._count, (path,)))
+        return descriptor
+
+    def open(self, path: Path) -> int:
+        """Open a file that was there before."""
+        descriptor = super().open(path)
+        self._files[descriptor] = next(number for number, known in self._before.items() if known == path)
         return descriptor
 
     def _add(self, what: str, descriptor: int, *arguments: Any) -> None:
@@ -208,24 +221,35 @@ class RememberingDisk(Disk):
         super().sync_folder(path)
         self.steps.append(Step("sync_folder", 0, ()))
 
+    def after_kill(self, count: int, folder: Path) -> None:
+        """Write into an empty folder what the first *count* steps leave behind when the process is killed: all."""
+        self._write(folder, self._names(self.steps[:count], None), self.steps[:count], Random(0), 1.0)
+
     def after_power_loss(self, count: int, random: Random, folder: Path) -> None:
         """Write into an empty folder what the first *count* steps may leave behind when the power is lost: of what was
-        not synced, each sector is there or not, and of the names that were not synced, the first few.
+        not synced, nothing is there, or all, or some sectors; and of the names that were not synced, none, or all, or
+        the first few.
         """
         steps = self.steps[:count]
         names = self._names(steps, random)
+        self._write(folder, names, steps, random, random.choice((0.0, 1.0, random.random())))
+
+    def _write(self, folder: Path, names: dict[Path, int], steps: list[Step], random: Random, share: float) -> None:
         inner = folder / SUBFOLDER
         inner.mkdir(parents=True)
+        (inner / LOCK).write_text("pid 1\n")
         for path, file in names.items():
-            (inner / path.name).write_bytes(self._content(steps, file, random))
+            (inner / path.name).write_bytes(self._content(steps, file, random, share))
 
-    def _names(self, steps: list[Step], random: Random) -> dict[Path, int]:
+    def _names(self, steps: list[Step], random: Random | None) -> dict[Path, int]:
         synced = max((number for number, step in enumerate(steps) if step.what == "sync_folder"), default=-1)
         changes = [number for number, step in enumerate(steps) if step.what in ("create", "rename", "remove")]
         certain = [number for number in changes if number < synced]
         uncertain = [number for number in changes if number > synced]
-        names: dict[Path, int] = {}
-        for number in certain + uncertain[: random.randint(0, len(uncertain))]:
+        names = {path: number for number, path in self._before.items()}
+        most = len(uncertain)
+        kept = most if random is None else random.choice((0, most, random.randint(0, most)))
+        for number in certain + uncertain[:kept]:
             step = steps[number]
             if step.what == "create":
                 names[step.arguments[0]] = step.file
@@ -235,28 +259,28 @@ class RememberingDisk(Disk):
                 names[step.arguments[1]] = names.pop(step.arguments[0])
         return names
 
-    def _content(self, steps: list[Step], file: int, random: Random) -> bytes:
+    def _content(self, steps: list[Step], file: int, random: Random, share: float) -> bytes:
         mine = [step for step in steps if step.file == file]
         synced = max((number for number, step in enumerate(mine) if step.what == "sync"), default=-1)
-        content = bytearray()
+        content = bytearray(self._contents.get(file, b""))
         for number, step in enumerate(mine):
             if step.what == "truncate":
-                if number < synced or random.random() < 0.5:
+                if number < synced or random.random() < share:
                     del content[step.arguments[0] :]
             elif step.what == "reserve":
                 content.extend(bytes(max(0, step.arguments[0] - len(content))))
             elif step.what == "write":
                 data, offset = step.arguments
                 content.extend(bytes(max(0, offset + len(data) - len(content))))
-                _write_sectors(content, data, offset, random if number > synced else None)
+                _write_sectors(content, data, offset, random, share if number > synced else 1.0)
         return bytes(content)
 
 
-def _write_sectors(content: bytearray, data: bytes, offset: int, random: Random | None) -> None:
-    """Write each sector, or, with *random*, some of them."""
+def _write_sectors(content: bytearray, data: bytes, offset: int, random: Random, share: float) -> None:
+    """Write a share of the sectors."""
     at, end = offset, offset + len(data)
     while at < end:
         upto = min(end, at - at % SECTOR + SECTOR)
-        if random is None or random.random() < 0.5:
+        if random.random() < share:
             content[at:upto] = data[at - offset : upto - offset]
         at = upto

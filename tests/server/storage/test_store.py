@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 from random import Random
 
 import pytest
+from support.effort import effort
 from support.stored import FullDisk, RememberingDisk, SlowDisk, StoredServer, client_of, recovered, state_of
 from support.waiting import until
 
@@ -216,31 +218,40 @@ async def test_a_client_that_sends_nothing_more_gets_its_replies(tmp_path: Path)
 # --- a loss of power ---
 
 
+LOSSES = int(os.environ.get("ZOOLET_LOSSES") or effort(2, 4))
+LIVES, STATES, WRITES = 3, 60, 60
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-async def test_a_loss_of_power_loses_nothing_that_was_acknowledged(tmp_path: Path, seed: int) -> None:
-    random, disk = Random(seed), RememberingDisk()
-    acknowledged: list[int] = []  # how many steps there were when each write was acknowledged
-    async with StoredServer(tmp_path / "live", disk, snap_count=20) as server:
-        client = await client_of(server)
-        for number in range(60):
-            size = random.choice((1, 100, 600, 3000))
-            async with client.transaction() as transaction:
-                transaction.create(f"/n{number}", bytes([1 + number]) * size)
-            acknowledged.append(len(disk.steps))
-        await client.aclose()
-    first = next(number for number, step in enumerate(disk.steps) if step.what == "sync_folder") + 1
+@pytest.mark.parametrize("seed", range(LOSSES))
+async def test_kills_and_losses_of_power_lose_nothing_that_was_acknowledged(tmp_path: Path, seed: int) -> None:
+    random, folder, there = Random(seed), tmp_path / "begin", 0
+    for life in range(LIVES):  # each begins with what a loss of power has left of the one before
+        disk = RememberingDisk(folder)
+        acknowledged: list[int] = []  # how many steps there were when each write was acknowledged
+        async with StoredServer(folder, disk, snap_count=20, retained=3) as server:
+            client = await client_of(server)
+            for number in range(there, there + WRITES):
+                size = random.choice((1, 100, 600, 3000))
+                async with client.transaction() as transaction:
+                    transaction.create(f"/n{number}", bytes([1 + number % 255]) * size)
+                acknowledged.append(len(disk.steps))
+            await client.aclose()
+        begun = 0 if life else next(number for number, step in enumerate(disk.steps) if step.what == "sync_folder") + 1
+        kills = list(range(begun, len(disk.steps) + 1, effort(7, 1)))
+        for state in range(len(kills) + STATES):
+            folder = tmp_path / f"after-{life}-{state}"
+            if state < len(kills):
+                disk.after_kill(count := kills[state], folder)
+            else:
+                disk.after_power_loss(count := random.randint(begun, len(disk.steps)), random, folder)
 
-    for trial in range(150):
-        count = random.randint(first, len(disk.steps))
-        folder = tmp_path / f"after-{trial}"
-        disk.after_power_loss(count, random, folder)
+            tree = recovered(folder).tree
 
-        tree = recovered(folder).tree
-
-        there = [number for number in range(60) if tree.get(f"/n{number}") is not None]
-        assert there == list(range(len(there))), "a write is missing, and a later one is there"
-        assert len(there) >= sum(steps <= count for steps in acknowledged)
+            numbers = [number for number in range(there + WRITES) if tree.get(f"/n{number}") is not None]
+            assert numbers == list(range(len(numbers))), "a write is missing, and a later one is there"
+            assert len(numbers) >= there + sum(steps <= count for steps in acknowledged)
+        there = len(numbers)
 
 
 # --- what independent readers found ---
