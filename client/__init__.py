@@ -12,13 +12,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from zoolet.client import acl, serializers
-from zoolet.client.backoff import Backoff
-from zoolet.client.call import Call
-from zoolet.client.hooks import RequestHook, RequestInfo
+from zoolet.client.aio.call import Call
+from zoolet.client.aio.hooks import RequestHook, RequestInfo
+from zoolet.client.aio.watcher import Watcher
 from zoolet.client.serializers import UndecodableError
-from zoolet.client.states import Event, State, WatchOverflowError
-from zoolet.client.transaction import Transaction
-from zoolet.client.watcher import Watcher
+from zoolet.client.wire.backoff import Backoff
+from zoolet.client.wire.states import Event, State, WatchOverflowError
+from zoolet.client.wire.transaction import Transaction
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import (
     AuthFailedError,
@@ -39,7 +39,7 @@ from zoolet.protocol.errors import (
 from zoolet.protocol.records import Stat
 
 if TYPE_CHECKING:
-    from zoolet.client.client import Client
+    from zoolet.client.aio.client import Client
     from zoolet.client.recipes import LockLostError
 
 __all__ = [
@@ -75,7 +75,7 @@ __all__ = [
     "serializers",
 ]
 
-_LATER: Final = {"Client": "zoolet.client.client", "LockLostError": "zoolet.client.recipes"}
+_LATER: Final = {"Client": "zoolet.client.aio.client", "LockLostError": "zoolet.client.recipes"}
 """Imported lazily, because it loads all recipes, which a command of the shell does without."""
 
 

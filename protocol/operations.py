@@ -4,8 +4,8 @@ A new operation is a row here, its records, and a handler in ``server/core/ops``
 ``@prepares``, ``@applies`` and a transaction record; inside a multi it needs a member of :class:`OpCode` too. From
 the row come the server's dispatch and read-only tables, what the client encodes in ``call`` and repeats, the names in
 faults, views and ``cons``, and docs/compatibility.md. ``Client.call(name, record)`` sends it; a method of its own is
-written in ``client/surface.py``, and without ``await`` in ``client/blocking/client.py``. An example that adds one is
-``tests/architecture/test_one_table.py``.
+written in ``client/aio/surface.py``, and without ``await`` in ``client/blocking/client.py``. An example that adds one
+is ``tests/architecture/test_one_table.py``.
 
 Source: ZooDefs.OpCode; Request.op2String; RequestHeader and the request records of zookeeper.jute.
 """

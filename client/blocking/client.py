@@ -14,19 +14,19 @@ from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
-from zoolet.client import client as aio
-from zoolet.client.backoff import Backoff
+from zoolet.client.aio import client as aio
+from zoolet.client.aio.core import ClientStatistics
+from zoolet.client.aio.hooks import RequestHook
 from zoolet.client.blocking.context import BlockingTransaction, BlockingWatcher
 from zoolet.client.blocking.loop_thread import LoopThread
 from zoolet.client.blocking.proxy import Blocking
-from zoolet.client.core import ClientStatistics
-from zoolet.client.hooks import RequestHook
-from zoolet.client.kazoo_names import no_such_attribute
 from zoolet.client.recipes._lock_base import OnLost
 from zoolet.client.recipes._node_names import Namings
 from zoolet.client.recipes.lock import Release
 from zoolet.client.serializers import Serializer
-from zoolet.client.states import State
+from zoolet.client.wire.backoff import Backoff
+from zoolet.client.wire.kazoo_names import no_such_attribute
+from zoolet.client.wire.states import State
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import ACL, AclList
 from zoolet.protocol.codec import Record

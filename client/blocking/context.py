@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
+from zoolet.client.aio.watcher import Watcher
 from zoolet.client.blocking.loop_thread import LoopThread
-from zoolet.client.states import Event
-from zoolet.client.transaction import Transaction
-from zoolet.client.watcher import Watcher
+from zoolet.client.wire.states import Event
+from zoolet.client.wire.transaction import Transaction
 
 
 class BlockingTransaction:
-    """A transaction of a blocking client; see :class:`~zoolet.client.transaction.Transaction`."""
+    """A transaction of a blocking client; see :class:`~zoolet.client.wire.transaction.Transaction`."""
 
     def __init__(self, thread: LoopThread, transaction: Transaction) -> None:
         self._thread = thread

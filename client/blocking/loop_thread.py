@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any, TypeVar
 
-from zoolet.client.arguments import checked_timeout
-from zoolet.client.call import caller
+from zoolet.client.aio.call import caller
+from zoolet.client.wire.arguments import checked_timeout
 from zoolet.protocol.errors import ClosedError
 
 T = TypeVar("T")

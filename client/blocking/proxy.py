@@ -29,9 +29,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
+from zoolet.client.aio.one_shot_event import OneShotEvent
+from zoolet.client.aio.watcher import Watcher
 from zoolet.client.blocking.context import BlockingTransaction, BlockingWatcher
 from zoolet.client.blocking.loop_thread import LoopThread
-from zoolet.client.one_shot_event import OneShotEvent
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.recipes._lease import Lease
 from zoolet.client.recipes._lock_base import LockBase
@@ -39,8 +40,7 @@ from zoolet.client.recipes.election import Election
 from zoolet.client.recipes.locking_queue import Entry
 from zoolet.client.recipes.node_election import NodeElection
 from zoolet.client.recipes.rwlock import ReadWriteLock
-from zoolet.client.transaction import Transaction
-from zoolet.client.watcher import Watcher
+from zoolet.client.wire.transaction import Transaction
 
 WRAPPED: Final = (Lease, LockBase, Recipe, ReadWriteLock, Election, NodeElection, Entry, OneShotEvent)
 """What is made blocking when a call or an attribute is one."""

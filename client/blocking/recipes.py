@@ -9,8 +9,8 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from zoolet.client import client as aio
 from zoolet.client import recipes
+from zoolet.client.aio import client as aio
 from zoolet.client.blocking.client import Client
 from zoolet.client.blocking.proxy import Blocking, bound_arguments
 from zoolet.client.recipes import DeadlockError, Instance, LockLostError

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from zoolet.client.hosts import Address
+    from zoolet.client.wire.hosts import Address
 
 LONGEST: Final = 4 << 20
 """The most bytes of an answer."""

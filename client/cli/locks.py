@@ -13,7 +13,7 @@ from zoolet.client.cli.options import OptionError, add_connection, add_timeout, 
 from zoolet.event_loop import run_loop
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
-    from zoolet.client.client import Client
+    from zoolet.client.aio.client import Client
     from zoolet.client.recipes.lock_table import LockEntry, Wait
     from zoolet.client.recipes.overview import SharedLine
 
@@ -37,8 +37,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _locks(options: argparse.Namespace) -> int:
-    from zoolet.client.client import Client
-    from zoolet.client.hosts import Hosts
+    from zoolet.client.aio.client import Client
+    from zoolet.client.wire.hosts import Hosts
     from zoolet.protocol.errors import ZooKeeperError
 
     try:

@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from zoolet.client.hosts import Hosts
+    from zoolet.client.wire.hosts import Hosts
 
     if options.words and _ADDRESSES.fullmatch(options.words[0]):  # as the other commands take them
         options.server, *options.words = options.words

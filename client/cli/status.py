@@ -13,7 +13,7 @@ from zoolet.client.cli.options import add_timeout
 from zoolet.event_loop import run_loop
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
-    from zoolet.client.hosts import Address
+    from zoolet.client.wire.hosts import Address
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -44,7 +44,7 @@ class Health(NamedTuple):
 
 
 def _status(options: argparse.Namespace, definitions: list[str]) -> int:
-    from zoolet.client.hosts import Hosts
+    from zoolet.client.wire.hosts import Hosts
 
     try:
         hosts = Hosts.parse(options.hosts)

@@ -18,7 +18,7 @@ from zoolet.client.cli.options import add_timeout, seconds
 from zoolet.event_loop import run_loop
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
-    from zoolet.client.hosts import Address
+    from zoolet.client.wire.hosts import Address
 
 QUIT: Final = (b"q", b"Q", b"\x04")
 CLEAR: Final = "\x1b[H\x1b[2J"
@@ -94,7 +94,7 @@ class Sample(NamedTuple):
 
 
 def _top(options: argparse.Namespace) -> int:
-    from zoolet.client.hosts import Hosts
+    from zoolet.client.wire.hosts import Hosts
 
     try:
         hosts = Hosts.parse(options.hosts)

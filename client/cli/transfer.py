@@ -15,10 +15,10 @@ from zoolet.event_loop import run_loop
 from zoolet.progress import Progress
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
-    from zoolet.client.client import Client
-    from zoolet.client.hosts import Hosts
+    from zoolet.client.aio.client import Client
     from zoolet.client.transfer.node import TransferNode
     from zoolet.client.transfer.target import Outcome, Target
+    from zoolet.client.wire.hosts import Hosts
 
 HOSTS: Final = "HOST:PORT,HOST:PORT/PATH of any ZooKeeper server; without a path the whole tree"
 GOES_ON: Final = "; the same command goes on where it was"
@@ -102,8 +102,8 @@ async def _connected(where: str, options: argparse.Namespace) -> AsyncIterator[t
     Raises:
         TransferError: The string is not valid, or no server answers.
     """
-    from zoolet.client.client import Client
-    from zoolet.client.hosts import Hosts
+    from zoolet.client.aio.client import Client
+    from zoolet.client.wire.hosts import Hosts
 
     try:
         hosts = Hosts.parse(where.rstrip("/"))
@@ -204,7 +204,7 @@ async def _push(options: argparse.Namespace) -> int:
 
 
 def _addresses(where: str) -> list[str]:
-    from zoolet.client.hosts import Hosts
+    from zoolet.client.wire.hosts import Hosts
 
     return [str(address).replace("localhost", "127.0.0.1") for address in Hosts.parse(where).addresses]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, ClassVar, TypeVar
 
+from zoolet.client.aio.supervision import Follower, SupervisedBlock
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.serializers import Serializer
-from zoolet.client.supervision import Follower, SupervisedBlock
-from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 
 F = TypeVar("F", bound="FollowingRecipe")

@@ -24,14 +24,14 @@ from functools import cache, partial
 from typing import NamedTuple
 
 from zoolet.client import serializers
-from zoolet.client.call import Call
+from zoolet.client.aio.call import Call
+from zoolet.client.aio.reliable import create_protected, delete_in_background, ensure_container
+from zoolet.client.aio.surface import ClientSurface, Stat
+from zoolet.client.aio.watcher import Watcher
 from zoolet.client.recipes import _node_names as names
 from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._node_names import NodeName
-from zoolet.client.reliable import create_protected, delete_in_background, ensure_container
-from zoolet.client.states import State
-from zoolet.client.surface import ClientSurface, Stat
-from zoolet.client.watcher import Watcher
+from zoolet.client.wire.states import State
 from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import ClosedError, NoNodeError, SessionExpiredError, ZooKeeperError

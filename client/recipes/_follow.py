@@ -7,10 +7,10 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from zoolet.client.reliable import PAUSE, ensure_container, repeat
-from zoolet.client.states import State
-from zoolet.client.surface import ClientSurface
-from zoolet.client.watcher import Watcher
+from zoolet.client.aio.reliable import PAUSE, ensure_container, repeat
+from zoolet.client.aio.surface import ClientSurface
+from zoolet.client.aio.watcher import Watcher
+from zoolet.client.wire.states import State
 from zoolet.protocol import paths
 from zoolet.protocol.errors import ConnectionLossError, NoNodeError, SessionExpiredError
 

@@ -32,12 +32,12 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from zoolet.client import serializers
-from zoolet.client.one_shot_event import OneShotEvent
-from zoolet.client.reliable import delete_guaranteed, repeat_despite_errors
-from zoolet.client.states import State
-from zoolet.client.supervision import CancelledBlock
-from zoolet.client.surface import ClientSurface
-from zoolet.client.transaction import Transaction
+from zoolet.client.aio.one_shot_event import OneShotEvent
+from zoolet.client.aio.reliable import delete_guaranteed, repeat_despite_errors
+from zoolet.client.aio.supervision import CancelledBlock
+from zoolet.client.aio.surface import ClientSurface
+from zoolet.client.wire.states import State
+from zoolet.client.wire.transaction import Transaction
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import (
     ClosedError,

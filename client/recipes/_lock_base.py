@@ -8,10 +8,10 @@ from collections.abc import Hashable
 from types import TracebackType
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
-from zoolet.client.arguments import checked_choice, checked_timeout
-from zoolet.client.call import current_caller
+from zoolet.client.aio.call import current_caller
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._lease import Lease
-from zoolet.client.surface import ClientSurface
+from zoolet.client.wire.arguments import checked_choice, checked_timeout
 
 OnLost = Literal["cancel", "flag"]
 _ON_LOST: Final[tuple[str, ...]] = get_args(OnLost)

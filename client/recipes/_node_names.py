@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, cast, get_args
 
-from zoolet.client.arguments import checked_choice
+from zoolet.client.wire.arguments import checked_choice
 
 Naming = Literal["kazoo", "curator"]
 Namings = Literal["kazoo", "curator", "both"]

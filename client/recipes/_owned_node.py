@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from zoolet.client.call import ignore_result
+from zoolet.client.aio.call import ignore_result
+from zoolet.client.aio.reliable import until_gone
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._lease import Lease
-from zoolet.client.reliable import until_gone
-from zoolet.client.surface import ClientSurface
-from zoolet.client.transaction import Transaction
+from zoolet.client.wire.transaction import Transaction
 from zoolet.protocol import paths
 from zoolet.protocol.errors import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
 

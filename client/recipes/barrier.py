@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from zoolet.client.aio.reliable import timeout_saying
 from zoolet.client.recipes._base import Recipe
-from zoolet.client.reliable import timeout_saying
 from zoolet.protocol.errors import NodeExistsError, NoNodeError
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
+from zoolet.client.aio.surface import Stat
 from zoolet.client.recipes.tree_cache import TreeCache
 from zoolet.client.serializers import UndecodableError
-from zoolet.client.surface import Stat
 from zoolet.protocol import paths
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from zoolet.client import serializers
+from zoolet.client.aio.surface import ClientSurface, Stat
 from zoolet.client.recipes.node_cache import NodeCache
 from zoolet.client.serializers import Serializer
-from zoolet.client.surface import ClientSurface, Stat
 from zoolet.protocol.errors import NodeExistsError, NoNodeError
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Final
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_choice
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import Recipe
-from zoolet.client.surface import ClientSurface
+from zoolet.client.wire.arguments import checked_choice
 from zoolet.protocol.errors import NodeExistsError, NoNodeError
 
 ENCODINGS: Final = {"text": None, "int": struct.Struct(">i"), "long": struct.Struct(">q")}

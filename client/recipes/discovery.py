@@ -10,11 +10,11 @@ from itertools import count
 from typing import Any, Final
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_choice, checked_node_name
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
-from zoolet.client.surface import ClientSurface
+from zoolet.client.wire.arguments import checked_choice, checked_node_name
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,7 @@ from functools import partial
 from typing import Self
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_count, checked_timeout
-from zoolet.client.recipes._base import Recipe
-from zoolet.client.recipes._follow import SessionGuard, set_shared_number, shared_number
-from zoolet.client.reliable import (
+from zoolet.client.aio.reliable import (
     Limit,
     create_protected,
     delete_in_background,
@@ -20,7 +17,10 @@ from zoolet.client.reliable import (
     repeat,
     timeout_saying,
 )
-from zoolet.client.surface import ClientSurface, Stat
+from zoolet.client.aio.surface import ClientSurface, Stat
+from zoolet.client.recipes._base import Recipe
+from zoolet.client.recipes._follow import SessionGuard, set_shared_number, shared_number
+from zoolet.client.wire.arguments import checked_count, checked_timeout
 from zoolet.protocol.errors import (
     BadVersionError,
     ConnectionLossError,

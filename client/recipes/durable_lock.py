@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_count, checked_timeout
+from zoolet.client.aio.reliable import PAUSE, repeat_despite_errors, timeout_saying, until_gone
+from zoolet.client.aio.surface import ClientSurface, Stat
+from zoolet.client.aio.suspension import SteadyClock
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._lease import Lease
 from zoolet.client.recipes._lock_base import LockBase, OnLost
 from zoolet.client.recipes._owned_node import delete_both
-from zoolet.client.reliable import PAUSE, repeat_despite_errors, timeout_saying, until_gone
-from zoolet.client.surface import ClientSurface, Stat
-from zoolet.client.suspension import SteadyClock
+from zoolet.client.wire.arguments import checked_count, checked_timeout
 from zoolet.protocol import paths
 from zoolet.protocol.acl import ACL
 from zoolet.protocol.errors import (

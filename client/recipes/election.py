@@ -9,14 +9,14 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from zoolet.client import serializers
+from zoolet.client.aio.reliable import PAUSE, repeat
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._follow import children_of, observe, values_of
 from zoolet.client.recipes._lease import Lease, LockLostError
 from zoolet.client.recipes._lock_base import OnLost
 from zoolet.client.recipes._node_names import Naming, checked_naming, in_order
 from zoolet.client.recipes.lock import Lock
-from zoolet.client.reliable import PAUSE, repeat
-from zoolet.client.surface import ClientSurface
 
 
 class _Candidacy(Lock):

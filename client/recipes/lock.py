@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, get_args
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_choice, checked_timeout
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._contender import Contender, Rule, process_name, wait_for_predecessor
 from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._lease import REVOKE, Lease
 from zoolet.client.recipes._lock_base import LockBase, OnLost
 from zoolet.client.recipes._node_names import Naming, Namings, NodeName, in_order, namings_of
-from zoolet.client.surface import ClientSurface
+from zoolet.client.wire.arguments import checked_choice, checked_timeout
 from zoolet.protocol import paths
 from zoolet.protocol.acl import ACL
 from zoolet.protocol.errors import NoNodeError, ZooKeeperError
@@ -34,7 +34,7 @@ class Lock(LockBase[Lease]):
 
     Guarantees: holders follow each other in the order of their nodes. When one goes, one waiter wakes up. A waiter that
     gives up (timeout, cancellation, lost replies) leaves no node. If the reply to the create is lost, the node is found
-    again by a unique id in its name (:func:`~zoolet.client.reliable.create_protected`). A lease says when it is lost.
+    again by a unique id in its name (:func:`~zoolet.client.aio.reliable.create_protected`). A lease says when it is lost.
 
     Limits: a holder that is stopped for longer than its session timeout does not know that it lost the lock until it
     goes on. Use ``lease.token`` or ``lease.transaction()`` for what must be right even so.

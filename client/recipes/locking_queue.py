@@ -9,19 +9,19 @@ from itertools import islice
 from typing import Any, Final, Self
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_backoff
-from zoolet.client.backoff import Backoff
+from zoolet.client.aio.reliable import ensure_container, first_event, timeout_saying
+from zoolet.client.aio.surface import ClientSurface, Stat
+from zoolet.client.aio.suspension import SteadyClock
+from zoolet.client.aio.watcher import Watcher
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._lease import LockLostError
 from zoolet.client.recipes._owned_node import OwnedNode, acquire_node
 from zoolet.client.recipes.priority_queue import PriorityQueue
-from zoolet.client.reliable import ensure_container, first_event, timeout_saying
 from zoolet.client.serializers import UndecodableError
-from zoolet.client.surface import ClientSurface, Stat
-from zoolet.client.suspension import SteadyClock
-from zoolet.client.transaction import Transaction
-from zoolet.client.watcher import Watcher
+from zoolet.client.wire.arguments import checked_backoff
+from zoolet.client.wire.backoff import Backoff
+from zoolet.client.wire.transaction import Transaction
 from zoolet.protocol import paths
 from zoolet.protocol.errors import (
     ConnectionLossError,

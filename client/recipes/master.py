@@ -9,15 +9,8 @@ from functools import partial
 from typing import Any, Final
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_count, checked_node_name, checked_timeout
-from zoolet.client.one_shot_event import OneShotEvent
-from zoolet.client.recipes._base import SupervisedRecipe
-from zoolet.client.recipes._follow import children_of, values_of
-from zoolet.client.recipes._lease import Lease, LockLostError
-from zoolet.client.recipes.children_cache import ChildrenCache
-from zoolet.client.recipes.election import Election
-from zoolet.client.recipes.worker import ACKS, ASSIGNED, COMMANDS, PROGRESS, RESULTS, TASKS, WORKERS
-from zoolet.client.reliable import (
+from zoolet.client.aio.one_shot_event import OneShotEvent
+from zoolet.client.aio.reliable import (
     PAUSE,
     create_protected,
     delete_protected,
@@ -27,8 +20,15 @@ from zoolet.client.reliable import (
     timeout_saying,
     until_gone,
 )
+from zoolet.client.aio.surface import ClientSurface
+from zoolet.client.recipes._base import SupervisedRecipe
+from zoolet.client.recipes._follow import children_of, values_of
+from zoolet.client.recipes._lease import Lease, LockLostError
+from zoolet.client.recipes.children_cache import ChildrenCache
+from zoolet.client.recipes.election import Election
+from zoolet.client.recipes.worker import ACKS, ASSIGNED, COMMANDS, PROGRESS, RESULTS, TASKS, WORKERS
 from zoolet.client.serializers import UndecodableError
-from zoolet.client.surface import ClientSurface
+from zoolet.client.wire.arguments import checked_count, checked_node_name, checked_timeout
 from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
 
 _NUMBERED: Final = "task-"

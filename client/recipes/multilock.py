@@ -6,14 +6,14 @@ import asyncio
 import weakref
 from collections.abc import Sequence
 
-from zoolet.client.arguments import checked_timeout
+from zoolet.client.aio.reliable import timeout_saying
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._lease import Lease
 from zoolet.client.recipes._lock_base import LockBase, OnLost
 from zoolet.client.recipes._node_names import Namings
 from zoolet.client.recipes.lock import Lock
-from zoolet.client.reliable import timeout_saying
-from zoolet.client.surface import ClientSurface
+from zoolet.client.wire.arguments import checked_timeout
 from zoolet.protocol.errors import ZooKeeperError
 
 

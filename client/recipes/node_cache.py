@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from zoolet.client.aio.surface import ClientSurface, Stat
 from zoolet.client.recipes._base import FollowingRecipe
 from zoolet.client.recipes._follow import SessionGuard
 from zoolet.client.serializers import UndecodableError
-from zoolet.client.surface import ClientSurface, Stat
 from zoolet.protocol.errors import NoNodeError
 
 

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from zoolet.client import serializers
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._follow import observe
 from zoolet.client.recipes._lock_base import OnLost
 from zoolet.client.recipes._owned_node import OwnedNode
 from zoolet.client.recipes.election import lead_for_life
 from zoolet.client.recipes.trylock import TryLock
-from zoolet.client.surface import ClientSurface
 from zoolet.protocol.errors import NoNodeError
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_node_name
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes._follow import children_of, observe, values_of
 from zoolet.client.recipes._node_names import Naming, checked_naming
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
-from zoolet.client.surface import ClientSurface
+from zoolet.client.wire.arguments import checked_node_name
 
 
 class Party(SupervisedRecipe):

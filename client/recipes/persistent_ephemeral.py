@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 from typing import Any
 
+from zoolet.client.aio.reliable import ensure_container, repeat
+from zoolet.client.aio.supervision import Follower
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes._follow import SessionGuard
-from zoolet.client.reliable import ensure_container, repeat
-from zoolet.client.supervision import Follower
-from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import NodeExistsError, NoNodeError, SessionExpiredError

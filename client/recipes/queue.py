@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_node_name, checked_timeout
+from zoolet.client.aio.reliable import ensure_container
+from zoolet.client.aio.watcher import Watcher
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._node_names import sorted_by_sequence
-from zoolet.client.reliable import ensure_container
-from zoolet.client.watcher import Watcher
+from zoolet.client.wire.arguments import checked_node_name, checked_timeout
 from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, UnimplementedError
 
 REMEMBER_KEYS: Final = 86_400.0

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from zoolet.client import serializers
+from zoolet.client.aio.reliable import delete_in_background
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._contender import Rule, Turn, wait_for_writer
 from zoolet.client.recipes._lease import Lease, LockLostError
 from zoolet.client.recipes._lock_base import LockBase, OnLost
 from zoolet.client.recipes._node_names import Naming, Namings, NodeName, in_order, namings_of, number_of, prefix
 from zoolet.client.recipes.lock import Lock, Release
-from zoolet.client.reliable import delete_in_background
-from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.acl import ACL
 from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError

@@ -5,22 +5,22 @@ from __future__ import annotations
 import contextlib
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_count, checked_timeout
-from zoolet.client.recipes._base import checked_client
-from zoolet.client.recipes._follow import children_of, set_shared_number, shared_number
-from zoolet.client.recipes._lease import Lease
-from zoolet.client.recipes._lock_base import LockBase, OnLost
-from zoolet.client.recipes._node_names import Naming, checked_naming
-from zoolet.client.recipes.lock import Lock
-from zoolet.client.reliable import (
+from zoolet.client.aio.reliable import (
     create_protected,
     delete_protected,
     ensure_container,
     first_event_or,
     timeout_saying,
 )
-from zoolet.client.states import State
-from zoolet.client.surface import ClientSurface
+from zoolet.client.aio.surface import ClientSurface
+from zoolet.client.recipes._base import checked_client
+from zoolet.client.recipes._follow import children_of, set_shared_number, shared_number
+from zoolet.client.recipes._lease import Lease
+from zoolet.client.recipes._lock_base import LockBase, OnLost
+from zoolet.client.recipes._node_names import Naming, checked_naming
+from zoolet.client.recipes.lock import Lock
+from zoolet.client.wire.arguments import checked_count, checked_timeout
+from zoolet.client.wire.states import State
 from zoolet.protocol import paths
 from zoolet.protocol.errors import BadVersionError, ClosedError, NoNodeError, SessionExpiredError
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from zoolet.client.aio.surface import ClientSurface, Stat
 from zoolet.client.recipes._base import FollowingRecipe
 from zoolet.client.recipes._follow import SessionGuard
 from zoolet.client.serializers import UndecodableError
-from zoolet.client.surface import ClientSurface, Stat
 from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import NoAuthError, NoNodeError

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_timeout
+from zoolet.client.aio.reliable import timeout_saying
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._lock_base import LockBase, OnLost
 from zoolet.client.recipes._owned_node import OwnedNode, acquire_node
-from zoolet.client.reliable import timeout_saying
-from zoolet.client.surface import ClientSurface
+from zoolet.client.wire.arguments import checked_timeout
 
 
 class TryLock(LockBase[OwnedNode]):

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_node_name
+from zoolet.client.aio.reliable import PAUSE, repeat, timeout_saying
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import Recipe
-from zoolet.client.reliable import PAUSE, repeat, timeout_saying
-from zoolet.client.states import WatchOverflowError
-from zoolet.client.surface import ClientSurface
+from zoolet.client.wire.arguments import checked_node_name
+from zoolet.client.wire.states import WatchOverflowError
 from zoolet.protocol import paths
 from zoolet.protocol.errors import (
     BadVersionError,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from zoolet.client.arguments import checked_count
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import Recipe
-from zoolet.client.surface import ClientSurface
+from zoolet.client.wire.arguments import checked_count
 from zoolet.protocol.errors import NoNodeError
 
 

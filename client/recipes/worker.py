@@ -9,12 +9,12 @@ from itertools import count
 from typing import Any
 
 from zoolet.client import serializers
-from zoolet.client.arguments import checked_count, checked_node_name
+from zoolet.client.aio.reliable import delete_in_background, ensure_container, repeat, repeat_despite_errors
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
-from zoolet.client.reliable import delete_in_background, ensure_container, repeat, repeat_despite_errors
-from zoolet.client.surface import ClientSurface
+from zoolet.client.wire.arguments import checked_count, checked_node_name
 from zoolet.protocol.errors import NoAuthError, NodeExistsError, NoNodeError
 
 WORKERS, TASKS, ASSIGNED, PROGRESS, RESULTS = "workers", "tasks", "assigned", "progress", "results"

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from zoolet.client.backoff import Backoff
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.serializers import Serializer
 from zoolet.client.shell.errors import CommandError, checked_path, text_of
 from zoolet.client.shell.output import Output
 from zoolet.client.shell.texts import event_text, java_hex, printable
 from zoolet.client.shell.watches import ShellWatches
-from zoolet.client.states import Event, State
-from zoolet.client.surface import ClientSurface
+from zoolet.client.wire.backoff import Backoff
+from zoolet.client.wire.states import Event, State
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE, AclList
 from zoolet.protocol.codec import Record

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from typing import Final, TypeVar
 
+from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.shell.errors import CommandError
-from zoolet.client.surface import ClientSurface
 from zoolet.protocol import paths
 from zoolet.protocol.errors import MarshallingError, NoAuthError, NoNodeError, ZooKeeperError
 

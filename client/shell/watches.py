@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from zoolet.client.aio.surface import ClientSurface
+from zoolet.client.aio.watcher import Watcher
 from zoolet.client.shell.errors import CommandError, plain_text
-from zoolet.client.states import Event
-from zoolet.client.surface import ClientSurface
-from zoolet.client.watcher import Watcher
-from zoolet.client.watches import CONSUMED, Kind
+from zoolet.client.wire.states import Event
+from zoolet.client.wire.watches import CONSUMED, Kind
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import ErrorCode
 

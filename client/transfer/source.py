@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from zoolet.client.states import State
-from zoolet.client.surface import ClientSurface as Client
+from zoolet.client.aio.surface import ClientSurface as Client
 from zoolet.client.transfer.node import TransferNode, joined
+from zoolet.client.wire.states import State
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import ACL
 from zoolet.protocol.errors import (

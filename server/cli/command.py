@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from zoolet.server.config import ConfigError
 
 if TYPE_CHECKING:
-    from zoolet.server.testing.control_http import ControlServer
+    from zoolet.server.testing.control.http import ControlServer
     from zoolet.server.testing.endpoint import Endpoint
 
 FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -27,12 +27,12 @@ def control_server(endpoint: Endpoint) -> ControlServer:
         ConfigError: h11 is not installed.
     """
     try:
-        from zoolet.server.testing.control_http import ControlServer
+        from zoolet.server.testing.control.http import ControlServer
     except ModuleNotFoundError as error:
         if error.name != "h11":
             raise
         raise ConfigError("--admin needs h11: pip install zoolet[admin]") from None
-    from zoolet.server.testing.commands import control_of
+    from zoolet.server.testing.control.commands import control_of
 
     return ControlServer(control_of(endpoint))
 

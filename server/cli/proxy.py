@@ -40,7 +40,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _proxy(options: argparse.Namespace, definitions: list[str]) -> int:
     from zoolet.server.testing.proxy import Proxy
-    from zoolet.server.testing.recording import Recording
+    from zoolet.server.testing.recording.recording import Recording
 
     if definitions:
         raise ConfigError(f"proxy has no settings: {' '.join(definitions)}")

@@ -70,7 +70,7 @@ def _run(options: argparse.Namespace, definitions: list[str]) -> int:
 
 
 def _read_tree(file: str) -> dict[str, Any]:
-    from zoolet.server.testing.control_json import UsageError, tree_of
+    from zoolet.server.testing.control.values import UsageError, tree_of
 
     try:
         with open(file, encoding="utf-8") as stream:
@@ -96,7 +96,7 @@ async def _run_with_server(config: Config, nodes: dict[str, Any], words: list[st
     """Serve while a command runs; return its exit code."""
     daemon = assemble(config, clock=RealClock(), rng=SystemRandom())
     if nodes:
-        from zoolet.server.testing.populate import populate
+        from zoolet.server.testing.state.populate import populate
 
         try:
             populate(daemon.engine, nodes)

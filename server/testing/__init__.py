@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zoolet.server.testing.actions import (
+    from zoolet.server.testing.frames.actions import (
         Action,
         close_after,
         corrupt_reply,
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
         slow_reply,
         withhold_event,
     )
-    from zoolet.server.testing.factories import ClientFactory, KazooFactory, ServerFactory
-    from zoolet.server.testing.faults import Fault
+    from zoolet.server.testing.frames.faults import Fault
+    from zoolet.server.testing.frames.requests import OpView
     from zoolet.server.testing.plugin import zoolet_fixture
-    from zoolet.server.testing.populate import Znode
     from zoolet.server.testing.proxy import Proxy
-    from zoolet.server.testing.recording import Recording
-    from zoolet.server.testing.requests import OpView
-    from zoolet.server.testing.schedules import zoolet_schedules
+    from zoolet.server.testing.pytest.factories import ClientFactory, KazooFactory, ServerFactory
+    from zoolet.server.testing.recording.recording import Recording
     from zoolet.server.testing.server import Server
     from zoolet.server.testing.sim import Simulation
+    from zoolet.server.testing.sim.schedules import zoolet_schedules
+    from zoolet.server.testing.state.populate import Znode
     from zoolet.server.testing.unittest import (
         KazooTestCase,
         KazooTestHarness,
@@ -54,20 +54,20 @@ _HOMES = {
             "slow_reply",
             "withhold_event",
         ),
-        "actions",
+        "frames.actions",
     ),
-    "Fault": "faults",
+    "Fault": "frames.faults",
     "Proxy": "proxy",
-    "Recording": "recording",
-    "OpView": "requests",
+    "Recording": "recording.recording",
+    "OpView": "frames.requests",
     "zoolet_fixture": "plugin",
-    "zoolet_schedules": "schedules",
+    "zoolet_schedules": "sim.schedules",
     "Server": "server",
-    "ClientFactory": "factories",
-    "KazooFactory": "factories",
-    "ServerFactory": "factories",
+    "ClientFactory": "pytest.factories",
+    "KazooFactory": "pytest.factories",
+    "ServerFactory": "pytest.factories",
     "Simulation": "sim",
-    "Znode": "populate",
+    "Znode": "state.populate",
     "KazooTestCase": "unittest",
     "KazooTestHarness": "unittest",
     "ZooletTestCase": "unittest",

@@ -1,7 +1,7 @@
 """What a test server and a proxy have in common: an address, faults, recordings, and waiting.
 
-:mod:`.runner` starts and stops them and calls functions in their loop; :mod:`.interceptor` has the pauses and faults,
-which every frame meets in a :mod:`.frame_queue`.
+:mod:`.run.runner` starts and stops them and calls functions in their loop; :mod:`.frames.interceptor` has the pauses
+and faults, which every frame meets in a :mod:`.frames.frame_queue`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from zoolet.server.net.daemon import Daemon
-from zoolet.server.testing import arguments, clients, registry, views, waiting
-from zoolet.server.testing.actions import Action
-from zoolet.server.testing.faults import Fault
-from zoolet.server.testing.interceptor import Interceptor
-from zoolet.server.testing.recording import Recording
-from zoolet.server.testing.requests import OpView, When, view_of
-from zoolet.server.testing.runner import Runner
+from zoolet.server.testing.frames.actions import Action
+from zoolet.server.testing.frames.faults import Fault
+from zoolet.server.testing.frames.interceptor import Interceptor
+from zoolet.server.testing.frames.requests import OpView, When, view_of
+from zoolet.server.testing.recording.recording import Recording
+from zoolet.server.testing.run import arguments, clients, registry
+from zoolet.server.testing.run.runner import Runner
 from zoolet.server.testing.signatures import Direction, OpName, Who
+from zoolet.server.testing.state import views, waiting
 
 E = TypeVar("E", bound="Endpoint")
 
@@ -240,8 +241,8 @@ class Endpoint(ABC):
                 numbers.
             probability: Of these each one with this probability.
             times: Of these only so many.
-            when: Called with the request, an :class:`~zoolet.server.testing.requests.OpView`, before it is executed;
-                it matches if the result is true. Called in the server's loop, so it must not call the server.
+            when: Called with the request, an :class:`~zoolet.server.testing.frames.requests.OpView`, before it is
+                executed; it matches if the result is true. Called in the server's loop, so it must not call the server.
             strict: Raise an AssertionError at the end of the block if the fault was never applied.
 
         Raises:

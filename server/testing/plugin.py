@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from kazoo.client import KazooClient
 
-    from zoolet.server.testing.factories import KazooFactory, ServerFactory
-    from zoolet.server.testing.registry import Test
+    from zoolet.server.testing.pytest.factories import KazooFactory, ServerFactory
+    from zoolet.server.testing.run.registry import Test
     from zoolet.server.testing.server import Server
 
 _CHOICES: Final = {
@@ -108,7 +108,7 @@ def _settings_of(config: object) -> dict[str, object]:
 
 
 class _WithoutAsyncio:
-    """Replaces :mod:`.plugin_clients` if there is no plugin that runs asyncio fixtures."""
+    """Replaces :mod:`.client_fixtures` if there is no plugin that runs asyncio fixtures."""
 
     @pytest.fixture
     def zoolet_client_factory(self) -> None:
@@ -134,11 +134,11 @@ def pytest_configure(config: pytest.Config) -> None:
     _check_choices(config)
     plugins = config.pluginmanager
     if plugins.hasplugin("asyncio") or plugins.hasplugin("anyio"):
-        from zoolet.server.testing import plugin_clients
+        from zoolet.server.testing.pytest import client_fixtures as plugin_clients
 
         plugins.register(plugin_clients, "zoolet-clients")
         if plugins.hasplugin("asyncio"):
-            from zoolet.server.testing import plugin_asyncio
+            from zoolet.server.testing.pytest import asyncio_fixtures as plugin_asyncio
 
             plugins.register(plugin_asyncio, "zoolet-asyncio")
     else:
@@ -202,7 +202,7 @@ def _server(config: pytest.Config, options: dict[str, Any], *arguments: Any) -> 
 @contextmanager
 def _recorded(request: pytest.FixtureRequest, path: Path, options: dict[str, Any]) -> Iterator[Server]:
     """Serve, and record what passes in a file, unless the test fails; if the file is there, replay it instead."""
-    from zoolet.server.testing.recording import Recording
+    from zoolet.server.testing.recording.recording import Recording
 
     if path.exists():
         with Recording.load(path).serve() as canned:
@@ -296,7 +296,7 @@ def zoolet_kazoo_factory(zoolet: Server, zoolet_factory: ServerFactory) -> Itera
     """Start KazooClients for ``zoolet``, with the arguments of ``KazooClient``; they are stopped at the end."""
     from kazoo.client import KazooClient
 
-    from zoolet.server.testing.clients import heal_all, session_id_of
+    from zoolet.server.testing.run.clients import heal_all, session_id_of
 
     clients: list[KazooClient] = []
 
@@ -326,7 +326,7 @@ def zoolet_kazoo_factory(zoolet: Server, zoolet_factory: ServerFactory) -> Itera
 
 def _registry() -> Any:
     """Return the module that knows all servers; None while nothing has imported it."""
-    return sys.modules.get("zoolet.server.testing.registry")
+    return sys.modules.get("zoolet.server.testing.run.registry")
 
 
 def _begin() -> None:
@@ -422,7 +422,7 @@ def pytest_runtest_makereport(
 def _write_page(directory: str, test: str, failure: str, states: dict[str, str]) -> str:
     from pathlib import Path
 
-    from zoolet.server.testing.report import as_html, file_name
+    from zoolet.server.testing.state.report import as_html, file_name
 
     path = Path(directory) / file_name(test)
     try:

@@ -11,11 +11,12 @@ from typing import Final
 
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.net.daemon import Daemon
-from zoolet.server.testing import arguments, clients, report
 from zoolet.server.testing.endpoint import Endpoint
-from zoolet.server.testing.interceptor import Interceptor
-from zoolet.server.testing.proxied import ProxiedConnection
-from zoolet.server.testing.runner import daemon_of
+from zoolet.server.testing.frames.interceptor import Interceptor
+from zoolet.server.testing.frames.proxied import ProxiedConnection
+from zoolet.server.testing.run import arguments, clients
+from zoolet.server.testing.run.runner import daemon_of
+from zoolet.server.testing.state import report
 
 _log = logging.getLogger("zoolet.proxy")
 CONNECT_TIMEOUT: Final = 5.0

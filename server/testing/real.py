@@ -17,11 +17,12 @@ from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.paths import ZOOKEEPER
-from zoolet.server.testing import arguments, clients, views
-from zoolet.server.testing.named_waits import NamedWaits
-from zoolet.server.testing.populate import flatten
 from zoolet.server.testing.proxy import Proxy
+from zoolet.server.testing.run import arguments, clients
+from zoolet.server.testing.run.named_waits import NamedWaits
 from zoolet.server.testing.signatures import Who
+from zoolet.server.testing.state import views
+from zoolet.server.testing.state.populate import flatten
 
 TIMEOUT = 10.0
 """Seconds for connecting, and for each request."""

@@ -21,15 +21,16 @@ from zoolet.server.core.client_connection import ClientConnection, Session
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.net.turns import TURN
-from zoolet.server.testing import arguments, changes, clients, report, views
-from zoolet.server.testing.clock import ManualClock, SkewedClock, advance
 from zoolet.server.testing.endpoint import Endpoint
-from zoolet.server.testing.history import History, Snapshot
-from zoolet.server.testing.intercepted import InterceptedConnection
-from zoolet.server.testing.interceptor import Interceptor
-from zoolet.server.testing.named_waits import NamedWaits
-from zoolet.server.testing.populate import populate
+from zoolet.server.testing.frames.intercepted import InterceptedConnection
+from zoolet.server.testing.frames.interceptor import Interceptor
+from zoolet.server.testing.run import arguments, clients
+from zoolet.server.testing.run.named_waits import NamedWaits
 from zoolet.server.testing.signatures import ClockName, CompatName, Who
+from zoolet.server.testing.state import changes, report, views
+from zoolet.server.testing.state.clock import ManualClock, SkewedClock, advance
+from zoolet.server.testing.state.history import History, Snapshot
+from zoolet.server.testing.state.populate import populate
 
 if TYPE_CHECKING:
     from zoolet.server.storage.opening import OpenDirectory
@@ -173,7 +174,7 @@ class Server(Endpoint, NamedWaits):
         from zoolet.server.net.tls_settings import TlsSettings
 
         try:
-            from zoolet.server.testing.certificates import Authority
+            from zoolet.server.testing.run.certificates import Authority
         except ModuleNotFoundError as error:
             raise ValueError(f"tls=True needs {error.name}: pip install cryptography") from None
         folder = tempfile.mkdtemp(prefix="zoolet-tls-")

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from zoolet.server.testing import registry
+from zoolet.server.testing.run import registry
 from zoolet.server.testing.server import Server
 
 if TYPE_CHECKING:

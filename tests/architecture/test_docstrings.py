@@ -18,14 +18,14 @@ LAST_LINE: Final = "server/net/protocol.py"
 """The one place that may catch everything, so that a defect of ours costs one connection and no more."""
 
 CALLS_ITS_USER: Final = {
-    "client/requests.py": 2,
-    "client/core.py": 1,
-    "client/connection.py": 3,
-    "client/hooks.py": 1,
+    "client/wire/requests.py": 2,
+    "client/aio/core.py": 1,
+    "client/aio/connection.py": 3,
+    "client/aio/hooks.py": 1,
     "client/recipes/worker.py": 1,
     "client/shell/interpreter.py": 1,
-    "server/testing/control_http.py": 1,
-    "server/testing/faults.py": 1,
+    "server/testing/control/http.py": 1,
+    "server/testing/frames/faults.py": 1,
 }
 """What calls functions of its user's (a serializer, a listener, a hook, a task, a command) or keeps a client connected
 whatever its parts raise, and how often: an error is a result there, or costs one connection.

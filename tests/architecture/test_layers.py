@@ -38,49 +38,23 @@ class Layer(NamedTuple):
         parts: Paths below the root, folders or modules without ``.py``; a more exact path beats a less exact one.
         ours: What of ours they may import; a folder means all that is in it.
         pure: Whether they may use only PURE.
+        never: What of these they may not import nevertheless.
     """
 
     parts: tuple[str, ...]
     ours: tuple[str, ...]
     pure: bool = False
+    never: tuple[str, ...] = ()
 
 
-CLIENT_PURE: Final = tuple(
-    f"client/{name}"
-    for name in (
-        "arguments",
-        "authentication",
-        "backoff",
-        "hosts",
-        "kazoo_names",
-        "operations",
-        "requests",
-        "resync",
-        "session",
-        "states",
-        "transaction",
-        "watches",
-    )
-)
-CLIENT_ASYNC: Final = tuple(
-    f"client/{name}"
-    for name in (
-        "base",
-        "call",
-        "compound",
-        "connection",
-        "core",
-        "fork",
-        "hooks",
-        "one_shot_event",
-        "reliable",
-        "supervision",
-        "surface",
-        "suspension",
-        "watcher",
-    )
-)
-RECIPES_USE: Final = ("call", "one_shot_event", "reliable", "supervision", "surface", "suspension", "watcher")
+def floors(*names: str) -> tuple[str, ...]:
+    """Return the paths of folders of the test toolkit."""
+    return tuple(f"server/testing/{name}" for name in names)
+
+
+TESTING: Final = ("protocol", "server/core", "server/testing/signatures")
+INNER: Final = tuple(f"client/aio/{name}" for name in ("base", "connection", "core", "fork", "hooks"))
+"""What a client is made of, and a recipe has no business with."""
 LAYERS: Final = (
     Layer(("protocol",), ("protocol",), pure=True),
     Layer(("server/core",), ("protocol", "server/core"), pure=True),
@@ -89,15 +63,24 @@ LAYERS: Final = (
     Layer(("server/net",), ("protocol", "server/core", "server/admin", "server/net", "server/storage/output", "pem")),
     Layer(("server",), ("protocol", "server", "event_loop", "pem", "progress")),
     Layer(("event_loop", "pem", "progress"), ()),
+    Layer(("server/testing/signatures",), (), pure=True),
+    Layer(("server/testing/frames",), (*TESTING, "server/testing/frames")),
+    Layer(("server/testing/state",), (*TESTING, "server/net/clock", *floors("frames", "state"))),
+    Layer(("server/testing/run",), (*TESTING, "server/net", "server/config", *floors("frames", "state", "run"))),
+    Layer(("server/testing/recording",), (*TESTING, *floors("frames", "run", "recording"))),
     Layer(("server/testing",), ("protocol", "server", "client")),
-    Layer(CLIENT_PURE, ("protocol", *CLIENT_PURE, "client/serializers"), pure=True),
+    Layer(("client/wire",), ("protocol", "client/wire", "client/serializers"), pure=True),
     Layer(("client/serializers",), ("client/serializers",)),
-    Layer(CLIENT_ASYNC, ("protocol", *CLIENT_PURE, *CLIENT_ASYNC, "client/serializers")),
+    Layer(
+        ("client/aio",), ("protocol", "client/wire", "client/aio", "client/serializers"), never=("client/aio/client",)
+    ),
+    Layer(("client/aio/client",), ("protocol", "client")),  # its recipes, when they are asked for
     Layer(
         ("client/recipes",),
-        ("protocol", *CLIENT_PURE, *(f"client/{name}" for name in RECIPES_USE), "client/serializers", "client/recipes"),
+        ("protocol", "client/wire", "client/aio", "client/serializers", "client/recipes"),
+        never=("client/aio/client", "client/aio/compound", *INNER),
     ),
-    Layer(("client",), ("protocol", "client")),  # the client, the shell
+    Layer(("client",), ("protocol", "client")),  # the client for threads, transfers
     Layer(("client/cli",), ("protocol", "client", "event_loop", "pem", "progress")),
     Layer(("client/shell",), ("protocol", "client", "progress", "")),
     Layer(("__init__", "__main__", "testing"), ("server", "client", "")),
@@ -150,7 +133,7 @@ def ours(found: Iterable[tuple[str, str]]) -> set[str]:
 def forbidden(name: str, source: str) -> set[str]:
     """Find what a module imports and may not, by the row of its layer."""
     layer, found = layer_of(name), imports(source)
-    wrong = {one for one in ours(found) if not any(within(one, part) for part in layer.ours)}
+    wrong = {one for one in ours(found) if not any(within(one, part) for part in layer.ours) or one in layer.never}
     if layer.pure:
         others = {(module, taken) for module, taken in found if module.split(".")[0] not in {*PURE, "zoolet"}}
         wrong |= {f"{module}.{taken}".strip(".") for module, taken in others if taken not in NAMES_OF.get(module, ())}
@@ -237,12 +220,12 @@ def test_no_modules_import_each_other_in_a_circle(types: bool) -> None:
         ("server/net/daemon", "from zoolet.server.config import Config"),
         ("server/net/daemon", "from zoolet import client"),
         ("server/cli", "from zoolet.client import Client"),
-        ("client/session", "import asyncio"),
-        ("client/session", "from zoolet.client.connection import Connection"),
-        ("client/connection", "from zoolet.client.client import Client"),
-        ("client/surface", "from zoolet.client.recipes.lock import Lock"),
-        ("client/recipes/lock", "from zoolet.client.connection import Connection"),
-        ("client/client", "from zoolet.server.core.engine import Engine"),
+        ("client/wire/session", "import asyncio"),
+        ("client/wire/session", "from zoolet.client.aio.connection import Connection"),
+        ("client/aio/connection", "from zoolet.client.aio.client import Client"),
+        ("client/aio/surface", "from zoolet.client.recipes.lock import Lock"),
+        ("client/recipes/lock", "from zoolet.client.aio.connection import Connection"),
+        ("client/aio/client", "from zoolet.server.core.engine import Engine"),
     ],
 )
 def test_a_planted_import_is_found(name: str, source: str) -> None:
@@ -257,7 +240,7 @@ def test_a_planted_import_is_found(name: str, source: str) -> None:
         ("server/core/engine", "from zoolet.server.core import ops"),
         ("server/net/daemon", "import asyncio\nfrom zoolet.server.core.engine import Engine"),
         ("server/testing/server", "from zoolet.client import Client\nfrom zoolet.server.app import assemble"),
-        ("client/connection", "import asyncio\nfrom zoolet.client.session import Session"),
+        ("client/connection", "import asyncio\nfrom zoolet.client.wire.session import Session"),
     ],
 )
 def test_what_is_allowed_is_not_found(name: str, source: str) -> None:

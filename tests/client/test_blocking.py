@@ -25,10 +25,10 @@ from zoolet.client import (
     serializers,
 )
 from zoolet.client import Client as AsyncClient
+from zoolet.client.aio.watcher import Watcher
 from zoolet.client.blocking import Client
 from zoolet.client.recipes import Lock
-from zoolet.client.transaction import Transaction
-from zoolet.client.watcher import Watcher
+from zoolet.client.wire.transaction import Transaction
 from zoolet.server import Server
 from zoolet.server.testing import hold, lose_reply
 

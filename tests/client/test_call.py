@@ -9,7 +9,7 @@ import pytest
 from support.simulation import Connect
 
 from zoolet.client import Client
-from zoolet.client.connection import ClientProtocol, Connection
+from zoolet.client.aio.connection import ClientProtocol, Connection
 from zoolet.protocol.enums import MAX_FRAME
 from zoolet.protocol.records import SetDataRequest
 

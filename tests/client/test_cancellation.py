@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from zoolet.client import Backoff, Client, SessionExpiredError, State, ZooKeeperError
-from zoolet.client.watcher import Watcher
+from zoolet.client.aio.watcher import Watcher
 from zoolet.server import Server
 from zoolet.server.testing import Simulation
 

@@ -10,7 +10,7 @@ import pytest
 from support.simulation import with_client
 
 from zoolet.client import Client, ClosedError, NodeExistsError, State
-from zoolet.client.call import Call
+from zoolet.client.aio.call import Call
 from zoolet.server import Server
 
 COMPOUND: Final[dict[str, Callable[[Client], Call[Any]]]] = {

@@ -12,7 +12,7 @@ import pytest
 from support.simulation import client_of, simulate, with_client
 
 from zoolet.client import Backoff, Client, ConnectionLossError, State
-from zoolet.client.session import Phase, Session
+from zoolet.client.wire.session import Phase, Session
 from zoolet.server import Server
 from zoolet.server.testing import Simulation
 

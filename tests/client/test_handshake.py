@@ -16,7 +16,7 @@ from support.relay import FIRST, HANDSHAKE, Answer, Relay, event, reply, text
 from support.simulation import Connect
 
 from zoolet.client import AuthFailedError, Client, ConnectionLossError, State
-from zoolet.client.session import Session
+from zoolet.client.wire.session import Session
 from zoolet.protocol.codec import pack_int
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectResponse

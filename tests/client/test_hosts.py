@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zoolet.client.hosts import Address, Hosts
+from zoolet.client.wire.hosts import Address, Hosts
 
 
 @pytest.mark.parametrize(

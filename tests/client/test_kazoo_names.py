@@ -8,7 +8,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from zoolet.client import Client, blocking
-from zoolet.client.kazoo_names import KAZOO_NAMES, no_such_attribute
+from zoolet.client.wire.kazoo_names import KAZOO_NAMES, no_such_attribute
 
 PAGE = (Path(__file__).parents[2] / "docs" / "coming-from-kazoo.md").read_text()
 

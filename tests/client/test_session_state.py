@@ -7,8 +7,8 @@ from support.client_session import Asked, SessionDriver, event
 from support.registrations import watch
 
 from zoolet.client import AuthFailedError, ClosedError, Event, EventType, SessionExpiredError, State
-from zoolet.client.session import ConnectionBroken, Phase
-from zoolet.client.watches import Kind
+from zoolet.client.wire.session import ConnectionBroken, Phase
+from zoolet.client.wire.watches import Kind
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import int_at
 from zoolet.protocol.errors import ErrorCode

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from support.registrations import events, watch
 
 from zoolet.client import Event, EventType
-from zoolet.client.resync import Ask, SubtreeResync
-from zoolet.client.watches import Kind, Registration
+from zoolet.client.wire.resync import Ask, SubtreeResync
+from zoolet.client.wire.watches import Kind, Registration
 from zoolet.protocol import records as r
 
 CREATED = EventType.NODE_CREATED

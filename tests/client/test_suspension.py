@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from zoolet.client.suspension import Suspensions
+from zoolet.client.aio.suspension import Suspensions
 
 
 def test_what_one_clock_has_counted_and_the_other_has_not_is_the_time_of_suspension() -> None:

@@ -13,7 +13,7 @@ from support.pseudo_terminal import terminal_of
 
 from zoolet.__main__ import main
 from zoolet.client.cli.top import Sample, connection_lines, described, rates, read_cons, read_mntr
-from zoolet.client.hosts import Address
+from zoolet.client.wire.hosts import Address
 from zoolet.server import Server
 
 MNTR = "zk_version\t3.9.4\nzk_server_state\tleader\nzk_packets_received\t100\nzk_avg_latency\t0.5\nzk_odd\tx\n"

@@ -52,7 +52,7 @@ async def main(zk: Client) -> None:
     stat.version
 """
 REVEALED = [
-    "zoolet.client.client.Client",
+    "zoolet.client.aio.client.Client",
     "tuple[Any, zoolet.protocol.records.Stat]",
     "zoolet.protocol.records.Stat | None",
     "list[str]",
@@ -61,10 +61,10 @@ REVEALED = [
     "zoolet.protocol.records.Stat",
     "None",
     "list[str]",
-    "zoolet.client.states.State",
-    "zoolet.client.transaction.Transaction",
-    "zoolet.client.states.Event",
-    "zoolet.client.states.State",
+    "zoolet.client.wire.states.State",
+    "zoolet.client.wire.transaction.Transaction",
+    "zoolet.client.wire.states.Event",
+    "zoolet.client.wire.states.State",
 ]
 
 

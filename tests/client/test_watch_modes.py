@@ -11,8 +11,8 @@ import pytest
 from support.simulation import Connect
 
 from zoolet.client import Client, EventType
+from zoolet.client.aio.watcher import Watcher
 from zoolet.client.recipes import TreeCache
-from zoolet.client.watcher import Watcher
 from zoolet.server import Server
 
 CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED

@@ -10,8 +10,8 @@ from support.simulation import Connect
 from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, at_once, delivered, next_events, rest, waits
 
 from zoolet.client import Client, State, serializers
+from zoolet.client.aio.watcher import Watcher
 from zoolet.client.serializers import UndecodableError
-from zoolet.client.watcher import Watcher
 from zoolet.protocol.enums import WatcherType
 from zoolet.protocol.errors import NoWatcherError
 from zoolet.server import Server

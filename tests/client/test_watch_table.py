@@ -8,7 +8,7 @@ import pytest
 from support.registrations import table, watch
 
 from zoolet.client import Event, EventType, WatchOverflowError
-from zoolet.client.watches import Kind, WatchTable
+from zoolet.client.wire.watches import Kind, WatchTable
 from zoolet.protocol import records as r
 from zoolet.protocol.enums import WatcherType
 from zoolet.protocol.operations import OpCode

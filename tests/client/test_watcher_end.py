@@ -11,7 +11,7 @@ from support.simulation import Connect, with_client
 from support.watch_events import CREATED, DEADLINE_S, DELETED, delivered, next_events, rest
 
 from zoolet.client import Client, ClosedError, Event, State, WatchOverflowError
-from zoolet.client.watcher import Watcher
+from zoolet.client.aio.watcher import Watcher
 from zoolet.protocol.errors import ErrorCode
 from zoolet.server import Server
 from zoolet.server.testing import drop_request, error

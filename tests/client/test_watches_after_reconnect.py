@@ -23,7 +23,7 @@ from support.watch_events import (
 )
 
 from zoolet.client import Client, EventType, State
-from zoolet.client.watcher import Watcher
+from zoolet.client.aio.watcher import Watcher
 from zoolet.protocol.enums import WatcherType
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, drop_request, hold, withhold_event

@@ -3,7 +3,7 @@
 A session talks to a server in process. What the server says is broken on the way in the same ways in which requests
 are, and now and then a reply or an event is made up. Calls wait at the session all the time, watches of every kind are
 set, and each call must have one outcome. The session is looked at as its shell
-(:mod:`zoolet.client.connection`) would: begin, receive, tick, lost, and once it is closed a new one::
+(:mod:`zoolet.client.aio.connection`) would: begin, receive, tick, lost, and once it is closed a new one::
 
     python -m fuzz.clientside [--frames 1000000] [--seed 1]
     python -m fuzz.clientside --replay SEED:EPOCH
@@ -22,9 +22,9 @@ from typing import Any, Final
 
 from fuzz import engines, frames
 
-from zoolet.client.resync import SubtreeResync
-from zoolet.client.session import ConnectionBroken, Phase, Session
-from zoolet.client.watches import Kind, Registration
+from zoolet.client.wire.resync import SubtreeResync
+from zoolet.client.wire.session import ConnectionBroken, Phase, Session
+from zoolet.client.wire.watches import Kind, Registration
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import pack_int, put_bytes, put_str

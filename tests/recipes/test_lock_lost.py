@@ -357,7 +357,7 @@ def test_a_server_in_read_only_mode_keeps_no_lease_valid() -> None:
 
 def test_time_for_which_the_machine_was_suspended_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     suspended = 0.0
-    monkeypatch.setattr("zoolet.client.suspension.Suspensions.total", lambda self: suspended)
+    monkeypatch.setattr("zoolet.client.aio.suspension.Suspensions.total", lambda self: suspended)
 
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         nonlocal suspended
@@ -376,7 +376,7 @@ def test_time_for_which_the_machine_was_suspended_counts(monkeypatch: pytest.Mon
 
 def test_a_lease_is_valid_again_after_a_suspension_that_the_session_survived(monkeypatch: pytest.MonkeyPatch) -> None:
     suspended = 0.0
-    monkeypatch.setattr("zoolet.client.suspension.Suspensions.total", lambda self: suspended)
+    monkeypatch.setattr("zoolet.client.aio.suspension.Suspensions.total", lambda self: suspended)
 
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         nonlocal suspended
@@ -417,7 +417,7 @@ def test_a_lease_is_lost_within_a_second_after_a_suspension_though_its_timer_was
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     suspended = 0.0
-    monkeypatch.setattr("zoolet.client.suspension.Suspensions.total", lambda self: suspended)
+    monkeypatch.setattr("zoolet.client.aio.suspension.Suspensions.total", lambda self: suspended)
 
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         nonlocal suspended

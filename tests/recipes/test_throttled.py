@@ -36,7 +36,7 @@ from zoolet.client.recipes import (
 from zoolet.protocol.errors import ErrorCode
 from zoolet.server import Server
 from zoolet.server.testing import error
-from zoolet.server.testing.actions import Action
+from zoolet.server.testing.frames.actions import Action
 
 OPERATIONS: Final = (
     "create create2 createContainer createTTL delete exists getData setData getChildren getChildren2 multi addWatch "

@@ -7,7 +7,7 @@ from random import Random
 from zoolet.server.app import assemble
 from zoolet.server.config import Config
 from zoolet.server.net.clock import RealClock
-from zoolet.server.testing.clock import ManualClock
+from zoolet.server.testing.state.clock import ManualClock
 
 
 async def test_a_server_takes_its_randomness_from_what_it_is_given() -> None:

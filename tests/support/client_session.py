@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from zoolet.client import State
-from zoolet.client.session import Session
+from zoolet.client.wire.session import Session
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import int_at, put_str
 from zoolet.protocol.enums import KeeperState

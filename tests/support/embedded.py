@@ -15,7 +15,7 @@ from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.server import Server
 from zoolet.server.testing import hold
-from zoolet.server.testing.views import NodeView
+from zoolet.server.testing.state.views import NodeView
 
 DEADLINE_S: Final = 10.0  # only ever reached on failure
 HELLO: Final = frame(ConnectRequest(timeout_ms=30_000).encode())

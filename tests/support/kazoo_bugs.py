@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from zoolet.server import Server
 from zoolet.server.testing import Fault, Znode, drop_request, lose_reply
-from zoolet.server.testing.clients import session_id_of
-from zoolet.server.testing.views import WatchView
+from zoolet.server.testing.run.clients import session_id_of
+from zoolet.server.testing.state.views import WatchView
 
 LAST_NUMBER: Final = 2**31 - 1
 """The last sequence number before they turn negative."""

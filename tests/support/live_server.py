@@ -17,7 +17,7 @@ from support.waiting import DEADLINE_S, until
 from zoolet.server.config import Config
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.daemon import Daemon
-from zoolet.server.testing.clock import ManualClock
+from zoolet.server.testing.state.clock import ManualClock
 
 
 class LiveServer:

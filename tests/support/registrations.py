@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zoolet.client import EventType
-from zoolet.client.watches import Kind, Registration, WatchTable
+from zoolet.client.wire.watches import Kind, Registration, WatchTable
 
 
 def watch(kind: Kind, path: str = "/a", limit: int = 100) -> Registration:

@@ -33,7 +33,7 @@ from zoolet.client.recipes import LockLostError
 from zoolet.protocol.errors import ZooKeeperError
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, close_after, delay, drop_request, lose_reply
-from zoolet.server.testing.requests import RecordedRequest
+from zoolet.server.testing.frames.requests import RecordedRequest
 from zoolet.server.testing.sim import describe_pending_tasks
 
 SESSION: Final = 6.0

@@ -13,7 +13,7 @@ from support.zkcli import Step, step_of
 from zoolet.client.shell.interpreter import execute
 from zoolet.client.shell.output import Output
 from zoolet.client.shell.shell import Settings, Shell
-from zoolet.client.states import State
+from zoolet.client.wire.states import State
 
 TREE: Final = {"/app": "root", "/app/a": "one", "/app/a/b": "two\nlines", "/app/c": b"\xff\x00", "/other": ""}
 """The nodes of the shell that a test is given."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from zoolet.client import Client, Event, EventType, State
-from zoolet.client.watcher import Watcher
+from zoolet.client.aio.watcher import Watcher
 from zoolet.server import Server
 
 T = TypeVar("T")

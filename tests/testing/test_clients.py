@@ -12,7 +12,7 @@ from support.wire import Wire
 
 from zoolet.client import Client
 from zoolet.server import Server
-from zoolet.server.testing import clients
+from zoolet.server.testing.run import clients
 
 NOBODY: Final = 0x1234
 VERBS: Final[dict[str, Callable[[Server, Any], None]]] = {

@@ -16,13 +16,14 @@ import pytest
 from zoolet.client import Client, State
 from zoolet.protocol.errors import NoNodeError
 from zoolet.server import Server
-from zoolet.server.testing import Proxy, actions
-from zoolet.server.testing.actions import Action
-from zoolet.server.testing.commands import _ACTIONS, COMMANDS, control_of
-from zoolet.server.testing.control_json import UsageError, tree_of
+from zoolet.server.testing import Proxy
+from zoolet.server.testing.control.commands import _ACTIONS, COMMANDS, control_of
+from zoolet.server.testing.control.values import UsageError, tree_of
+from zoolet.server.testing.frames import actions
+from zoolet.server.testing.frames.actions import Action
 
 h11 = pytest.importorskip("h11")
-from zoolet.server.testing.control_http import MAX_BODY, ControlServer  # noqa: E402 - needs h11
+from zoolet.server.testing.control.http import MAX_BODY, ControlServer  # noqa: E402 - needs h11
 
 Call = Callable[..., Any]
 

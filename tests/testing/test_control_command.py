@@ -18,7 +18,7 @@ from support.apache import jars_of, require_apache
 from zoolet.server import Server
 from zoolet.server.cli import main
 from zoolet.server.testing import Recording
-from zoolet.server.testing.commands import control_of
+from zoolet.server.testing.control.commands import control_of
 
 DEADLINE_S: Final = 60.0  # only ever reached on failure
 ZOOLET: Final = [sys.executable, "-m", "zoolet.server"]

@@ -11,12 +11,13 @@ from typing import Final, NamedTuple
 import kazoo.client  # noqa: F401 - what a pytest in this process imports first, it forgets at its end
 import pytest
 
-import zoolet.server.testing.report  # noqa: F401
+import zoolet.server.testing.state.report  # noqa: F401
 from zoolet.protocol.operations import OPERATIONS
 from zoolet.server import Server
-from zoolet.server.testing import actions, plugin
-from zoolet.server.testing.actions import Action
-from zoolet.server.testing.faults import ops_named
+from zoolet.server.testing import plugin
+from zoolet.server.testing.frames import actions
+from zoolet.server.testing.frames.actions import Action
+from zoolet.server.testing.frames.faults import ops_named
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 PAGE: Final = DOCS / "testing.md"

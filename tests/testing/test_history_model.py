@@ -15,7 +15,7 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
-from zoolet.server.testing.views import NodeView
+from zoolet.server.testing.state.views import NodeView
 
 NAMES: Final = st.sampled_from(["a", "b", "c"])
 PATHS: Final = st.lists(NAMES, min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))

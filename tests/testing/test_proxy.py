@@ -32,12 +32,12 @@ from zoolet.server.testing import (
     error,
     hold,
     lose_reply,
-    proxied,
     slow_reply,
     withhold_event,
 )
-from zoolet.server.testing.interceptor import Interceptor
-from zoolet.server.testing.proxied import ProxiedConnection
+from zoolet.server.testing.frames import proxied
+from zoolet.server.testing.frames.interceptor import Interceptor
+from zoolet.server.testing.frames.proxied import ProxiedConnection
 
 NO_NODE: Final = -101
 

@@ -17,7 +17,7 @@ from zoolet.protocol.enums import CreateMode
 from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
 from zoolet.server.testing import Proxy, Recording, delay, lose_reply
-from zoolet.server.testing.canned import CannedServer
+from zoolet.server.testing.recording.canned import CannedServer
 
 Dial = Callable[..., KazooClient]
 

@@ -428,7 +428,7 @@ def test_a_failing_test_whose_server_is_blocked_is_reported(project: pytest.Pyte
     project.makepyfile(
         """
         import time
-        import zoolet.server.testing.runner as runner
+        import zoolet.server.testing.run.runner as runner
 
         runner.CALL_TIMEOUT = 0.1
 

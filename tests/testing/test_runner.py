@@ -15,7 +15,7 @@ import pytest
 from support.embedded import HELLO, descriptors, error_of, ruok, ruok_from_here, session
 
 from zoolet.server import Server
-from zoolet.server.testing import runner
+from zoolet.server.testing.run import runner
 
 CYCLES: Final = 1000
 

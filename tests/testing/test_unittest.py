@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from zoolet.server.testing import ZooletTestCase, registry
+from zoolet.server.testing import ZooletTestCase
+from zoolet.server.testing.run import registry
 from zoolet.server.testing.unittest import KazooTestCase, KazooTestHarness
 
 OURS = "zoolet.server.testing.unittest"

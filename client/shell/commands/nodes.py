@@ -12,7 +12,7 @@ from zoolet.client.shell.errors import CommandError, UsageError, checked_path, p
 from zoolet.client.shell.flags import Flag, Parsed
 from zoolet.client.shell.texts import data_text, hexdump, stat_json, stat_lines
 from zoolet.client.shell.walk import walk
-from zoolet.client.watches import Kind
+from zoolet.client.wire.watches import Kind
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.enums import MAX_TTL, SEQUENTIAL_MODES, CreateMode

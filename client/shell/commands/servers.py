@@ -11,7 +11,7 @@ from zoolet.client.shell.commands.nodes import STAT
 from zoolet.client.shell.errors import CommandError, UsageError
 from zoolet.client.shell.flags import Flag, Parsed
 from zoolet.client.shell.texts import data_text, stat_json, stat_lines
-from zoolet.client.watches import Kind
+from zoolet.client.wire.watches import Kind
 from zoolet.protocol import records as r
 from zoolet.protocol.errors import ZooKeeperError
 from zoolet.protocol.node_json import data_json

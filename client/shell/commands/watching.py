@@ -9,8 +9,8 @@ from zoolet.client.shell.errors import CommandError, UsageError
 from zoolet.client.shell.flags import Flag, Parsed
 from zoolet.client.shell.nodes_text import shown_data
 from zoolet.client.shell.texts import java_hex
-from zoolet.client.states import Event
-from zoolet.client.watches import Kind
+from zoolet.client.wire.states import Event
+from zoolet.client.wire.watches import Kind
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import NoAuthError, NoNodeError
 from zoolet.protocol.node_json import data_json

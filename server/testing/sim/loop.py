@@ -6,8 +6,8 @@ import asyncio
 from random import Random
 from typing import Any
 
-from zoolet.server.testing.clock import MANUAL_CLOCK_START
 from zoolet.server.testing.sim.network import Network
+from zoolet.server.testing.state.clock import MANUAL_CLOCK_START
 
 
 class StuckError(RuntimeError):

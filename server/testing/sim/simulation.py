@@ -8,9 +8,9 @@ from math import inf
 from random import Random
 from typing import Any, ClassVar, TypeVar
 
-from zoolet.server.testing.clock import SkewedClock
 from zoolet.server.testing.server import Server
 from zoolet.server.testing.sim.loop import LoopClock, SimLoop
+from zoolet.server.testing.state.clock import SkewedClock
 
 T = TypeVar("T")
 

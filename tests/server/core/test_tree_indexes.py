@@ -19,7 +19,7 @@ from zoolet.protocol.codec import Record
 from zoolet.protocol.operations import OpCode
 from zoolet.server import Server
 from zoolet.server.core.engine import Engine
-from zoolet.server.testing.history import History
+from zoolet.server.testing.state.history import History
 
 moderate = settings(max_examples=30, deadline=None)
 Operation = tuple[OpCode, Record]

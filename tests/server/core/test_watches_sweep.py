@@ -19,7 +19,7 @@ from zoolet.server.core.compat import V3_8
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 from zoolet.server.core.watches import CHILD, DATA
-from zoolet.server.testing import views
+from zoolet.server.testing.state import views
 
 MANY = 1_001
 """So many that they are not removed at once."""

@@ -17,10 +17,10 @@ from support.raw_client import RawClient
 
 from zoolet.server.config import Config
 from zoolet.server.core.settings import Settings
-from zoolet.server.testing.clock import ManualClock
+from zoolet.server.testing.state.clock import ManualClock
 
 if TYPE_CHECKING:
-    from zoolet.server.testing.certificates import Authority
+    from zoolet.server.testing.run.certificates import Authority
 
 
 @pytest.fixture
@@ -46,7 +46,9 @@ def dial(live: LiveServer) -> Dial:
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     """An authority that nobody else knows."""
-    from zoolet.server.testing.certificates import Authority  # needs the extra "tls", which other tests here do without
+    from zoolet.server.testing.run.certificates import (
+        Authority,  # needs the extra "tls", which other tests here do without
+    )
 
     return Authority(tmp_path)
 

@@ -18,7 +18,7 @@ from zoolet.server.core.sessions import Session
 from zoolet.server.core.settings import Settings
 from zoolet.server.net.clock import RealClock
 from zoolet.server.net.daemon import RECOVERY, STALL
-from zoolet.server.testing.clock import ManualClock
+from zoolet.server.testing.state.clock import ManualClock
 
 TICK: Final = 1_000
 TIMEOUT: Final = 4_000

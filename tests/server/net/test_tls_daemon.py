@@ -18,7 +18,7 @@ from support.daemon import refused, running
 from support.tls_clients import AUTHORITY, CERTIFICATE, FILES, trusting
 
 from zoolet.client import Client, ConnectionLossError
-from zoolet.server.testing.certificates import Authority
+from zoolet.server.testing.run.certificates import Authority
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from support.tls_server import Served
 
 from zoolet.server.net import tls
 from zoolet.server.net.tls_settings import TlsSettings
-from zoolet.server.testing.certificates import Authority
+from zoolet.server.testing.run.certificates import Authority
 
 
 @needs_keytool

@@ -13,7 +13,7 @@ from support.key_stores import Stores, needs_keytool
 from support.tls_clients import common_name, lets_in, shake
 from support.waiting import DEADLINE_S
 
-from zoolet.server.testing.certificates import Authority
+from zoolet.server.testing.run.certificates import Authority
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ from zoolet.server.storage.live import snapshot_of
 from zoolet.server.storage.recovery import Recovered, recover
 from zoolet.server.storage.snapshot import Snapshot, StoredNode
 from zoolet.server.testing import Znode
-from zoolet.server.testing.control_json import tree_of
+from zoolet.server.testing.control.values import tree_of
 
 SESSION: Final = 0x100000000000001
 ROOT: Final = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)

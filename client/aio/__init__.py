@@ -1,0 +1,1 @@
+"""The asyncio client: connection, calls, watchers, and what recipes are built of."""

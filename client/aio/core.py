@@ -1,0 +1,542 @@
+"""What all views of one client share: the session, its connection, the chroot, listeners and background tasks.
+
+A :class:`~zoolet.client.aio.client.Client` is a view of a core: the core with an operation timeout and a serializer.
+Views are light, and none copies anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+from typing import Any, Final, Self, TypeVar
+
+from zoolet.client.aio import fork
+from zoolet.client.aio.call import Call, RequestCall, caller
+from zoolet.client.aio.connection import CLOSING, Connection
+from zoolet.client.aio.hooks import EXPECTED, RequestHook, RequestInfo, call_hook
+from zoolet.client.wire.backoff import REFUSED, Backoff
+from zoolet.client.wire.hosts import Hosts
+from zoolet.client.wire.operations import decode_nothing
+from zoolet.client.wire.requests import Request, drop, fail
+from zoolet.client.wire.session import Session
+from zoolet.client.wire.states import State, StateListener
+from zoolet.protocol import paths
+from zoolet.protocol.codec import pack_int, put_str
+from zoolet.protocol.enums import WatcherType
+from zoolet.protocol.errors import (
+    ClosedError,
+    ConnectionLossError,
+    SessionExpiredError,
+    ThrottledOpError,
+    ZooKeeperError,
+)
+from zoolet.protocol.operations import OPERATIONS, OpCode
+
+T = TypeVar("T")
+_log = logging.getLogger("zoolet.client")
+_CACHED_PATHS: Final = 4096
+"""Paths whose check and encoding are kept; when there are more, all are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientStatistics:
+    """What a client is doing, for tests and debuggers.
+
+    Args:
+        requests_sent: Requests sent in this session's life, pings and the like not counted.
+        in_flight: Requests that were sent and are not answered.
+        waiting: Requests that wait for a connection, or until the server is less busy.
+        background_tasks: Tasks that the client and its recipes run.
+        registrations: Watches that the client has.
+        connected: Whether there is a connection now.
+        keeps_connecting: Whether the task that keeps the session connected runs.
+    """
+
+    requests_sent: int
+    in_flight: int
+    waiting: int
+    background_tasks: int
+    registrations: int
+    connected: bool
+    keeps_connecting: bool
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is under way, and no background task runs."""
+        return not (self.in_flight or self.waiting or self.background_tasks)
+
+
+class ClientCore:
+    """One client: a session and what keeps it connected.
+
+    Args:
+        hosts: The servers and the chroot.
+        session_timeout: The session timeout to request, in seconds.
+        read_only: Accept a server in read-only mode.
+        login: User and password for SASL DIGEST-MD5.
+        auth: Credentials to begin with.
+        tls: For connections over TLS.
+        backoff: How long to wait between rounds over all hosts.
+        max_request: Bytes of the longest request that is sent.
+        rng: Where host order, jitter and names of protected nodes come from.
+    """
+
+    def __init__(
+        self,
+        hosts: Hosts,
+        session_timeout: float,
+        *,
+        read_only: bool,
+        login: tuple[str, str] | None,
+        auth: tuple[tuple[str, bytes], ...],
+        tls: ssl.SSLContext | None,
+        backoff: Backoff,
+        max_request: int,
+        rng: Random,
+        on_request: RequestHook | None = None,
+    ) -> None:
+        self.hosts = hosts
+        self.chroot = hosts.chroot
+        self.rng = rng
+        self.connection: Connection | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.removals: dict[str, Call[None]] = {}
+        """Watches that the server is being asked to remove, by path."""
+        self.session = Session(
+            round(session_timeout * 1000),
+            rng,
+            read_only=read_only,
+            login=login,
+            on_state=self._on_state,
+            postpone=self._postpone,
+        )
+        for scheme, credentials in auth:
+            self.session.add_credential(scheme, credentials, None)
+        self.session.watches.forget = self.remove_watches
+        self._session_timeout = session_timeout
+        self._tls = tls
+        self._backoff = backoff
+        self._max_request = max_request
+        self._on_request = on_request
+        self._encoded_paths: dict[str, bytes] = {}
+        self.shared: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
+        """What recipes of this client share, for as long as one of them keeps it."""
+        self._listeners: weakref.WeakValueDictionary[int, StateListener] = weakref.WeakValueDictionary()
+        self._listener_numbers = count()  # in order, so that a simulated run can be repeated
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._postponed: dict[RequestCall[Any], asyncio.TimerHandle] = {}
+        self._unwatching: dict[str, asyncio.TimerHandle] = {}  # paths of which watches are to be removed again
+        self._forked = False
+
+    def __repr__(self) -> str:
+        servers = ",".join(map(str, self.hosts.addresses))
+        return f"<zoolet Client {servers}{self.chroot} {self.session.state.value}>"
+
+    # --- beginning and end ---
+
+    def begin(self) -> Connection:
+        """Begin to connect, and do not wait for it.
+
+        Raises:
+            RuntimeError: It was started before.
+        """
+        if self.connection is not None:
+            raise RuntimeError("this Client was started before; make another one")
+        self.loop = asyncio.get_running_loop()
+        self.connection = Connection(self.hosts, self.session, self.loop, self.rng, self._backoff, self._tls)
+        fork.register(self)
+        self.connection.start()
+        return self.connection
+
+    async def start(self) -> None:
+        """Connect.
+
+        Raises:
+            ConnectionLossError: No server was reached within the session timeout; the message says why.
+            AuthFailedError: The credentials were refused.
+            RuntimeError: It was started before.
+        """
+        connection = self.begin()
+        try:
+            async with asyncio.timeout(self._session_timeout):
+                await self.wait_for(State.CONNECTED, State.READ_ONLY)
+        except TimeoutError:
+            reason = connection.last_reason
+            await self.aclose()
+            text = f"no server was reached within {self._session_timeout} s; the last: {reason}"
+            raise ConnectionLossError(None, text) from None
+        except BaseException:  # cancelled or refused: no connection may be left
+            await self.aclose()
+            raise
+
+    async def first_round(self) -> str:
+        """Wait until a server was reached, or all have been tried once; return why the last one was not."""
+        connection, _ = self._started()
+        reached = asyncio.ensure_future(self.wait_for(State.CONNECTED, State.READ_ONLY))
+        either: list[asyncio.Future[Any]] = [reached, connection.round_failed]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not reached.done():
+                return connection.last_reason
+            await reached
+            return ""
+        finally:
+            reached.cancel()
+
+    async def aclose(self) -> None:
+        """End the background tasks, the session and the connection; waits at most two seconds for each of them."""
+        if self._forked:
+            return
+        self._check_loop()
+        tasks = self._tasks - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        try:
+            if self.connection is not None:
+                await self.connection.stop()
+            elif self.session.terminal_error is None:
+                self.session.close("the client was closed")
+        finally:
+            fork.unregister(self)
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSING)
+
+    def invalidate_after_fork(self) -> None:
+        """Refuse all calls: this is a forked child, and the connection is its parent's."""
+        self._forked = True
+        self.session.terminal_error = RuntimeError(
+            "this Client belongs to the process that this one was forked from; make another one here"
+        )
+
+    # --- states ---
+
+    @property
+    def terminal_error(self) -> Exception | None:
+        """Why no call is taken any more; None while calls are taken."""
+        return self.session.terminal_error
+
+    @property
+    def last_reason(self) -> str:
+        """Why the last connection, or the last try to connect, ended."""
+        return self.connection.last_reason if self.connection is not None else ""
+
+    def _on_state(self, state: State, reason: str) -> None:
+        level = logging.WARNING if state in (State.SUSPENDED, State.LOST) else logging.INFO
+        _log.log(level, "%r is %s%s", self, state.value, f": {reason}" if reason else "")
+        for listener in list(self._listeners.values()):
+            try:
+                listener.on_state(state)
+            except Exception:  # a defect of the listener's must not end the connection that serves all others
+                _log.exception("a listener of %r failed", self)
+        if state in (State.LOST, State.CLOSED):
+            self._fail_postponed(reason)
+        if state is State.CLOSED:
+            for registration in list(self.session.watches):
+                registration.wake()
+
+    def add_listener(self, listener: StateListener) -> None:
+        """Notify an object of every new state, for as long as something else keeps it alive."""
+        self._listeners[next(self._listener_numbers)] = listener
+
+    def states(self) -> AsyncIterator[State]:
+        """Iterate the states from now on, the present one first."""
+        return _States(self)
+
+    async def wait_for(self, *states: State) -> State:
+        """Wait until the client is in one of these states, and return it.
+
+        Raises:
+            ClosedError: It will never be again. It may be another error, if that is why the client closed.
+        """
+        async for state in self.states():
+            if state in states:
+                return state
+        raise (self.terminal_error or ClosedError()).with_traceback(None)
+
+    def valid_for(self) -> float:
+        """Return for how many seconds the session certainly lives on; 0 if nothing is certain."""
+        session = self.session
+        if session.id == 0 or self.connection is None or session.terminal_error is not None:
+            return 0.0
+        return max(0.0, session.last_confirmed + session.timeout_ms / 1000 - self.connection.now())
+
+    def statistics(self) -> ClientStatistics:
+        """Return what the client is doing."""
+        session, connection = self.session, self.connection
+        return ClientStatistics(
+            requests_sent=session.requests_sent,
+            in_flight=len(session.inflight),
+            waiting=len(session.waiting) + len(self._postponed),
+            background_tasks=len(self._tasks),
+            registrations=sum(1 for _ in session.watches),
+            connected=connection is not None and connection.connected,
+            keeps_connecting=connection is not None and connection.running,
+        )
+
+    # --- background tasks ---
+
+    def spawn(
+        self, job: Coroutine[Any, Any, T], *, on_failure: Callable[[Exception], None] | None = None
+    ) -> asyncio.Task[T | None]:
+        """Run something until it ends or the client is closed; the end of the session ends it silently.
+
+        Any other error is logged with its traceback, and fails the owner of the task. So does a cancellation that
+        nobody asked of the task itself: what it awaited was cancelled.
+
+        Args:
+            job: What to run.
+            on_failure: Called with such an error.
+        """
+
+        async def run() -> T | None:
+            caller.set(None)  # it is a caller of its own
+            try:
+                return await job
+            except (ClosedError, SessionExpiredError):
+                return None
+
+        def over(task: asyncio.Task[T | None]) -> None:
+            self._tasks.discard(task)
+            job.close()  # if the client was closed before it began
+            if not task.cancelled():
+                error = task.exception()
+            else:
+                error = None if task.cancelling() else RuntimeError("what the task awaited was cancelled")
+            if isinstance(error, Exception):
+                _log.error("a background task of %r failed", self, exc_info=error)
+                if on_failure is not None:
+                    on_failure(error)
+
+        assert self.loop is not None
+        task = self.loop.create_task(run(), name="zoolet-client-task")
+        self._tasks.add(task)
+        task.add_done_callback(over)
+        return task
+
+    # --- paths ---
+
+    def add_chroot(self, path: str) -> str:
+        """Return the path as the server names it: below the chroot.
+
+        Raises:
+            TypeError: It is not a string.
+            ValueError: It is invalid.
+        """
+        if not isinstance(path, str):
+            raise TypeError(f"a path must be a string, not {path!r}")
+        slash = path.rfind("/")
+        known = path[:slash] in self._encoded_paths  # most parents have been checked
+        if not known or not paths.is_valid_name(path[slash + 1 :]):
+            paths.check(path)
+        if not self.chroot:
+            return path
+        return self.chroot if path == "/" else self.chroot + path
+
+    def strip_chroot(self, path: str) -> str:
+        """Return the path as the client names it."""
+        if not self.chroot:
+            return path
+        return path[len(self.chroot) :] or "/" if path.startswith(self.chroot) else path
+
+    def encoded_path(self, path: str) -> bytes:
+        """Check and encode a path, below the chroot; both once while it is cached."""
+        try:
+            return self._encoded_paths[path]
+        except (KeyError, TypeError):
+            encoded = put_str(self.add_chroot(path))
+        if len(self._encoded_paths) >= _CACHED_PATHS:
+            self._encoded_paths.clear()
+        self._encoded_paths[path] = encoded
+        return encoded
+
+    def sequential_path(self, path: str) -> str:
+        """Check the path of a sequential create, which may end with a slash: the number is its last name then."""
+        return self.add_chroot(path + "0")[:-1] if isinstance(path, str) else self.add_chroot(path)
+
+    # --- calls ---
+
+    def call(
+        self,
+        op: int,
+        body: bytes,
+        decode: Callable[[bytes, int, int], T],
+        path: str | None,
+        operation_timeout: float,
+        then: Callable[[Any, ZooKeeperError | None], None] | None = None,
+        of_recipe: bool = False,
+    ) -> RequestCall[T]:
+        """Send a request at the end of this turn of the loop; it is under way when this returns.
+
+        Args:
+            op: The op code.
+            body: The encoded request, without its header.
+            decode: Reads the body of the reply.
+            path: The node, for errors.
+            operation_timeout: Seconds that it may wait for a connection.
+            then: Called with the result or the error, in its place among replies and events.
+            of_recipe: It is a recipe's; see :meth:`~zoolet.client.aio.base.BaseClient.for_recipe`.
+        """
+        connection, loop = self._started()
+        if len(body) > self._max_request - 8:
+            raise ValueError(
+                f"{path}: the request has {len(body) + 8} bytes, and {self._max_request} is the limit (max_request)"
+            )
+        idempotent = OPERATIONS[op].idempotent
+        deadline = connection.about_now() + operation_timeout
+        call = RequestCall(loop, op, body, decode, path, deadline, idempotent, then, of_recipe)
+        connection.submit(call)
+        if self._on_request is not None:
+            call_hook(self._on_request, RequestInfo(OPERATIONS[op].name, path, EXPECTED if of_recipe else ()), call)
+        return call
+
+    def _postpone(self, call: Request) -> None:
+        """Send a call again later: the server was too busy to try it."""
+        assert isinstance(call, RequestCall)
+        assert self.loop is not None
+        if self.terminal_error is not None:  # it would not be sent any more
+            fail(call, ClosedError(call.path, "the server was too busy, and the client is closing"))
+            return
+        if call.retry_delays is None:
+            call.retry_delays = REFUSED.delays(self.rng)
+        delay = next(call.retry_delays)
+        self._postponed[call] = self.loop.call_later(delay, self._submit_again, call, self.session.id)
+
+    def _submit_again(self, call: RequestCall[Any], session_id: int) -> None:
+        connection, _ = self._started()
+        del self._postponed[call]
+        if call.done():
+            drop(call)
+        elif session_id != self.session.id:
+            fail(call, SessionExpiredError(call.path, "a new session had to be opened"))
+        else:
+            call.deadline += connection.about_now() - call.sent_at  # it may wait for a connection as long as it could
+            connection.submit(call)
+
+    def _fail_postponed(self, reason: str) -> None:
+        for timer in self._unwatching.values():  # the watches end with the session
+            timer.cancel()
+        self._unwatching.clear()
+        postponed, self._postponed = self._postponed, {}
+        for call, timer in postponed.items():
+            timer.cancel()
+            if call.done():
+                drop(call)
+            else:
+                fail(call, (SessionExpiredError if self.terminal_error is None else ClosedError)(call.path, reason))
+
+    def _started(self) -> tuple[Connection, asyncio.AbstractEventLoop]:
+        if self.connection is None or self.loop is None:
+            if self.terminal_error is not None:
+                raise self.terminal_error.with_traceback(None)
+            raise RuntimeError("this Client was not started; use it as 'async with Client(...) as zk:'")
+        self._check_loop()
+        return self.connection, self.loop
+
+    def _check_loop(self) -> None:
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:  # outside of any loop, where nothing can be awaited
+            return
+        if running is not self.loop and self.loop is not None:
+            ended = ", which has ended" if self.loop.is_closed() else ""
+            raise RuntimeError(
+                f"this client belongs to another event loop{ended}; make one in this loop (with pytest, a fixture and "
+                "its tests need the same loop scope)"
+            )
+
+    def add_auth(self, scheme: str, auth: bytes, operation_timeout: float) -> Call[None]:
+        """Authenticate with a credential now and after each reconnect."""
+        connection, loop = self._started()
+        deadline = connection.now() + operation_timeout
+        call = RequestCall(loop, OpCode.AUTH, b"", decode_nothing, None, deadline, False)
+        self.session.add_credential(scheme, auth, call)
+        connection.wake()
+        return call
+
+    def flush(self) -> None:
+        """Send the calls that have been made at once, and not at the end of this turn of the loop."""
+        if self.connection is not None:
+            self.connection.flush()
+
+    def rewatch(self, path: str) -> None:
+        """Register the watches of a path, as the server names it, again."""
+        self.session.rewatch(path)
+        if self.connection is not None:
+            self.connection.wake()
+
+    def remove_watches(self, path: str, kind: WatcherType, delays: Iterator[float] | None = None) -> Call[None] | None:
+        """Have the server remove watches that nothing here needs any more; *path* is as the server names it.
+
+        If the server is too busy it is asked again later, but not by the same request, which would remove what was
+        registered meanwhile, too.
+
+        Args:
+            path: The path.
+            kind: Which of its watches.
+            delays: Until it is asked again; None for those of every call.
+
+        Returns:
+            The request; None if the client is closed.
+        """
+        if self.terminal_error is not None:
+            return None
+
+        def done(call: asyncio.Future[None]) -> None:
+            if self.removals.get(path) is call:
+                del self.removals[path]
+            if not call.cancelled() and isinstance(call.exception(), ThrottledOpError):
+                self._remove_later(path, delays or REFUSED.delays(self.rng))
+
+        body, name = put_str(path) + pack_int(kind), self.strip_chroot(path)
+        call = self.call(OpCode.REMOVE_WATCHES, body, decode_nothing, name, 0.0, of_recipe=True)
+        call.retries_throttled = False
+        self.removals[path] = call
+        call.add_done_callback(done)
+        return call
+
+    def _remove_later(self, path: str, delays: Iterator[float]) -> None:
+        def remove() -> None:
+            del self._unwatching[path]
+            if self.session.watches.is_needed(path):
+                self.session.watches.add_orphan(path)
+            else:
+                self.remove_watches(path, WatcherType.ANY, delays)
+
+        assert self.loop is not None
+        if path not in self._unwatching and self.terminal_error is None:
+            self._unwatching[path] = self.loop.call_later(next(delays), remove)
+
+
+class _States:
+    """The states of a client, one after the other; none is left out."""
+
+    def __init__(self, core: ClientCore) -> None:
+        self._states = deque([core.session.state])
+        self._waiter: asyncio.Future[None] | None = None
+        self._over = False
+        core.add_listener(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def on_state(self, state: State) -> None:
+        self._states.append(state)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def __anext__(self) -> State:
+        if self._over:
+            raise StopAsyncIteration
+        while not self._states:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        state = self._states.popleft()
+        self._over = state is State.CLOSED
+        return state

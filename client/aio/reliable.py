@@ -1,0 +1,367 @@
+"""What every recipe needs, written once: deletes and creates that survive lost replies, and retries.
+
+A recipe has no loop of its own around ``ConnectionLossError``, unless it has to look what became of a transaction. It
+uses
+
+- :func:`delete_guaranteed` and :func:`create_protected` (Curator's guaranteed delete and withProtection),
+- :func:`repeat` and :func:`repeat_despite_errors` for what may be done again until it is answered, or done,
+- :func:`first_event` to wait for the first of several watches,
+- the background tasks of :mod:`zoolet.client.aio.supervision`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from random import Random
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from zoolet.client.aio.watcher import Watcher
+from zoolet.client.wire.arguments import checked_timeout
+from zoolet.client.wire.backoff import REFUSED
+from zoolet.client.wire.states import State, StateListener
+from zoolet.protocol import paths
+from zoolet.protocol.errors import (
+    AuthFailedError,
+    ClosedError,
+    ConnectionLossError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    UnimplementedError,
+    ZooKeeperError,
+)
+
+T = TypeVar("T")
+_log = logging.getLogger("zoolet.client")
+PAUSE: Final = 0.05
+"""Seconds between two tries of what is repeated."""
+
+
+class ReliableClient(Protocol):
+    """What this module needs of a client."""
+
+    @property
+    def rng(self) -> Random:
+        """The source of randomness."""
+        ...
+
+    @property
+    def session_id(self) -> int:
+        """The id of the session; 0 while there is none."""
+        ...
+
+    @property
+    def state(self) -> State:
+        """The state of the client."""
+        ...
+
+    @property
+    def terminal_error(self) -> Exception | None:
+        """Why no call is taken any more."""
+        ...
+
+    def spawn(
+        self, job: Coroutine[Any, Any, Any], *, on_failure: Callable[[Exception], None] | None = None
+    ) -> asyncio.Task[Any]:
+        """Run a supervised task."""
+        ...
+
+    def add_listener(self, listener: StateListener) -> None:
+        """Notify an object of every new state, for as long as something else keeps it alive."""
+        ...
+
+    def children(self, path: str) -> Awaitable[list[str]]:
+        """List children."""
+        ...
+
+    def sync(self, path: str = "/") -> Awaitable[None]:
+        """Wait until the server is up to date."""
+        ...
+
+    def delete(self, path: str) -> Awaitable[None]:
+        """Delete a node."""
+        ...
+
+    def ensure_path(self, path: str) -> Awaitable[None]:
+        """Create a node and those above it."""
+        ...
+
+    def create(
+        self, path: str, value: bytes = b"", *, container: bool = False, parents: bool = False
+    ) -> Awaitable[str]:
+        """Create a node."""
+        ...
+
+
+# --- timeouts ---
+
+
+class Limit(NamedTuple):
+    """A limit of the time of a block.
+
+    Args:
+        no_waiting: The limit is 0: the block takes what is there, and waits for nobody.
+        what: Returns what did not happen.
+    """
+
+    no_waiting: bool
+    what: Callable[[], str]
+
+    def before_waiting(self) -> None:
+        """Raise TimeoutError if the block must not wait for others; call it before each such wait."""
+        if self.no_waiting:
+            raise TimeoutError(f"{self.what()} at once")
+
+
+@contextlib.asynccontextmanager
+async def timeout_saying(
+    seconds: float | None, what: Callable[[], str], facts: Callable[[], str] = lambda: ""
+) -> AsyncIterator[Limit]:
+    """Limit the time of a block, and say what did not happen in it.
+
+    Args:
+        seconds: None for no limit; with 0 the block waits for the server's answers, and for nobody else.
+        what: Returns it, such as "/pool had no free lease".
+        facts: Returns what is known of the reason, to be put at the end.
+
+    Raises:
+        TimeoutError: It took longer.
+        ValueError: The limit is negative.
+    """
+    no_waiting = seconds is not None and checked_timeout(seconds) == 0
+    limit = asyncio.timeout(None if no_waiting else seconds)
+    try:
+        async with limit:
+            yield Limit(no_waiting, what)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise TimeoutError(f"{what()} within {seconds:g} s{facts()}") from None
+
+
+# --- one request, however often its reply is lost ---
+
+
+async def repeat(
+    do: Callable[[], Awaitable[T]], *, done: tuple[type[Exception], ...] = (), while_expired: bool = True
+) -> T | None:
+    """Repeat a request until the server has answered; only one that may be applied twice.
+
+    Args:
+        do: Makes the request; called for each try.
+        done: Errors that mean that there is nothing left to do; the result is None then.
+        while_expired: Go on in the next session when one ends.
+
+    Raises:
+        ClosedError: The client was closed.
+        SessionExpiredError: The session ended, if *while_expired* is False.
+    """
+    while True:
+        try:
+            return await do()
+        except done:
+            return None
+        except (ConnectionLossError, SessionExpiredError) as error:
+            if isinstance(error, SessionExpiredError) and not while_expired:
+                raise
+            await asyncio.sleep(PAUSE)
+
+
+async def repeat_despite_errors(
+    client: ReliableClient,
+    do: Callable[[], Awaitable[T]],
+    *,
+    done: tuple[type[Exception], ...] = (),
+    fatal: tuple[type[ZooKeeperError], ...] = (),
+    while_expired: bool = False,
+) -> T | None:
+    """Repeat what may be done again until the server has done it, whatever else it answers.
+
+    After lost connections the pauses are short; if the server refuses it, they are those of :data:`REFUSED`, and the
+    first refusal is logged.
+
+    Args:
+        client: Whose requests they are.
+        do: Makes the requests; called for each attempt.
+        done: Errors that mean that there is nothing left to do; the result is None then.
+        fatal: Errors that would not pass.
+        while_expired: Go on in the next session when one ends.
+
+    Raises:
+        ClosedError: The client was closed.
+        AuthFailedError: The client's credentials were refused.
+        SessionExpiredError: The session ended, if *while_expired* is False.
+        ZooKeeperError: One of *fatal*.
+    """
+    delays = None
+    ends: tuple[type[ZooKeeperError], ...] = (ClosedError, AuthFailedError, SessionExpiredError, *fatal)
+    while True:
+        try:
+            return await repeat(do, done=done, while_expired=while_expired)
+        except ends:
+            raise
+        except ZooKeeperError as error:
+            if delays is None:
+                delays = REFUSED.delays(client.rng)
+                _log.warning("%r is refused, and tries again: %s", client, error)
+        await asyncio.sleep(next(delays))
+
+
+async def delete_guaranteed(client: ReliableClient, path: str) -> None:
+    """Delete a node, however often the connection is lost and whatever the server answers, until the client is closed.
+
+    Source: Curator's guaranteed delete.
+    """
+    await until_gone(client, lambda: client.delete(path))
+
+
+async def until_gone(client: ReliableClient, delete: Callable[[], Awaitable[object]]) -> None:
+    """Delete something until it is gone or the client takes no more calls, whatever the server answers."""
+    with contextlib.suppress(ClosedError, AuthFailedError):
+        await repeat_despite_errors(client, delete, done=(NoNodeError,), while_expired=True)
+
+
+def delete_in_background(client: ReliableClient, path: str) -> None:
+    """Delete a node, guaranteed, without waiting for it; nothing is done once the client is closed."""
+    if client.terminal_error is None:
+        client.spawn(delete_guaranteed(client, path))
+
+
+async def find_protected(client: ReliableClient, parent: str, protection_id: str) -> str | None:
+    """Look for a node by the protection id in its name, at a server that knows all that was done before."""
+    synced = asyncio.ensure_future(client.sync(parent))
+    listed = asyncio.ensure_future(client.children(parent))
+    try:
+        await synced
+        names = await listed
+    except NoNodeError:
+        return None
+    finally:
+        synced.cancel()
+        listed.cancel()
+    return next((paths.join(parent, name) for name in names if protection_id in name), None)
+
+
+async def delete_protected(client: ReliableClient, parent: str, protection_id: str) -> None:
+    """Delete, guaranteed, what may have been created with a protection id in its name."""
+
+    async def delete() -> None:
+        while (path := await find_protected(client, parent, protection_id)) is not None:
+            await client.delete(path)
+
+    await until_gone(client, delete)
+
+
+async def create_protected(
+    client: ReliableClient,
+    parent: str,
+    protection_id: str,
+    create: Callable[[], Awaitable[str]],
+    *,
+    create_parent: Callable[[str], Awaitable[object]] | None,
+    ephemeral: bool = True,
+) -> str:
+    """Create a node that is known by a unique id in its name, whatever happens to the reply.
+
+    If the caller gives up, a background task deletes the node.
+
+    Args:
+        client: Whose session creates it.
+        parent: The node above it.
+        protection_id: A text in its name and in no other's.
+        create: Creates it.
+        create_parent: Creates the node above it if that is missing; None to raise NoNodeError then.
+        ephemeral: It ends with the session.
+
+    Returns:
+        Its path.
+
+    Raises:
+        ConnectionLossError: There was no connection in time. If it may have been created (``maybe_applied``), it is
+            deleted later.
+        SessionExpiredError: The session has ended; if the node was ephemeral, it is gone.
+
+    Source: Curator's withProtection.
+    """
+    session_id = client.session_id
+    sent = False
+    lost: ConnectionLossError | None = None  # of the last try whose reply was lost
+    try:
+        while True:
+            try:
+                sent = True
+                return await create()
+            except NoNodeError:
+                sent = False
+                if create_parent is None:
+                    raise
+                await create_parent(parent)
+            except (ConnectionLossError, NodeExistsError) as error:  # it exists: the try whose reply was lost did it
+                if isinstance(error, ConnectionLossError) and not error.maybe_applied:
+                    sent = False
+                    raise
+                lost = error if isinstance(error, ConnectionLossError) else lost
+                try:
+                    path = await find_protected(client, parent, protection_id)
+                except ConnectionLossError as unreachable:  # which says of itself that nothing was applied
+                    raise lost or unreachable from None
+                if path is not None:
+                    return path
+                if ephemeral and session_id and client.session_id != session_id:
+                    raise SessionExpiredError(parent, "the session ended while the node was created") from None
+    except BaseException as error:  # cancelled, too
+        gone = ephemeral and isinstance(error, SessionExpiredError | ClosedError)
+        if sent and not gone and client.terminal_error is None:
+            client.spawn(delete_protected(client, parent, protection_id))
+        raise
+
+
+async def ensure_container(client: ReliableClient, path: str) -> None:
+    """Create a node that goes with its last child, unless it exists; a persistent one where a server has no containers.
+
+    Args:
+        client: Whose session creates it.
+        path: The node; those above it are persistent.
+    """
+    while True:
+        try:
+            await client.create(path, b"", container=True, parents=True)
+            return
+        except NodeExistsError:
+            return
+        except UnimplementedError:
+            return await client.ensure_path(path)
+        except ConnectionLossError as error:
+            if not error.maybe_applied:
+                raise
+
+
+# --- several watches ---
+
+
+async def first_event(*watchers: Watcher) -> None:
+    """Wait until one of several watches has an event.
+
+    Raises:
+        ClosedError: The client was closed, or whatever else a watch fails with.
+    """
+    await _first(*[watcher.next() for watcher in watchers])
+
+
+async def first_event_or(other: Coroutine[Any, Any, Any], *watchers: Watcher) -> None:
+    """Wait until one of several watches has an event, or something else is done; errors as for :func:`first_event`."""
+    await _first(other, *[watcher.next() for watcher in watchers])
+
+
+async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,1 @@
+"""The wire protocol of the client: pure, without sockets, clocks and tasks."""

@@ -1,0 +1,161 @@
+"""Recursive watches across a lost connection: list what is below the node, and deliver the difference.
+
+A server compares one-shot watches with the last zxid that a client has seen, but not recursive ones. So the client
+keeps the names below a recursively watched node, and lists them again once it is connected.
+
+States and transitions::
+
+    idle --start--> listing --last answer--> idle
+             ^          |
+             +--start---+   (a new connection: the listing begins again, compared with the same zxid)
+
+The invariant: ``children`` holds a path exactly if a creation was delivered for it, or it was there at the first
+listing, and no deletion was delivered since. Answers of an earlier round are ignored by their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zoolet.client.wire.states import Event
+from zoolet.protocol import paths
+from zoolet.protocol import records as r
+from zoolet.protocol.enums import EventType
+
+Ask = Callable[[str, Callable[[r.GetChildren2Response | None], None]], None]
+"""Asks for the children of a node and their parent's Stat; the answer is None if there is no such node. It is called
+back in its place among the events, before anything that the server sent later is looked at.
+"""
+
+
+class SubtreeResync:
+    """The names below a recursively watched node, so that what happened during an absence can be delivered.
+
+    Args:
+        path: The watched node, as the server names it.
+        deliver: Receives the events.
+        ask: Asks the server for children.
+
+    Attributes:
+        done: Called when everything has been listed.
+    """
+
+    def __init__(self, path: str, deliver: Callable[[Event], None], ask: Ask) -> None:
+        self._path = path
+        self._deliver = deliver
+        self._ask = ask
+        self.children: dict[str, dict[str, None]] = {}  # by path: the names of its children
+        self._zxids: dict[str, tuple[int | None, int | None]] = {}  # czxid and mzxid; None if the event had no zxid
+        self._since: int | None = None  # None in the first listing, which delivers nothing
+        self._observed: set[str] = set()  # paths of live events during a listing
+        self._pending = 0
+        self._complete = False
+        self._round = 0
+        self.done: Callable[[], None] | None = None
+
+    def start(self, since: int | None) -> None:
+        """List what there is, and deliver how it differs from what is known.
+
+        Args:
+            since: The last zxid that was seen before the absence; None for the first listing.
+        """
+        if not self._pending:
+            self._since = since if self._complete else None
+        self._observed.clear()
+        self._pending = 0  # of a count that was broken off: this one goes on from where that began
+        self._round += 1
+        self._list(self._path)
+
+    def _list(self, path: str) -> None:
+        self._pending += 1
+        turn = self._round
+
+        def answered(listed: r.GetChildren2Response | None) -> None:
+            if turn != self._round:  # of a connection before this one
+                return
+            self._pending -= 1
+            if listed is None:
+                self._remove(path)
+            else:
+                self._compare(path, listed)
+            if not self._pending:
+                self._complete = True
+                if self.done is not None:
+                    self.done()
+
+        self._ask(path, answered)
+
+    def _compare(self, path: str, listed: r.GetChildren2Response) -> None:
+        since, known, stat = self._since, self.children.get(path), listed.stat
+        czxid, mzxid = self._zxids.get(path, (None, None))
+        self._zxids[path] = stat.czxid, stat.mzxid
+        if known is None:
+            known = self.children[path] = {}
+            if since is not None:  # if its creation had been delivered, it would be known
+                self._emit(EventType.NODE_CREATED, path)
+        elif since is not None and path not in self._observed:
+            # Not "higher than before": the server may be another one, whose zxids started over.
+            if czxid is not None and stat.czxid != czxid:
+                self._emit(EventType.NODE_DELETED, path)
+                self._emit(EventType.NODE_CREATED, path)
+            elif stat.mzxid > since if mzxid is None else stat.mzxid != mzxid:
+                self._emit(EventType.NODE_DATA_CHANGED, path)
+        # A server that lists what no node can be called must not lead in a circle: "/" and "" are "/" again.
+        names = dict.fromkeys(name for name in listed.children if name and "/" not in name)
+        for name in [name for name in known if name not in names]:
+            self._remove(paths.join(path, name))
+        known.update(names)
+        for name in names:
+            self._list(paths.join(path, name))
+
+    def _remove(self, path: str) -> None:
+        """Deliver that a node and all that was below it is gone, children first."""
+        order = [path]  # a list that grows, not calls: a tree may be deeper than Python's stack
+        for above in order:
+            order += [paths.join(above, name) for name in self.children.get(above, ())]
+        for removed in reversed(order):
+            self._zxids.pop(removed, None)
+            if self.children.pop(removed, None) is not None:
+                self._forget_name(removed)
+                self._emit(EventType.NODE_DELETED, removed)
+
+    def _forget_name(self, path: str) -> None:
+        siblings = self.children.get(paths.parent(path))
+        if siblings is not None and path != "/":
+            siblings.pop(path.rpartition("/")[2], None)
+
+    def _emit(self, kind: EventType, path: str) -> None:
+        if self._since is not None:
+            self._deliver(Event(kind, path))
+
+    @property
+    def running(self) -> bool:
+        """Whether answers are still to come."""
+        return self._pending > 0
+
+    def stop(self) -> None:
+        """Ask no more, and ignore answers that are still to come."""
+        self._round += 1
+        self._pending = 0
+
+    def observe(self, event: Event) -> None:
+        """Record a live event."""
+        path = event.path
+        if path != "/" and path.endswith("/"):  # no node has such a path
+            return
+        if self._pending:
+            self._observed.add(path)
+        if event.type == EventType.NODE_CREATED:
+            self.children.setdefault(path, {})
+            self._zxids[path] = event.zxid, event.zxid
+            siblings = self.children.get(paths.parent(path))
+            if siblings is not None and path != "/":
+                siblings[path.rpartition("/")[2]] = None
+        elif event.type == EventType.NODE_DATA_CHANGED:
+            self._zxids[path] = self._zxids.get(path, (None, None))[0], event.zxid
+        elif event.type == EventType.NODE_DELETED:
+            for name in list(self.children.get(path, ())):  # which went before, and unseen
+                self._remove(paths.join(path, name))
+            self.children.pop(path, None)
+            self._zxids.pop(path, None)
+            self._forget_name(path)

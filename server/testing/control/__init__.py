@@ -1,0 +1,1 @@
+"""The control API, for tests in other languages."""

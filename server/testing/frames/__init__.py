@@ -1,0 +1,1 @@
+"""What a frame meets on its way: pauses, faults, recordings."""

@@ -1,0 +1,1 @@
+"""The fixtures that need a plugin for asyncio, and the types of fixtures."""

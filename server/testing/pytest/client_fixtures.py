@@ -1,0 +1,77 @@
+"""The fixtures with asyncio clients; :mod:`zoolet.server.testing.plugin` registers them if pytest-asyncio or anyio's
+plugin is installed.
+
+The plugin whose event loop runs a test has to run its fixtures, too. That is anyio's if the test uses the fixture
+``anyio_backend``, and otherwise pytest-asyncio, whose fixtures are in :mod:`.asyncio_fixtures`.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from zoolet.client import Client
+    from zoolet.server.testing.pytest.factories import ClientFactory, ServerFactory
+    from zoolet.server.testing.server import Server
+
+
+@pytest.fixture
+def zoolet_client_factory(request: pytest.FixtureRequest) -> ClientFactory:
+    """Connect asyncio clients to ``zoolet``, with the arguments of ``Client``; they are closed at the end of the test:
+    ``zk = await zoolet_client_factory(timeout=2.0)``.
+    """
+    factory: ClientFactory = request.getfixturevalue(f"_zoolet_clients_by_{_runner_of(request)}")
+    return factory
+
+
+@pytest.fixture
+def zoolet_client(request: pytest.FixtureRequest) -> Client:
+    """A connected asyncio client of ``zoolet``, closed at the end of the test."""
+    client: Client = request.getfixturevalue(f"_zoolet_client_by_{_runner_of(request)}")
+    return client
+
+
+def _runner_of(request: pytest.FixtureRequest) -> str:
+    if "anyio_backend" in request.fixturenames:
+        if request.getfixturevalue("anyio_backend_name") != "asyncio":
+            pytest.fail("zoolet's client needs asyncio: let the fixture anyio_backend return 'asyncio'", pytrace=False)
+        return "anyio"
+    if not request.config.pluginmanager.hasplugin("asyncio"):
+        pytest.fail("without pytest-asyncio, zoolet_client is for tests with @pytest.mark.anyio", pytrace=False)
+    return "asyncio"
+
+
+async def clients_of(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIterator[ClientFactory]:
+    """Yield a function that connects clients; close them in the end."""
+    from zoolet.client import Client
+    from zoolet.server.testing.run.clients import heal_all
+
+    clients: list[Client] = []
+
+    async def connect(hosts: str | None = None, *arguments: Any, **options: Any) -> Client:
+        if not hosts and (authority := zoolet.tls_ca) is not None:
+            options = {"tls": ssl.create_default_context(cafile=authority), **options}
+        client = Client(hosts or zoolet.hosts, *arguments, **options)
+        await client.start()
+        clients.append(client)
+        return client
+
+    yield connect
+    heal_all([zoolet, *getattr(zoolet_factory, "started", ())])
+    for client in reversed(clients):
+        await client.aclose()
+
+
+@pytest.fixture
+async def _zoolet_clients_by_anyio(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIterator[ClientFactory]:
+    async for connect in clients_of(zoolet, zoolet_factory):
+        yield connect
+
+
+@pytest.fixture
+async def _zoolet_client_by_anyio(_zoolet_clients_by_anyio: ClientFactory) -> Client:
+    return await _zoolet_clients_by_anyio()

@@ -1,0 +1,1 @@
+"""Recordings of what passed, and what plays them back."""

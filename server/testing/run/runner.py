@@ -1,0 +1,296 @@
+"""Runs a server in its own thread or in the running event loop, and calls functions in its loop from any thread.
+
+States and transitions::
+
+    NOT_STARTED, STOPPED, FAILED --start--> RUNNING; or FAILED, if the address cannot be listened on
+    RUNNING                      --stop---> STOPPED
+
+Only in RUNNING there is a loop for calls. A forked child has a copy of the runner in RUNNING, but the server belongs to
+the parent: in the child the address can be read, calls raise RuntimeError, and stopping does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, wait
+from enum import Enum
+from random import Random
+from typing import Final, TypeVar
+
+from zoolet.server.config import build
+from zoolet.server.core.engine import Engine
+from zoolet.server.net.clock import RealClock
+from zoolet.server.net.connections import ConnectionFactory, Connections
+from zoolet.server.net.daemon import Daemon
+from zoolet.server.testing.run import fork
+
+T = TypeVar("T")
+
+CALL_TIMEOUT: Final = 30.0
+"""Seconds after which a call from another thread fails, because the loop is blocked."""
+BLOCKED: Final = "the server's event loop was blocked for %.3g s; is a blocking client running in it?"
+"""What is logged when the loop that a server shares with a test was blocked."""
+_USED: set[int] = set()
+"""The ports of all servers of this process: a client of one that was stopped or reset never gets into a later one."""
+
+
+def daemon_of(connect: ConnectionFactory) -> Daemon:
+    """Return a daemon for the running loop whose connections are made by *connect*, for what answers without an engine:
+    there is one, and it has nothing to do.
+    """
+    clock = RealClock()
+    now, monotonic_ms = clock.read()
+    settings = build().settings
+    settings.max_unread_bytes = settings.max_unread_bytes_total = 1 << 40  # a proxy waits for its clients
+    engine = Engine(settings, now=now, monotonic_ms=monotonic_ms, rng=Random())
+    return Daemon(Connections(engine, clock, connect, max_per_host=0))
+
+
+class State(Enum):
+    """The state of a runner; the values complete the message "this Server is ..."."""
+
+    NOT_STARTED = "not started; use it as 'with Server() as server:'"
+    FAILED = "not started; it could not listen"
+    RUNNING = "running"
+    STOPPED = "stopped"
+
+
+class Runner:
+    """Starts and stops a server.
+
+    Args:
+        assemble: Returns a new daemon; called inside the server's loop, at each start.
+        host: The address to listen on.
+        port: The port; 0 for a free one.
+
+    Attributes:
+        daemon: The present daemon, or the last one; not set before the first start.
+        state: The state, as drawn above.
+        context: The TLS context of the port; None for a plain one.
+        before_stop: Awaited inside the loop before the daemon stops.
+        after_stop: Called once it has stopped.
+    """
+
+    daemon: Daemon
+    _loop: asyncio.AbstractEventLoop
+    _stopping: asyncio.Event
+
+    def __init__(self, assemble: Callable[[], Daemon], host: str, port: int) -> None:
+        self.state = State.NOT_STARTED
+        self._assemble = assemble
+        self._host = host
+        self._requested_port = port
+        self.context: ssl.SSLContext | None = None
+        self.before_stop: Callable[[], Awaitable[None]] | None = None
+        self.after_stop: Callable[[], None] = lambda: None
+        self._port = 0
+        self._pid = 0
+        self._loop_thread = 0
+        self._thread: threading.Thread | None = None
+
+    # --- in the running loop ---
+
+    async def open(self) -> None:
+        """Start in the running loop; return once clients can connect.
+
+        Raises:
+            OSError: The address is in use or is not this machine's.
+            RuntimeError: The server runs already.
+        """
+        self._check_not_running()
+        try:
+            await self._listen()
+            self.daemon.stall_warning = BLOCKED
+        except BaseException:  # also when cancelled
+            self.state = State.FAILED
+            raise
+
+    async def close(self) -> None:
+        """Stop the server that :meth:`open` has started."""
+        if self.is_ours():
+            self._mark_stopped()
+            await self._stop_daemon()
+
+    async def _stop_daemon(self) -> None:
+        try:
+            if self.before_stop is not None:
+                await self.before_stop()
+            await self.daemon.stop(gracefully=False)
+        finally:
+            self.after_stop()
+
+    # --- in its own thread ---
+
+    def start(self) -> None:
+        """Start in a new thread; return once clients can connect.
+
+        Raises:
+            OSError: The address is in use or is not this machine's.
+            RuntimeError: The server runs already.
+        """
+        self._check_not_running()
+        opened: Future[None] = Future()
+        thread = threading.Thread(target=self._run, args=(opened,), name="zoolet-server", daemon=True)
+        self._thread = thread
+        thread.start()
+        error = opened.exception()
+        if error is not None:
+            thread.join()
+            self._thread = None
+            self.state = State.FAILED
+            raise error
+
+    def stop(self) -> None:
+        """Stop the server that :meth:`start` has started; do nothing if it does not run, or in a forked child.
+
+        Raises:
+            RuntimeError: The server was started by :meth:`open`.
+        """
+        if not self.is_ours():
+            return
+        if self._thread is None:
+            raise RuntimeError("this Server was started with 'async with'; that block stops it")
+        self._mark_stopped()
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+        self._thread = None
+
+    def _run(self, opened: Future[None]) -> None:
+        """Run the thread: serve until :meth:`stop`."""
+        try:
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                runner.run(self._serve(opened))
+        except BaseException as error:  # of any kind: start() waits for *opened* and raises it there
+            if opened.done():
+                raise
+            opened.set_exception(error)
+
+    async def _serve(self, opened: Future[None]) -> None:
+        await self._listen()
+        opened.set_result(None)
+        await self._stopping.wait()
+        await self._stop_daemon()
+
+    # --- both ---
+
+    async def _listen(self) -> None:
+        self.daemon = self._assemble()
+        self._stopping = asyncio.Event()
+        port = self._requested_port or self._port
+        self._port = await self.daemon.start(self._host, port, self.context)
+        if self._port in _USED and self.state is State.NOT_STARTED:
+            self.move()
+        _USED.add(self._port)
+        self._pid = os.getpid()
+        self._loop_thread = threading.get_ident()
+        self._loop = asyncio.get_running_loop()
+        self.state = State.RUNNING
+        fork.register(self.daemon)
+
+    def move(self) -> None:
+        """Listen on a port that no server of this process has had, unless the port was chosen; inside the loop."""
+        if self._requested_port == 0 and (port := self.daemon.move(_USED)) is not None:
+            self._port = port
+            _USED.add(port)
+
+    def _mark_stopped(self) -> None:
+        self.state = State.STOPPED
+        fork.unregister(self.daemon)
+
+    def _check_not_running(self) -> None:
+        if self.running:
+            raise RuntimeError(f"this Server runs already, on {self.hosts}")
+
+    # --- state and address ---
+
+    @property
+    def last_engine(self) -> Engine | None:
+        """The engine of the present daemon, or of the last one; None before the first start."""
+        daemon: Daemon | None = getattr(self, "daemon", None)
+        return None if daemon is None else daemon.engine
+
+    @property
+    def running(self) -> bool:
+        """Whether the server was started and has not been stopped since."""
+        return self.state is State.RUNNING
+
+    @property
+    def port(self) -> int:
+        """The port.
+
+        Raises:
+            RuntimeError: The server does not run.
+        """
+        self._check_running()
+        return self._port
+
+    @property
+    def hosts(self) -> str:
+        """The connection string for clients: ``host:port``.
+
+        Raises:
+            RuntimeError: The server does not run.
+        """
+        return f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
+
+    def is_ours(self) -> bool:
+        """Return whether the server runs in this process, and not in the one from which it was forked."""
+        return self.running and self._pid == os.getpid()
+
+    # --- calls into the loop ---
+
+    def check_callable(self) -> None:
+        """Raise a RuntimeError unless the server runs in this process."""
+        __tracebackhide__ = True
+        self._check_running()
+        if self._pid != os.getpid():
+            raise RuntimeError(
+                f"this Server belongs to process {self._pid}, not to this fork of it; clients may connect to "
+                f"{self.hosts}, but every other call has to be made in that process"
+            )
+
+    def _check_running(self) -> None:
+        __tracebackhide__ = True
+        if not self.running:
+            raise RuntimeError(f"this Server is {self.state.value}")
+
+    def in_server_thread(self) -> bool:
+        """Return whether this is the thread of the server's loop."""
+        return threading.get_ident() == self._loop_thread
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call *function* in the server's thread, at the server's present time, and send the events that it causes.
+
+        Raises:
+            RuntimeError: The server does not run, or runs in another process.
+            TimeoutError: The loop is blocked.
+        """
+        __tracebackhide__ = True
+        self.check_callable()
+        if self.in_server_thread():
+            return self._call_now(function)
+        outcome: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                outcome.set_result(self._call_now(function))
+            except BaseException as error:  # of any kind: it is raised in the calling thread
+                outcome.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        if not wait((outcome,), CALL_TIMEOUT).done:
+            raise TimeoutError(BLOCKED % CALL_TIMEOUT)
+        return outcome.result()
+
+    def _call_now(self, function: Callable[[], T]) -> T:
+        daemon = self.daemon
+        daemon.connections.set_time()
+        try:
+            return function()
+        finally:
+            daemon.connections.deliver()
+            daemon.wake()

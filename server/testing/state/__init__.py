@@ -1,0 +1,1 @@
+"""What a test sees of a server, and what it changes."""

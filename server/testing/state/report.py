@@ -1,0 +1,186 @@
+"""Reports: the state of a server as text and as an HTML page, and what clients have left at it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+from zoolet.protocol.operations import OpCode
+from zoolet.server.testing.frames.interceptor import Interceptor
+from zoolet.server.testing.frames.requests import RecordedRequest, session_name, view_of
+from zoolet.server.testing.signatures import Direction
+from zoolet.server.testing.state import views
+from zoolet.server.testing.state.views import NodeView, SessionView
+from zoolet.server.testing.state.waiting import is_contender
+
+if TYPE_CHECKING:
+    from zoolet.server.core.engine import Engine
+
+SHOWN: Final = 20
+"""The number of operations that a report shows."""
+Sections = Mapping[str, list[str]]
+"""The parts of a report: lines by title."""
+
+
+def of_server(engine: Engine, interceptor: Interceptor) -> Sections:
+    """Return the state of a server; parts about faults, pauses and locks only if there are any."""
+    tree, sessions = views.tree(engine), views.sessions(engine)
+    sections = {
+        "tree": [_node(node) for node in tree.values()],
+        "sessions": [_session(view, interceptor) for view in sessions.values()],
+        "watches": [f"{watch.path} {watch.kind} {session_name(watch.session)}" for watch in views.watches(engine)],
+    }
+    return {**sections, **_optional("locks and elections", _queues(tree)), **of_interceptor(interceptor)}
+
+
+def _direction(direction: Direction) -> str:
+    return "" if direction == "both" else f" ({direction} only)"
+
+
+def of_interceptor(interceptor: Interceptor) -> Sections:
+    """Return the faults, pauses and requests of a server or proxy."""
+    waiting = [
+        entry for connection in interceptor.connections.values() if (entry := connection.waiting_request()) is not None
+    ]
+    requests = [request for request in interceptor.seen if request.opcode != OpCode.PING]
+    paused = [session_name(id) + _direction(interceptor.paused[id]) for id in sorted(interceptor.paused)]
+    if interceptor.all_paused is not None:
+        paused = ["all clients" + _direction(interceptor.all_paused)]
+    return {
+        **_optional(
+            "requests that are held or delayed",
+            [f"{session_name(request.session)} {request.view.title}, by {faults}" for request, faults in waiting],
+        ),
+        **_optional("active faults", [f"{fault!r}, {fault.hits} hits" for fault in interceptor.faults]),
+        **_optional("paused clients", paused),
+        f"last {SHOWN} operations": [str(view_of(request)) for request in requests[-SHOWN:]],
+    }
+
+
+def as_text(seed: int, sections: Sections) -> str:
+    """Return a report as text."""
+    lines = [f"seed {seed}"]
+    for title, entries in sections.items():
+        lines += [f"{title}:", *(f"  {entry}" for entry in entries or ["none"])]
+    return "\n".join(lines)
+
+
+def _optional(title: str, lines: list[str]) -> dict[str, list[str]]:
+    return {title: lines} if lines else {}
+
+
+def _node(node: NodeView) -> str:
+    kinds = [
+        "ephemeral" if node.ephemeral_owner else "",
+        "container" if node.container else "",
+        f"ttl {node.ttl} s" if node.ttl is not None else "",
+        f"version {node.version}" if node.version else "",
+    ]
+    return " ".join([node.path, _data(node), *filter(None, kinds)])
+
+
+def _data(node: NodeView) -> str:
+    if node.data is None or len(node.data) <= 40:
+        return repr(node.data)
+    return f"{node.data[:40]!r}... ({len(node.data)} bytes)"
+
+
+def _session(view: SessionView, interceptor: Interceptor) -> str:
+    last = interceptor.last.get(view.id)
+    now = interceptor.now()
+    ago = f", {now - last.time:.1f} s ago" if last is not None else ""
+    return (
+        f"{session_name(view.id)} timeout {view.timeout} s, {view.client or 'not connected'}, "
+        f"{len(view.ephemerals)} ephemerals, "
+        f"open for {now - interceptor.began.get(view.id, now):.1f} s, last operation: {_title(last)}{ago}, "
+        f"expires in {view.expires_in:.1f} s"
+    )
+
+
+def _title(request: RecordedRequest | None) -> str:
+    return view_of(request).title if request is not None else "none"
+
+
+def _queues(tree: Mapping[str, NodeView]) -> list[str]:
+    """Return the contenders for each lock, first come first; a lock is what has nodes with such names."""
+    queues: dict[str, list[str]] = {}
+    for path, node in tree.items():
+        if node.ephemeral_owner and is_contender(path):
+            queues.setdefault(path.rpartition("/")[0] or "/", []).append(path)
+    lines = []
+    for lock, paths in sorted(queues.items()):
+        ordered = sorted(paths, key=lambda path: path[-10:])
+        entries = [f"{session_name(tree[path].ephemeral_owner)} {path.rpartition('/')[2]}" for path in ordered]
+        lines += [f"{lock}: {len(paths)} contenders, first come first", *(f"  {entry}" for entry in entries)]
+    return lines
+
+
+def leaks(engine: Engine) -> list[str]:
+    """Return a line for each session, ephemeral node, lock contender and watch that remains.
+
+    A session without a connection is none: its client may have been closed while it could not say so.
+    """
+    lines = []
+    for session in views.sessions(engine).values():
+        if session.client is None:
+            continue
+        lines.append(f"session {session_name(session.id)} is still open, from {session.client}")
+        for path in session.ephemerals:
+            kind = "lock contender" if is_contender(path) else "ephemeral node"
+            lines.append(f"{kind} {path} of session {session_name(session.id)}")
+    lines += [
+        f"{watch.kind} watch on {watch.path} of session {session_name(watch.session)}"
+        for watch in views.watches(engine)
+    ]
+    return lines
+
+
+# --- HTML ---
+
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em;
+  color: #1c2024; background: #fff; }}
+h1 {{ font-size: 1.25em; overflow-wrap: anywhere; }}
+h2 {{ font-size: 1.1em; margin-top: 2em; }}
+h3 {{ font-size: 1em; }}
+pre {{ background: #f3f4f6; padding: .75em 1em; border-radius: 6px; overflow-x: auto; font-size: 13px; }}
+.none {{ color: #6b7280; }}
+@media (prefers-color-scheme: dark) {{ body {{ color: #e5e7eb; background: #15181c; }} pre {{ background: #20252b; }} }}
+</style></head><body>
+<h1>{title}</h1>
+<pre>{failure}</pre>
+{servers}
+</body></html>
+"""
+
+
+def as_html(test: str, failure: str, servers: Mapping[str, str]) -> str:
+    """Return a page that needs nothing else, for a test that has failed.
+
+    Args:
+        test: The name of the test.
+        failure: Its traceback.
+        servers: The state of each server, as :func:`as_text` returns it, by the server's name.
+    """
+    parts = []
+    for name, text in servers.items():
+        seed, *lines = text.splitlines()
+        parts.append(f"<h2>{escape(name)}</h2>\n<p>{escape(seed)}</p>")
+        sections: list[tuple[str, list[str]]] = []
+        for line in lines:
+            if line.startswith("  "):
+                sections[-1][1].append(escape(line[2:]))
+            else:
+                sections.append((escape(line.removesuffix(":")), []))
+        parts += [f"<h3>{title}</h3>\n<pre>{chr(10).join(entries)}</pre>" for title, entries in sections]
+    return _PAGE.format(title=escape(test), failure=escape(failure), servers="\n".join(parts))
+
+
+def file_name(test: str) -> str:
+    """Return the name of the page of a test: letters, digits and ``-_.``, and a number that only this test has."""
+    plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "-" for letter in test)
+    return f"{plain[-120:].lstrip('-.')}-{zlib.crc32(test.encode()):08x}.html"
