@@ -10,7 +10,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE = $(BIN)/python -m compileall -q $(PACKAGE)
 PACKAGE := __init__.py __main__.py event_loop.py pem.py progress.py testing.py py.typed protocol server client
 
-.PHONY: kills help setup links run test types lint bench bench-server bench-disk bench-clients schedules ensemble budget docs apache-3.9 differential kazoo-suite wheel clean attacks fuzz
+.PHONY: faces kills help setup links run test types lint bench bench-server bench-disk bench-clients schedules ensemble budget docs apache-3.9 differential kazoo-suite wheel clean attacks fuzz
 
 help:
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## /  make \1\t/' | expand -t 20
@@ -82,7 +82,11 @@ ensemble: setup  ## five minutes of locks on an Apache ensemble whose leaders ar
 budget: setup  ## exit 1 if a request costs more CPU than benchmarks/budget.toml allows
 	$(BIN)/python benchmarks/inproc.py --check
 
+faces: setup  ## client/blocking/recipes.pyi from the signatures of the asyncio recipes
+	$(BIN)/python docs/_build/faces.py
+
 docs: $(VENV)/.docs  ## the pages that are made from tables, and the documentation site in build/site
+	$(BIN)/python docs/_build/faces.py
 	$(BIN)/python docs/_build/compatibility.py
 	$(BIN)/python docs/_build/configuration.py
 	$(BIN)/python docs/_build/manual.py

@@ -12,14 +12,14 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
 
 from zoolet.client.aio import client as aio
 from zoolet.client.aio.core import ClientStatistics
 from zoolet.client.aio.hooks import RequestHook
 from zoolet.client.blocking.context import BlockingTransaction, BlockingWatcher
 from zoolet.client.blocking.loop_thread import LoopThread
-from zoolet.client.blocking.proxy import Blocking
+from zoolet.client.blocking.proxy import HasThread, blocking
 from zoolet.client.recipes._lock_base import OnLost
 from zoolet.client.recipes._node_names import Namings
 from zoolet.client.recipes.lock import Release
@@ -33,11 +33,14 @@ from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import MAX_FRAME, WatcherType
 from zoolet.protocol.errors import ClosedError, ConnectionLossError, ThrottledOpError
 
+if TYPE_CHECKING:
+    from zoolet.client.blocking.recipes import Lock
+
 T = TypeVar("T")
 Stat = r.Stat
 
 
-class Client:
+class Client(HasThread):
     """A ZooKeeper client for threads; ``with Client("127.0.0.1:2181") as zk:``.
 
     Arguments, results and errors are those of :class:`zoolet.client.Client`. Each operation takes a ``timeout``, too:
@@ -81,25 +84,17 @@ class Client:
             rng=rng,
         )
         self._thread = LoopThread(lambda: self._client.terminal_error)
+        self.asyncio_client, self.loop_thread = self._client, self._thread
 
     @classmethod
     def _view(cls, client: aio.Client, thread: LoopThread) -> Self:
         self = cls.__new__(cls)
         self._client, self._thread = client, thread
+        self.asyncio_client, self.loop_thread = client, thread
         return self
 
     def __repr__(self) -> str:
         return f"<blocking {self._client!r}>"
-
-    @property
-    def asyncio_client(self) -> aio.Client:
-        """The asyncio client that this one runs; to be used in its loop alone, as :meth:`use` does."""
-        return self._client
-
-    @property
-    def loop_thread(self) -> LoopThread:
-        """The thread with the loop in which it runs."""
-        return self._thread
 
     if not TYPE_CHECKING:  # type checkers would take every name for one that is there
 
@@ -457,7 +452,7 @@ class Client:
         release: Release = "send",
         data: bytes | None = None,
         acl: Iterable[ACL] | None = None,
-    ) -> Blocking:
+    ) -> Lock:
         """Return a lock to use with ``with``, whose lease has the token. It is ``on_lost="flag"`` here: nothing
         can be cancelled in a thread. ``reentrant`` is by thread. See :class:`zoolet.client.recipes.Lock`.
         """
@@ -475,4 +470,4 @@ class Client:
                 acl=acl,
             )
 
-        return Blocking(self._thread, self._thread.run(make))
+        return cast("Lock", blocking(self._thread, self._thread.run(make)))

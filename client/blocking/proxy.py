@@ -27,7 +27,7 @@ import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Generic, Self, TypeVar, cast
 
 from zoolet.client.aio.one_shot_event import OneShotEvent
 from zoolet.client.aio.watcher import Watcher
@@ -42,6 +42,7 @@ from zoolet.client.recipes.node_election import NodeElection
 from zoolet.client.recipes.rwlock import ReadWriteLock
 from zoolet.client.wire.transaction import Transaction
 
+T = TypeVar("T")
 WRAPPED: Final = (Lease, LockBase, Recipe, ReadWriteLock, Election, NodeElection, Entry, OneShotEvent)
 """What is made blocking when a call or an attribute is one."""
 
@@ -53,7 +54,7 @@ def blocking(thread: LoopThread, value: Any) -> Any:
     if isinstance(value, Transaction):
         return BlockingTransaction(thread, value)
     if isinstance(value, WRAPPED):
-        return Blocking(thread, value)
+        return face_of(type(value)).of(thread, value)
     if isinstance(value, AsyncIterator):
         return BlockingIterator(thread, value)
     if isinstance(value, list) and value and isinstance(value[0], WRAPPED):
@@ -66,6 +67,19 @@ def unwrapped(value: Any) -> Any:
     return value.asyncio_object if isinstance(value, Blocking) else value
 
 
+_FACES: Final[dict[type, type[Blocking]]] = {}
+
+
+def face_of(kind: type, *mixed_in: type) -> type[Blocking]:
+    """Return the class for threads of an asyncio class, which is made once."""
+    face = _FACES.get(kind)
+    if face is None:
+        bases = (*mixed_in, *(face_of(base) for base in kind.__bases__ if base is Lease), Blocking)
+        members = {"asyncio_class": kind, "__doc__": kind.__doc__, "__module__": "zoolet.client.blocking.recipes"}
+        face = _FACES[kind] = cast("type[Blocking]", type(kind.__name__, bases, members))
+    return face
+
+
 class Blocking:
     """An object of the asyncio client, for threads.
 
@@ -76,6 +90,13 @@ class Blocking:
     def __init__(self, thread: LoopThread, asyncio_object: Any) -> None:
         self._thread = thread
         self.asyncio_object = asyncio_object
+
+    @classmethod
+    def of(cls, thread: LoopThread, asyncio_object: Any) -> Self:
+        """Return the object that stands for another one."""
+        self = cls.__new__(cls)
+        Blocking.__init__(self, thread, asyncio_object)
+        return self
 
     def __repr__(self) -> str:
         return f"<blocking {self.asyncio_object!r}>"
@@ -143,21 +164,33 @@ class Blocking:
             self._thread.run(leave)
 
 
-class BlockingIterator:
+class HasThread:
+    """A client for threads, as far as recipes need one.
+
+    Attributes:
+        asyncio_client: The asyncio client that it runs; to be used in its loop alone.
+        loop_thread: The thread with the loop in which that runs.
+    """
+
+    asyncio_client: Any
+    loop_thread: LoopThread
+
+
+class BlockingIterator(Generic[T]):
     """An asynchronous iterator, for threads."""
 
-    def __init__(self, thread: LoopThread, iterator: AsyncIterator[Any]) -> None:
+    def __init__(self, thread: LoopThread, iterator: AsyncIterator[T]) -> None:
         self._thread = thread
         self._iterator = iterator
-        self._asked: asyncio.Future[Any] | None = None  # for the next item
+        self._asked: asyncio.Future[T | object] | None = None  # for the next item
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[T]:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> T:
         return self.next()
 
-    def next(self, timeout: float | None = None) -> Any:
+    def next(self, timeout: float | None = None) -> T:
         """Return the next item.
 
         Raises:
@@ -179,7 +212,7 @@ class BlockingIterator:
         item = self._thread.run(ask)
         if item is end:
             raise StopIteration
-        return item
+        return cast("T", item)
 
     def close(self) -> None:
         """End the iteration."""

@@ -7,29 +7,34 @@ what becomes of coroutines, iterators and blocks. Locks are ``on_lost="flag"`` h
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from zoolet.client import recipes
 from zoolet.client.aio import client as aio
-from zoolet.client.blocking.client import Client
-from zoolet.client.blocking.proxy import Blocking, bound_arguments
-from zoolet.client.recipes import DeadlockError, Instance, LockLostError
+from zoolet.client.aio.one_shot_event import OneShotEvent
+from zoolet.client.blocking.proxy import WRAPPED, Blocking, HasThread, bound_arguments, face_of
+from zoolet.client.recipes._owned_node import OwnedNode
+from zoolet.client.recipes.multilock import MultiLease
+from zoolet.client.recipes.rwlock import ReadLock, WriteLock
 
-__all__ = ["DeadlockError", "Instance", "LockLostError"]
-_RESULTS = ("DurableLease", "Entry", "Holder", "Lease", "LockEntry", "LockLine", "SharedLine", "Wait")
+_LEASES: Final = ("DurableLease", "Entry", "Lease")
 """What recipes return, and nobody makes."""
+RECIPES: Final = tuple(
+    name for name in recipes.__all__ if issubclass(getattr(recipes, name), WRAPPED) and name not in _LEASES
+)
+"""The names of the recipes."""
 
 
 class _Recipe:
     """The constructor of a recipe for threads, before the class that it is an object of."""
 
-    recipe: ClassVar[type]
+    asyncio_class: ClassVar[type]
 
-    def __init__(self, client: Client, *args: Any, **options: Any) -> None:
-        recipe = self.recipe
+    def __init__(self, client: HasThread, *args: Any, **options: Any) -> None:
+        recipe = self.asyncio_class
         if "on_lost" in inspect.signature(recipe).parameters:
             options.setdefault("on_lost", "flag")
-        if not isinstance(client, Client):
+        if not isinstance(client, HasThread):
             hint = ": its recipes are those of zoolet.client.recipes" if isinstance(client, aio.Client) else ""
             raise TypeError(f"a recipe for threads needs a zoolet.client.blocking.Client, not {client!r}{hint}")
         signature = inspect.signature(recipe)
@@ -38,22 +43,18 @@ class _Recipe:
         async def make() -> Any:
             return recipe(*bound.args, **bound.kwargs)
 
-        super().__init__(client.loop_thread, client.loop_thread.run(make))  # type: ignore[call-arg] # a Blocking's
+        Blocking.__init__(self, client.loop_thread, client.loop_thread.run(make))  # type: ignore[arg-type] # it is one
 
 
-def _made_blocking(recipe: type) -> type:
-    """Return the class for threads of a recipe's."""
-    return type(
-        recipe.__name__, (_Recipe, Blocking), {"recipe": recipe, "__doc__": recipe.__doc__, "__module__": __name__}
-    )
+for _name in recipes.__all__:  # recipes.pyi, which `make faces` writes, has the same names
+    _asyncio = getattr(recipes, _name)
+    if _name in RECIPES:
+        _asyncio = face_of(_asyncio, _Recipe)
+    elif issubclass(_asyncio, WRAPPED):
+        _asyncio = face_of(_asyncio)
+    globals()[_name] = _asyncio
 
+for _asyncio in (MultiLease, OneShotEvent, OwnedNode, ReadLock, WriteLock):  # which others return
+    globals()[_asyncio.__name__] = face_of(_asyncio)
 
-for _name in recipes.__all__:
-    _recipe = getattr(recipes, _name)
-    if _name not in (*__all__, *_RESULTS):
-        globals()[_name] = _made_blocking(_recipe)
-        __all__ += [_name]
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any: ...
+__all__ = [*recipes.__all__]

@@ -123,7 +123,7 @@ class Lease:
     ) -> None:
         self.path = self.proof_node = path
         self.czxid = czxid
-        self.token = token or czxid
+        self.token: int = token or czxid
         self.lost = OneShotEvent()
         self.revoked = OneShotEvent()
         self.depth = 1
@@ -132,7 +132,7 @@ class Lease:
         self._release_error: ZooKeeperError | None = None
         self._client = client
         self._session_id = client.session_id
-        self.nodes = [(path, czxid), *more_nodes]
+        self.nodes: list[tuple[str, int]] = [(path, czxid), *more_nodes]
         self._released = False
         self._revocable = revocable
         self._exchanging = False

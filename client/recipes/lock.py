@@ -34,7 +34,8 @@ class Lock(LockBase[Lease]):
 
     Guarantees: holders follow each other in the order of their nodes. When one goes, one waiter wakes up. A waiter that
     gives up (timeout, cancellation, lost replies) leaves no node. If the reply to the create is lost, the node is found
-    again by a unique id in its name (:func:`~zoolet.client.aio.reliable.create_protected`). A lease says when it is lost.
+    again by a unique id in its name (:func:`~zoolet.client.aio.reliable.create_protected`). A lease says when it is
+    lost.
 
     Limits: a holder that is stopped for longer than its session timeout does not know that it lost the lock until it
     goes on. Use ``lease.token`` or ``lease.transaction()`` for what must be right even so.
@@ -87,7 +88,7 @@ class Lock(LockBase[Lease]):
         self.reentrant = reentrant
         self.waits_for_release = checked_choice("release", release, _RELEASES) == "wait"
         self._revocable = revocable
-        self.data = process_name() if data is None else data
+        self.data: bytes = process_name() if data is None else data
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path}>"

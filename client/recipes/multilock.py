@@ -27,8 +27,8 @@ class MultiLease(Lease):
     """
 
     def __init__(self, client: ClientSurface, parts: dict[str, Lease]) -> None:
-        self.parts = list(parts.values())
-        self.tokens = {path: part.token for path, part in parts.items()}
+        self.parts: list[Lease] = list(parts.values())
+        self.tokens: dict[str, int] = {path: part.token for path, part in parts.items()}
         last = self.parts[-1]
         super().__init__(client, last.path, last.czxid, token=last.token)
         ref: weakref.ref[MultiLease] = weakref.ref(self)

@@ -310,7 +310,8 @@ def zoolet_kazoo_factory(zoolet: Server, zoolet_factory: ServerFactory) -> Itera
 
     yield connect
     others = getattr(zoolet_factory, "started", ())
-    servers = heal_all([*([zoolet] if hasattr(zoolet, "heal") else []), *others])  # a recording has no faults
+    served: list[Server] = [zoolet] if hasattr(zoolet, "heal") else []  # a recording has no faults
+    servers = heal_all([*served, *others])
     for client in clients:
         session_id = session_id_of(client, 0)
         client.stop()

@@ -227,7 +227,9 @@ def packed(wheel: Path) -> set[str]:
 
 @pytest.mark.slow
 def test_a_wheel_holds_the_modules_and_nothing_else(wheel: Path) -> None:
-    parts = {path for path in files(ROOT) if path.split("/")[0] in PARTS and path.endswith((".py", "/py.typed"))}
+    parts = {
+        path for path in files(ROOT) if path.split("/")[0] in PARTS and path.endswith((".py", ".pyi", "/py.typed"))
+    }
 
     pages = {name for name in packed(wheel) if "/data/share/man/man1/" in name}
     assert packed(wheel) - pages == {f"zoolet/{path}" for path in {*MODULES, "py.typed", *parts}}

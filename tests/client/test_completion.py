@@ -12,6 +12,8 @@ OFFERED = {
     "with zoolet.client.blocking.Client('x') as it": "get set create lock watch transaction",
     "with zoolet.testing.Server() as it": "expire tree populate fault",
     "async with zoolet.testing.Server() as it": "expire tree populate until_node",
+    "with zoolet.client.blocking.recipes.Lock(zk, '/') as it": "token lost release valid_for",
+    "with zoolet.client.blocking.recipes.Master(zk, '/') as it": "submit result workers",
     "async with zoolet.client.recipes.TreeCache(zk, '/') as it": "nodes errors changes",
     "async with zoolet.client.recipes.Party(zk, '/') as it": "members changes",
     "async with zoolet.client.recipes.Lock(zk, '/') as it": "token lost release valid_for",
@@ -20,7 +22,7 @@ OFFERED = {
 
 @pytest.mark.parametrize("block", OFFERED)
 def test_the_value_of_a_block_completes(block: str) -> None:
-    imports = "import zoolet.testing, zoolet.client.blocking, zoolet.client.recipes"
+    imports = "import zoolet.testing, zoolet.client.blocking.recipes, zoolet.client.recipes"
     source = f"{imports}\nasync def f(zk):\n    {block}:\n        it."
 
     offered = {completion.name for completion in jedi.Script(source).complete(4, len("        it."))}

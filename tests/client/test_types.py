@@ -109,3 +109,60 @@ def test_a_user_s_mistakes_are_found(linked: Path) -> None:
         "call-arg",
         "union-attr",
     ]
+
+
+REVEALED_BLOCKING = {
+    "lease.token": "int",
+    "lease.lost.wait()": "str",
+    "lease.transaction()": "zoolet.client.blocking.context.BlockingTransaction",
+    "cache.values": "typing.Mapping[str, Any]",
+    "r.Lock(zk, '/l', on_lost='flag').attempt()": "zoolet.client.blocking.recipes.Lease | None",
+    "r.DurableLock(zk, '/d', 'me').acquire(timeout=1)": "zoolet.client.blocking.recipes.DurableLease",
+    "r.LockingQueue(zk, '/q').acquire()": "zoolet.client.blocking.recipes.Entry",
+    "r.Election(zk, '/e').observe().next(timeout=1)": "bytes | None",
+    "r.Counter(zk, '/n').add(2, timeout=1)": "int",
+    "r.Queue(zk, '/q').put(b'')": "str",
+    "r.ReadWriteLock(zk, '/rw').write().acquire()": "zoolet.client.blocking.recipes.Lease",
+    "r.MultiLock(zk, ['/a', '/b']).acquire().tokens": "dict[str, int]",
+}
+
+
+@pytest.mark.slow
+def test_recipes_for_threads_have_types(linked: Path) -> None:
+    pytest.importorskip("mypy")
+    program = (
+        "from zoolet.client.blocking import Client, recipes as r\n"
+        "with Client('x') as zk, zk.lock('/l') as lease, r.ChildrenCache(zk, '/c') as cache:\n"
+    )
+
+    *notes, _ = checked(linked, program + "".join(f"    reveal_type({line})\n" for line in REVEALED_BLOCKING))
+
+    revealed = [note.removeprefix("note: Revealed type is ").strip('"') for note in notes]
+    assert dict(zip(REVEALED_BLOCKING, revealed, strict=True)) == REVEALED_BLOCKING
+
+
+WRONG_BLOCKING = """
+from zoolet.client.blocking import Client, recipes as r
+def f(zk: Client) -> None:
+    r.Lock(zk, "/l", tmeout=3)
+    r.Counter(zk, "/n").add("1")
+    zk.lock("/l").aquire()
+    r.Barrier("x", "/b")
+    r.Lock(zk, "/l", on_lost="no")
+    zk.lock("/l", naming="x")
+"""
+
+
+@pytest.mark.slow
+def test_mistakes_with_recipes_for_threads_are_found(linked: Path) -> None:
+    pytest.importorskip("mypy")
+
+    *errors, _ = checked(linked, WRONG_BLOCKING)
+
+    kinds = [re.search(r"\[([a-z-]+)\]$", error)[1] for error in errors if error.startswith("error")]  # type: ignore[index]
+    assert kinds == ["call-arg", "arg-type", "attr-defined", "arg-type", "arg-type", "arg-type"]
+
+
+def test_the_stub_of_recipes_for_threads_is_new() -> None:
+    """``make faces`` writes it."""
+    subprocess.run([sys.executable, ROOT / "docs" / "_build" / "faces.py", "--check"], check=True)

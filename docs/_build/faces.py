@@ -1,0 +1,310 @@
+"""Write client/blocking/recipes.pyi, which says to type checkers and editors what the recipes for threads have: it is
+derived from the signatures of the asyncio recipes, as the objects themselves are at run time (``make faces``).
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import importlib
+import inspect
+import sys
+import textwrap
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from zoolet.client import recipes
+from zoolet.client.blocking.proxy import WRAPPED
+from zoolet.client.recipes import Lease
+
+STUB: Final = Path(__file__).parents[2] / "client" / "blocking" / "recipes.pyi"
+INNER: Final = frozenset(
+    "excludes holdings includes is_exclusive kind kinds mark_renewed namings on_state release_nowait rule start stop "
+    "waits_for_release".split()
+)
+"""What recipes and their parts have for each other."""
+REPLACED: Final = {
+    "AsyncIterator": "BlockingIterator",
+    "Awaitable": "",
+    "Call": "",
+    "ClientSurface": "Client",
+    "Transaction": "BlockingTransaction",
+    "Watcher": "BlockingWatcher",
+}
+"""What stands in place of a type of asyncio code; nothing for one whose argument stands for itself."""
+IMPORTS: Final = {
+    "BlockingIterator": "zoolet.client.blocking.proxy",
+    "BlockingTransaction": "zoolet.client.blocking.context",
+    "BlockingWatcher": "zoolet.client.blocking.context",
+    "Client": "zoolet.client.blocking.client",
+    "TracebackType": "types",
+}
+EXIT: Final = """\
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ..."""
+HEAD: Final = '''\
+"""Made by ``make faces`` from the signatures in client/recipes; do not edit."""
+
+'''
+
+
+@functools.cache
+def names_in(module: str) -> dict[str, tuple[str, str]]:
+    """Map each name that a module defines or imports, for type checkers too, to its module and its name there."""
+    source = inspect.getsource(importlib.import_module(module))
+    found: dict[str, tuple[str, str]] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {alias.asname or alias.name: (node.module, alias.name) for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.asname or alias.name: (alias.name, "") for alias in node.names}
+    for name in vars(importlib.import_module(module)):
+        found.setdefault(name, (module, name))
+    return found
+
+
+def docstring(text: str | None, indent: str) -> str:
+    """Return the first paragraph of a docstring, as one."""
+    words = " ".join((text or "").partition("\n\n")[0].split()).replace("\\", "\\\\").rstrip(":")
+    lines = textwrap.wrap(words.rstrip(".") + ".", 112 - len(indent))
+    end = "" if len(lines) == 1 else "\n" + indent
+    return f'{indent}"""' + f"\n{indent}".join(lines) + f'{end}"""'
+
+
+class Faces:
+    """Collects the classes of the stub, and what they import."""
+
+    def __init__(self) -> None:
+        self.imports: dict[str, set[str]] = {}
+        self.pending: list[type] = []
+        self.classes: dict[type, str] = {}
+
+    # --- types ---
+
+    def text(self, annotation: str, module: str, owner: type) -> str:
+        """Return an annotation of an asyncio class as that of the class for threads."""
+        tree = self._Types(self, module, owner).visit(ast.parse(annotation, mode="eval"))
+        return ast.unparse(tree)
+
+    def name(self, name: str, module: str, owner: type) -> str:
+        """Return what a name of a module is called in the stub, and import it."""
+        if name in REPLACED:
+            name = REPLACED[name]
+            self.imports.setdefault(IMPORTS[name], set()).add(name)
+            return name
+        if name in dir(builtins):
+            return name
+        if name == "Any":
+            return name
+        if name == "Self":
+            return owner.__name__
+        home, original = names_in(module)[name]
+        value = getattr(importlib.import_module(home), original, None)
+        if isinstance(value, typing.TypeVar):
+            return self.name_of(bound_type(owner, value))
+        if isinstance(value, type) and issubclass(value, WRAPPED):
+            return self.name_of(value)
+        self.imports.setdefault(home, set()).add(original)
+        return original
+
+    def name_of(self, face: type) -> str:
+        """Return the name of a class for threads, which the stub is to have."""
+        if face not in self.classes and face not in self.pending:
+            self.pending.append(face)
+        return face.__name__
+
+    class _Types(ast.NodeTransformer):
+        def __init__(self, faces: Faces, module: str, owner: type) -> None:
+            self.faces, self.module, self.owner = faces, module, owner
+
+        def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+            """Leave out what is for asyncio only."""
+            if isinstance(node.value, ast.Name) and REPLACED.get(node.value.id) == "":
+                return self.visit(node.slice)
+            if isinstance(node.value, ast.Name) and node.value.id == "Literal":
+                self.visit(node.value)
+                return node
+            return self.generic_visit(node)
+
+        def visit_Name(self, node: ast.Name) -> ast.AST:
+            """Name what the stub imports or defines."""
+            return ast.Name(self.faces.name(node.id, self.module, self.owner))
+
+        def visit_Constant(self, node: ast.Constant) -> ast.AST:
+            """Read an annotation that is quoted."""
+            if not isinstance(node.value, str):
+                return node
+            return self.visit(ast.parse(node.value, mode="eval").body)
+
+    # --- members ---
+
+    def parameters(self, function: Any, owner: type, *, asynchronous: bool) -> str:
+        """Return the parameters of a method, in brackets."""
+        module, texts, keyword_only = function.__module__, [], False
+        known = inspect.signature(function).parameters.values()
+        for parameter in known:
+            if parameter.name in ("self", "cls"):
+                texts.append(parameter.name)
+                continue
+            if parameter.kind is parameter.KEYWORD_ONLY and not keyword_only:
+                texts.append("*")
+                keyword_only = True
+            star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+            keyword_only |= star == "*"
+            kind = "Any" if parameter.annotation is parameter.empty else str(parameter.annotation)
+            text = f"{star}{parameter.name}: {self.text(kind, module, owner)}"
+            texts.append(text if parameter.default is parameter.empty else f"{text} = ...")
+        if asynchronous and "timeout" not in [parameter.name for parameter in known]:
+            texts += ["timeout: float | None = ..."] if keyword_only else ["*", "timeout: float | None = ..."]
+        return f"({', '.join(texts)})"
+
+    def method(self, name: str, function: Any, owner: type, prefix: str = "") -> Iterator[str]:
+        """Yield the lines of a method."""
+        signature = inspect.signature(function)
+        kind = str(signature.return_annotation)
+        asynchronous = inspect.iscoroutinefunction(function) or kind.startswith("Call[")
+        result = self.text(kind, function.__module__, owner)
+        if prefix:
+            yield f"    {prefix}"
+        yield f"    def {name}{self.parameters(function, owner, asynchronous=asynchronous)} -> {result}:"
+        yield docstring(function.__doc__, " " * 8) if function.__doc__ else "        ..."
+
+    def members(self, face: type) -> Iterator[str]:
+        """Yield the lines of a class's members."""
+        if issubclass(face, recipe_types()):
+            yield from self.method("__init__", face.__init__, face)
+        for name, kind, module in attributes(face):
+            yield f"    {name}: {self.text(kind, module, face)}"
+        for name in sorted(set(dir(face))):
+            member = inspect.getattr_static(face, name)
+            if name.startswith("_") or name in INNER:
+                continue
+            if isinstance(member, property):
+                yield from self.method(name, member.fget, face, "@property")
+            elif isinstance(member, types.FunctionType):
+                yield from self.method(name, member, face)
+        if hasattr(face, "__aenter__"):
+            enter: Any = face.__aenter__
+            entered = self.text(str(inspect.signature(enter).return_annotation), enter.__module__, face)
+            self.imports.setdefault("types", set()).add("TracebackType")
+            yield f"    def __enter__(self) -> {entered}: ..."
+            yield EXIT
+
+    def add(self, face: type) -> None:
+        """Add a class, and all classes that it names."""
+        lines = [docstring(face.__doc__, " " * 4), "    asyncio_object: Any", *self.members(face)]
+        bases = [self.name_of(base) for base in face.__bases__ if base is Lease]
+        self.classes[face] = f"class {face.__name__}{f'({bases[0]})' if bases else ''}:\n" + "\n".join(lines) + "\n"
+
+
+def recipe_types() -> tuple[type, ...]:
+    """Return the recipes, which a user makes."""
+    from zoolet.client.blocking import recipes as blocking
+
+    return tuple(getattr(recipes, name) for name in blocking.RECIPES)
+
+
+def bound_type(owner: type, variable: typing.TypeVar) -> type:
+    """Return what a type variable stands for in a class: the argument of its generic base, or the class itself."""
+    for kind in owner.__mro__:
+        for base in getattr(kind, "__orig_bases__", ()):
+            for one in typing.get_args(base):
+                if isinstance(one, type) and variable.__name__ == "L":
+                    return one
+    return owner
+
+
+def attributes(face: type) -> Iterator[tuple[str, str, str]]:
+    """Yield the public attributes that a class sets when it is made: name, annotation and the module of that."""
+    seen = set()
+    for kind in face.__mro__:
+        if kind.__module__.startswith("zoolet") and "__init__" in vars(kind):
+            function = ast.parse(textwrap.dedent(inspect.getsource(kind.__init__))).body[0]  # type: ignore[misc]
+            assert isinstance(function, ast.FunctionDef)
+            given = {one.arg: one.annotation for one in (*function.args.args, *function.args.kwonlyargs)}
+            for node in ast.walk(function):
+                if not isinstance(node, ast.Assign | ast.AnnAssign):
+                    continue
+                for target, value in pairs(node):
+                    if not is_public_of_self(target) or target.attr in (*seen, *INNER):
+                        continue
+                    seen.add(target.attr)
+                    yield target.attr, kind_of(node, value, given), kind.__module__
+
+
+def pairs(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[Any, ast.expr | None]]:
+    """Yield what is assigned to what, in assignments of several values too."""
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            yield from zip(target.elts, node.value.elts, strict=True)
+        else:
+            yield target, node.value
+
+
+def is_public_of_self(target: ast.expr) -> bool:
+    """Return whether this is ``self.name``."""
+    is_attribute = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name)
+    return is_attribute and target.value.id == "self" and not target.attr.startswith("_")  # type: ignore[attr-defined]
+
+
+def kind_of(node: ast.AST, value: ast.expr | None, given: dict[str, ast.expr | None]) -> str:
+    """Return the type of an attribute: that which is declared, that of a parameter, or the class that is called."""
+    if isinstance(node, ast.AnnAssign):
+        return ast.unparse(node.annotation)
+    if isinstance(value, ast.Name) and given.get(value.id) is not None:
+        return ast.unparse(given[value.id])  # type: ignore[arg-type]
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id[:1].isupper():
+        return value.func.id
+    if isinstance(value, ast.Constant) and value.value is not None:
+        return type(value.value).__name__
+    return "Any"
+
+
+def stub() -> str:
+    """Return the text of the stub."""
+    faces = Faces()
+    faces.imports["typing"] = {"Any"}
+    faces.pending += recipe_types()
+    plain = []
+    for name in recipes.__all__:
+        value = getattr(recipes, name)
+        if not issubclass(value, WRAPPED):
+            plain.append(name)
+        elif value not in faces.pending:
+            faces.pending.append(value)
+    while faces.pending:
+        faces.add(faces.pending.pop(0))
+    faces.imports.setdefault("zoolet.client.recipes", set()).update(plain)
+    imports = []
+    for module, names in sorted(faces.imports.items()):
+        if module == "zoolet.client.recipes":
+            imports.append(f"from {module} import {', '.join(f'{name} as {name}' for name in sorted(names))}\n")
+        elif others := sorted(names - set(plain)):
+            imports.append(f"from {module} import {', '.join(others)}\n")
+    order = sorted(faces.classes, key=lambda kind: (kind is not Lease, kind.__name__))
+    body = "\n".join(faces.classes[kind] for kind in order)
+    names = "".join(f'    "{name}",\n' for name in recipes.__all__)
+    return f"{HEAD}{''.join(imports)}\n__all__ = [\n{names}]\n\n{body}"
+
+
+def main() -> int:
+    """Write the stub; with ``--check`` compare it."""
+    import subprocess
+
+    ruff, text = Path(sys.executable).with_name("ruff"), stub()
+    for verb in (["check", "--fix-only", "--quiet"], ["format"]):
+        command = [ruff, *verb, "--stdin-filename", str(STUB), "-"]
+        text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    if "--check" in sys.argv:
+        return int(not STUB.exists() or STUB.read_text() != text)
+    STUB.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
