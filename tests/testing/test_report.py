@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-import kazoo.client  # noqa: F401 - what a pytest in this process imports first, it forgets at its end
 import pytest
+from kazoo.client import KazooClient  # what a pytest in this process imports first, it forgets at its end
 
 from zoolet.server.testing.plugin import _write_page
 
@@ -473,3 +474,23 @@ def test_a_page_has_whatever_a_traceback_has(tmp_path: Path) -> None:
     path = _write_page(str(tmp_path), "test", "\udc80 <b>", {"server": "seed 1\ntree:\n  /a"})
 
     assert "\\udc80 &lt;b&gt;" in Path(path).read_text()
+
+
+# --- what these tests leave ---
+
+
+@pytest.fixture(autouse=True)
+def clients_that_are_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Stop the clients that tests of leaks leave: they would try to connect for as long as this process runs."""
+    started: list[KazooClient] = []
+    start = KazooClient.start
+
+    def remember(client: KazooClient, *args: Any, **options: Any) -> None:
+        started.append(client)
+        start(client, *args, **options)
+
+    monkeypatch.setattr(KazooClient, "start", remember)
+    yield
+    for client in started:
+        client.stop()
+        client.close()
