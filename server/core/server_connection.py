@@ -200,7 +200,9 @@ class ServerConnection:
         """Answer a request with an error without executing it; a write takes a zxid nevertheless."""
         engine = self.engine
         row = OPERATIONS.get(opcode)
-        engine.zxid += row is not None and row.takes_zxid
+        if row is not None and row.takes_zxid:
+            engine.zxid += 1
+            self._log_failure(xid, code)
         self._count(1, 1, self.client.session, opcode)
         self.client.outbox.append(_REPLY(16, xid, engine.zxid, code))
 

@@ -78,6 +78,22 @@ class Remainder:
     tail: bytes
 
 
+class _SeenError(StorageError):
+    """A snapshot has seen more than the logs have, or may have.
+
+    Args:
+        where: Its file.
+        reason: What is missing.
+        snapshot: It.
+        is_certain: Whether one of its nodes shows it.
+    """
+
+    def __init__(self, where: str, reason: str, snapshot: Snapshot, *, is_certain: bool) -> None:
+        super().__init__(where, reason)
+        self.snapshot = snapshot
+        self.is_certain = is_certain
+
+
 @dataclass
 class DataDir:
     """The files of a data directory.
@@ -91,6 +107,7 @@ class DataDir:
         problems: What is wrong with the snapshots and transactions that were not used.
         rejected: The snapshots that cannot be used.
         remainder: What the last log has behind its valid part; None for nothing.
+        seen: The last zxid that the snapshot that is used may have seen.
     """
 
     path: Path
@@ -101,6 +118,7 @@ class DataDir:
     problems: list[str] = field(default_factory=list)
     rejected: list[Path] = field(default_factory=list)
     remainder: Remainder | None = None
+    seen: int = 0
 
     @classmethod
     def find(cls, path: str | Path, log_path: str | Path | None = None) -> DataDir:
@@ -133,19 +151,32 @@ class DataDir:
         """Return the newest snapshot that can be used; None if there are no files.
 
         It can be used if it is valid, and the logs have all that it has seen: it was taken while the tree changed, and
-        without the rest of those transactions a part of them would be served.
+        without the rest of those transactions a part of them would be served. If the logs end before its own zxid
+        already, as beside a snapshot that was copied without them, there is nothing better, and it is used with that
+        problem; so is one that only may have seen more, if no other one can be used.
 
         Raises:
             StorageError: There are files, but no such snapshot. Damage of a log is found by :meth:`entries`.
         """
+        may_have_seen: tuple[Path, Snapshot] | None = None
         for zxid, path in list(self.snapshots.items())[:MAX_TRIED]:
             try:
                 snapshot = snapshots.parse(read(path), zxid, str(path), progress)
                 self._check_logged(path, snapshot)
+                self.seen = snapshot.newest_change()
                 return snapshot
+            except _SeenError as error:
+                if may_have_seen is None and not error.is_certain:
+                    may_have_seen = path, error.snapshot
+                self.problems.append(str(error))
+                self.rejected.append(path)
             except StorageError as error:
                 self.problems.append(str(error))
                 self.rejected.append(path)
+        if may_have_seen is not None:
+            self.rejected.remove(may_have_seen[0])
+            self.seen = may_have_seen[1].newest_change()
+            return may_have_seen[1]
         if self.snapshots:
             raise StorageError(str(self.path), f"no snapshot can be used; {'; '.join(self.problems)}")
         if self.logs:
@@ -154,9 +185,13 @@ class DataDir:
 
     def _check_logged(self, path: Path, snapshot: Snapshot) -> None:
         newest = snapshot.newest_change()
-        if self.logs and newest > snapshot.zxid and newest > (last := self._last_logged()):
-            reason = f"it has seen the transaction 0x{newest:x}, and the logs end with 0x{last:x}"
-            raise StorageError(str(path), reason)
+        if newest <= snapshot.zxid or newest <= (last := self._last_logged()):
+            return
+        reason = f"it may have a part of the transactions up to 0x{newest:x}, and the logs end with 0x{last:x}"
+        if last < snapshot.zxid:
+            self.problems.append(f"{path}: {reason}; it is used as it is")
+        else:
+            raise _SeenError(str(path), reason, snapshot, is_certain=snapshot.has_seen(last))
 
     def _last_logged(self) -> int:
         """Return the zxid of the last valid transaction of the logs; 0 for none."""
@@ -183,6 +218,9 @@ class DataDir:
                     self.problems.append(f"{path}: the transaction 0x{zxid:x}, after 0x{last_here:x}, is not applied")
                 last_here = max(last_here, zxid)
                 if zxid > after:  # a log may repeat what was not synced in the one before it
+                    if after < self.seen and zxid >> 32 > self.seen >> 32 and entry.header.cxid != NEW_EPOCH:
+                        reason = f"the transactions up to 0x{self.seen:x}, which the snapshot has seen, are missing"
+                        raise StorageError(str(path), f"{reason}; {cut}" if cut else reason)
                     if is_first:  # ZooKeeper 3.8 leaves zxids out between others; whole logs may be missing
                         _check_follows(path, after, entry, cut)
                     after, is_first = zxid, False

@@ -8,16 +8,11 @@ creates them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Final
 
-from zoolet.protocol.acl import ACL, ANYONE, AclList
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.node import Node
 from zoolet.server.core.tree import Tree
-from zoolet.server.storage.snapshot import OPEN_KEY, Snapshot, StoredNode
-
-NOBODY: Final[AclList] = (ACL(0, ANYONE),)
-"""Stands for a list that a node has got since: no permission, until the log has the node's list."""
+from zoolet.server.storage.snapshot import NOBODY, OPEN_KEY, Snapshot, StoredNode
 
 
 def tables_of(engine: Engine) -> Snapshot:

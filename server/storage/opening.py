@@ -180,7 +180,7 @@ class OpenDirectory:
         Source: ZKDatabase.addCommittedProposal.
         """
         last = engine.zxid
-        epoch = (max(last, self.directory.highest_zxid()) >> 32) + 1
+        epoch = (max(last, self.directory.highest_zxid(), self.directory.seen) >> 32) + 1
         self.directory.begin_epoch(epoch, self.disk)
         engine.zxid = (epoch << 32) + 1
         log = LogFile(self.directory.log_folder, self.disk, 0)

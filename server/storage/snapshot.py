@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList
+from zoolet.protocol.acl import ACL, ANYONE, OPEN_ACL_UNSAFE, AclList
 from zoolet.protocol.errors import MarshallingError
 from zoolet.server.storage.errors import StorageError
 
@@ -36,6 +36,8 @@ VERSION: Final = 2
 NO_SNAPSHOT: Final = "this is not a snapshot: it does not begin with ZKSN"
 REPORTED: Final = 1 << 14
 """Nodes between two reports of progress."""
+NOBODY: Final[AclList] = (ACL(0, ANYONE),)
+"""Stands for a list that a node has got while the snapshot was written: no permission, until the log has its list."""
 OPEN_KEY: Final = -1
 """The key of the list that grants everything to everyone; it is not in the table."""
 _HEADER = struct.Struct(">4siq")
@@ -119,6 +121,13 @@ class Snapshot:
     def newest_change(self) -> int:
         """Return the highest zxid of a transaction that it may have seen; it may be later than the snapshot's."""
         return max(self.seen, max((max(node.czxid, node.mzxid, node.pzxid) for node in self.nodes), default=0))
+
+    def has_seen(self, zxid: int) -> bool:
+        """Return whether a node shows that it was written after a transaction: it has a later one, or a list that it
+        got after the snapshot was begun.
+        """
+        nobody = {key for key, acl in self.acls.items() if acl == NOBODY}
+        return any(max(node.czxid, node.mzxid, node.pzxid) > zxid or node.acl in nobody for node in self.nodes)
 
     def computed_digest(self) -> int:
         """Return the digest of its nodes."""

@@ -356,7 +356,7 @@ class Store:
             if self._next is None:
                 await self._in_log_thread(self._prepare_log)
             if (log := await self._finished_log()) is not None:
-                await self._in_log_thread(log.close)
+                await self._close_finished(log)
             tables = live.tables_of(self._engine)
             zxid = tables.zxid
             pieces = snapshots.encode_growing(tables, live.nodes_of(self._engine.tree, tables), self._last_change)
@@ -364,8 +364,12 @@ class Store:
             written = await file.write(pieces, lambda: self._closing)
             # What the snapshot has seen while it was written must be in the log before it counts.
             await self._logged(self._engine.zxid)
-            if self._log is not None and not self._waits:
-                await self._in_log_thread(self._log.sync)
+            if (log := self._log) is not None and not self._waits:
+                try:
+                    await self._in_log_thread(log.sync)
+                except OSError as error:
+                    self._synced(log, error)  # which begins another snapshot
+                    raise
             await file.publish()
             self._snapshot_bytes = written
             self._valid.add(file.path)
@@ -375,6 +379,13 @@ class Store:
                 await self._loop.run_in_executor(self._snapshot_thread, self._purge)
         except OSError as error:
             _log.error("the snapshot of zxid 0x%x could not be written: %s", zxid, error)
+
+    async def _close_finished(self, log: LogFile) -> None:
+        """Close a log that a snapshot is to replace: it is no loss if what it has is not certain any more."""
+        try:
+            await self._in_log_thread(log.close)
+        except OSError as error:
+            _log.error("the log could not be synced at its end: %s", error)
 
     def _purge(self) -> None:
         try:

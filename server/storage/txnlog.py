@@ -38,9 +38,9 @@ WINDOW: Final = 1 << 20
 """Bytes of a log that are read at a time."""
 SECTOR: Final = 512
 """The bytes that a disk writes as a whole, or not at all."""
-MAX_CHECKS: Final = 16
-"""How often, on average, a byte behind a torn transaction is read to find out whether a valid one follows: data that a
-client wrote may look like the beginnings of many.
+MAX_CHECKED: Final = 4 << 30
+"""Bytes, with repetitions, that are read to find out whether a valid transaction follows a torn one, some seconds: data
+that a client wrote may look like the beginnings of very many.
 """
 _HEADER = struct.Struct(">4siq")
 _ENTRY = struct.Struct(">qi")
@@ -196,7 +196,7 @@ class Log:
         if self._may_be_torn(at, end):
             return
         tail = self._read(at + 1, self.size).rstrip(b"\0")
-        unchecked = len(tail) * MAX_CHECKS
+        unchecked = MAX_CHECKED
         for found in _MAY_BE_ENTRY.finditer(tail):
             if found.start() + _ENTRY.size < len(tail):
                 checksum, length = _ENTRY.unpack_from(tail, found.start())

@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from zoolet.protocol.errors import ErrorCode
 from zoolet.server.app import assemble
 from zoolet.server.core.client_connection import ClientConnection, Session
 from zoolet.server.core.engine import Engine
@@ -124,7 +125,7 @@ class Server(Endpoint, NamedWaits):
             turn=self.turn,
             data=self._open(),
         )
-        if self._initial_zxid is None and (before := self._runner.last_engine) is not None:
+        if self._data is None and self._initial_zxid is None and (before := self._runner.last_engine) is not None:
             daemon.engine.zxid = max(daemon.engine.zxid, before.zxid + 1)  # it was started in this very millisecond
         engine, loop, clock = daemon.engine, asyncio.get_running_loop(), self._clock.inner
         call_later = clock.call_later if isinstance(clock, ManualClock) else loop.call_later
@@ -154,7 +155,9 @@ class Server(Endpoint, NamedWaits):
         """Write all of the state, because it was changed otherwise than by transactions."""
         store = self._runner.daemon.connections.log
         if store is not None:
-            self._engine.zxid += 1  # later than all that was logged
+            self._engine.zxid += 1  # later than all that was logged; the log has it too, for it has no gaps
+            if (journal := self._engine.journal) is not None:
+                journal.add_failure(0, 0, self._engine.zxid, self._engine.now, ErrorCode.OK)
             self._unsaved = True
             store.snapshot_soon()
 

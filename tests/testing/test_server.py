@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +18,11 @@ from support.wire import Wire
 
 from zoolet.client import Client
 from zoolet.protocol import records as r
+from zoolet.protocol.errors import ZooKeeperError
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.sasl import answer
 from zoolet.server import Server
+from zoolet.server.testing import error as fail
 
 DEADLINE_S: Final = 10.0  # only ever reached on failure
 AT_ONCE_S: Final = 1.0  # far less than any timeout in the code, far more than a call takes
@@ -382,3 +385,21 @@ def test_users_log_in_with_sasl(password: str, error: int) -> None:
 def test_users_that_are_none_are_refused(users: Any) -> None:
     with pytest.raises(ValueError, match=r"sasl_users is .*; it must be a dict of passwords"):
         Server(sasl_users=users)
+
+
+async def test_no_zxid_is_left_out_of_the_log_of_a_server_with_files(tmp_path: Path) -> None:
+    server = Server(data_dir=tmp_path)
+    folder = tmp_path / "version-2"
+    for number in range(3):
+        async with server:
+            async with Client(server.hosts) as client:
+                with server.fault(fail("OPERATION_TIMEOUT"), "create"), suppress(ZooKeeperError):
+                    await client.create("/never")
+                await client.create(f"/n{number}")
+            server.reset()
+            async with Client(server.hosts) as client:
+                await client.create(f"/after{number}")
+        for path in sorted(folder.glob("snapshot.*"), key=lambda path: int(path.suffix[1:], 16))[1:]:
+            path.unlink()  # as if the server had been stopped before they were complete
+    async with server:
+        assert "/after2" in server.tree()

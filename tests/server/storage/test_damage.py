@@ -14,14 +14,16 @@ from support.stored import StoredServer, recovered
 from zoolet.__main__ import main
 from zoolet.client import Client, acl
 from zoolet.protocol.records import Stat
+from zoolet.protocol.txns import ErrorTxn
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
-from zoolet.server.storage import live
+from zoolet.server.core.journal import ERROR
+from zoolet.server.storage import live, txnlog
 from zoolet.server.storage.directory import DataDir, Lock
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.recovery import Recovered, recover
 from zoolet.server.storage.repair import repair
-from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode, encode_growing
+from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode, encode_growing, parse
 from zoolet.server.storage.txnlog import Log, encode_header
 
 WRITES = 6
@@ -297,7 +299,8 @@ def test_a_directory_with_the_name_of_a_file_is_refused(tmp_path: Path, name: st
         DataDir.find(tmp_path)
 
 
-def test_bytes_that_look_like_many_transactions_are_not_all_checked() -> None:
+def test_bytes_that_look_like_many_transactions_are_not_all_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(txnlog, "MAX_CHECKED", 1 << 20)
     size = 1 << 16
     many = b"".join(struct.pack(">qi", 0x1234, size // 2) for _ in range(size // 12))  # a data of a client
     torn = encode_header() + struct.pack(">qi", 1, 40) + b"x" * 8 + many
@@ -374,3 +377,57 @@ def test_a_lock_file_is_never_empty_and_an_empty_one_is_no_clean_end(tmp_path: P
     lock = Lock(tmp_path)
     assert not lock.was_clean
     lock.release()
+
+
+# --- a snapshot without its log ---
+
+
+async def growing_snapshot(folder: Path) -> tuple[Path, int]:
+    """Let a server write a snapshot during which a list changes; return its file, and what it may have seen."""
+    async with StoredServer(folder) as server, Client(server.hosts, timeout=20.0) as client:
+        await client.create("/a", b"")
+        for number in range(2000):  # more than is encoded at a time
+            await client.create(f"/n{number}", b"x" * 200)
+        writing = server.store.snapshot_soon()
+        while not writing.done():
+            await client.set_acl("/n1999", acl.OPEN)
+        zxid, path = next(iter(DataDir.find(folder).snapshots.items()))
+        return path, parse(path.read_bytes(), zxid).seen
+
+
+async def test_a_snapshot_that_is_copied_alone_is_used_and_no_zxid_is_taken_twice(tmp_path: Path) -> None:
+    path, seen = await growing_snapshot(tmp_path / "from")
+    assert seen > int(path.suffix[1:], 16)
+    copy = tmp_path / "to" / "version-2"
+    copy.mkdir(parents=True)
+    (copy / path.name).write_bytes(path.read_bytes())
+
+    for _ in range(3):
+        async with StoredServer(tmp_path / "to") as server, Client(server.hosts, timeout=20.0) as client:
+            assert server.engine.zxid > seen
+            await client.set("/a", b"1")
+
+
+async def test_a_snapshot_that_is_restored_beside_an_older_log_is_used(tmp_path: Path) -> None:
+    async with StoredServer(tmp_path / "to") as server, Client(server.hosts, timeout=20.0) as client:
+        await client.create("/old", b"")
+    path, _ = await growing_snapshot(tmp_path / "from")
+    inner = tmp_path / "to" / "version-2"
+    (inner / path.name).write_bytes(path.read_bytes())
+    (inner / "zoolet.lock").unlink()
+
+    assert recovered(tmp_path / "to").tree.get("/n0") is not None
+
+
+def test_what_a_snapshot_has_seen_must_be_in_the_logs_before_a_later_epoch(tmp_path: Path) -> None:
+    root = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 1, 0, 0, 0)
+    inner = tmp_path / "version-2"
+    inner.mkdir()
+    growing = encode_growing(Snapshot((1 << 32) + 3, []), [root], lambda: (1 << 32) + 6)
+    (inner / "snapshot.100000003").write_bytes(b"".join(growing))
+    for zxid in ((1 << 32) + 4, (2 << 32) + 1):
+        entry = txnlog.encode([(0, 0, zxid, 5, ERROR, ErrorTxn(0))])
+        (inner / f"log.{zxid:x}").write_bytes(encode_header() + entry)
+
+    with pytest.raises(StorageError, match="up to 0x100000006, which the snapshot has seen, are missing"):
+        recover_leniently(tmp_path)

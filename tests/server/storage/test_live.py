@@ -101,7 +101,7 @@ def test_a_growing_snapshot_has_nothing_that_is_younger_and_no_list_that_it_does
 
     assert first.path == ""
     assert {path for path in rest if not path.startswith("/zookeeper")} == {"/a", "/b"}
-    assert tables.acls[rest["/b"].acl] == live.NOBODY
+    assert tables.acls[rest["/b"].acl] == snapshots.NOBODY
 
 
 async def test_snapshots_are_written_under_constant_load(tmp_path: Path) -> None:

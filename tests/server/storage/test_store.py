@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
+import sys
+import threading
 from pathlib import Path
 from random import Random
 
@@ -23,6 +26,7 @@ from zoolet.protocol.handshake import ConnectRequest
 from zoolet.protocol.operations import OpCode
 from zoolet.server.storage import store as store_module
 from zoolet.server.storage.directory import DataDir
+from zoolet.server.storage.disk import Disk
 
 
 async def test_what_was_acknowledged_is_there_after_the_end_of_the_process(tmp_path: Path) -> None:
@@ -368,4 +372,50 @@ async def test_a_client_that_is_not_read_from_does_not_expire(tmp_path: Path) ->
         await asyncio.gather(*writes)
         assert server.store.paused() == []
         assert (await client.get("/a"))[1].version == len(writes)
+        await client.aclose()
+
+
+class BadLog(Disk):
+    """A disk on which one sync of a log fails."""
+
+    def __init__(self) -> None:
+        self.fails = False
+        self.syncs_snapshot, self.may_sync = threading.Event(), threading.Event()
+
+    def sync(self, descriptor: int) -> None:
+        """Sync, or fail once; a snapshot when it may."""
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}")).name
+        if self.fails and "log" in path:
+            self.fails = False
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if "snapshot" in path:
+            self.syncs_snapshot.set()
+            assert self.may_sync.wait(20)
+        super().sync(descriptor)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+@pytest.mark.parametrize("during", ["the end of the log", "the sync before the snapshot counts"])
+async def test_a_log_that_a_snapshot_could_not_sync_is_replaced_by_a_snapshot(tmp_path: Path, during: str) -> None:
+    disk = BadLog()
+    disk.may_sync.set()
+    async with StoredServer(tmp_path, disk, fsync="interval") as server:
+        client = await client_of(server)
+        await client.create("/a", b"")
+        suspect = server.store._log
+        disk.syncs_snapshot.clear()
+        disk.may_sync.clear()
+        writing = server.store.snapshot_soon()
+        if during == "the end of the log":
+            disk.fails = True
+        await until(disk.syncs_snapshot.is_set)
+        if during != "the end of the log":
+            await client.create("/b", b"")
+            suspect, disk.fails = server.store._log, True
+        disk.may_sync.set()
+        await asyncio.wait((writing,))
+        last = server.engine.zxid
+        await until(lambda: max(DataDir.find(tmp_path).snapshots) >= last)
+        assert server.store._log is not suspect
+        assert not disk.fails
         await client.aclose()
