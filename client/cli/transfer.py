@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -162,18 +162,38 @@ async def _dump(options: argparse.Namespace) -> int:
 
 
 async def _load(options: argparse.Namespace) -> int:
+    with _twice(options.file) as file:
+        return await _load_file(options, file)
+
+
+@contextmanager
+def _twice(path: Path) -> Iterator[Path]:
+    """Yield a file with what a path has, which can be read twice: a pipe cannot."""
+    if path.is_file():
+        yield path
+        return
+    import shutil
+    import tempfile
+
+    with path.open("rb") as stream, tempfile.NamedTemporaryFile(suffix=path.suffix) as file:
+        shutil.copyfileobj(stream, file)
+        file.flush()
+        yield Path(file.name)
+
+
+async def _load_file(options: argparse.Namespace, file: Path) -> int:
     from zoolet.client.transfer import files
     from zoolet.client.transfer.source import MOST
     from zoolet.client.transfer.target import Target
 
-    total = files.check(options.file)  # so that nothing is written of a file that is damaged
+    total = files.check(file)  # so that nothing is written of a file that is damaged
     async with _connected(options.target, options) as (client, root):
         target = Target(client, root, dry_run=options.dry_run)
         await target.begin()
         with Progress("loading") as progress:
             batch: list[TransferNode] = []
             done = size = 0
-            for node in files.read(options.file):
+            for node in files.read(file):
                 batch.append(node)
                 size += len(node.data or b"")
                 if len(batch) == MOST or size > 1 << 20:

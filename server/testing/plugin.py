@@ -7,11 +7,12 @@ import sys
 import warnings
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from kazoo.client import KazooClient
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from zoolet.server.testing.pytest.factories import KazooFactory, ServerFactory
     from zoolet.server.testing.run.registry import Test
     from zoolet.server.testing.server import Server
+    from zoolet.server.testing.signatures import ClockName, CompatName
 
 _CHOICES: Final = {
     "zoolet_leaks": ("off", "warn", "error"),
@@ -128,8 +130,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "zoolet(config=None, clock='real', compat='3.9', seed=None, data_dir=None, begin_from=None, tls=False, "
-        "sasl_users=None, recording=None): how the fixture zoolet is started; recording='FILE' records the first "
-        "run of a test and replays it afterwards",
+        "sasl_users=None, recording=None): how the fixture zoolet is started; recording=True, or a file, records "
+        "the first run of a test and replays it afterwards",
     )
     _check_choices(config)
     plugins = config.pluginmanager
@@ -169,7 +171,7 @@ def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
             if file is None:
                 server = stack.enter_context(_server(request.config, options))
             else:
-                server = stack.enter_context(_recorded(request, request.path.parent / file, options))
+                server = stack.enter_context(_recorded(request, _recording_file(request, file), options))
         except ValueError as error:
             raise pytest.UsageError(f"the options of the fixture zoolet are invalid: {error}") from None
         _begin()
@@ -199,13 +201,25 @@ def _server(config: pytest.Config, options: dict[str, Any], *arguments: Any) -> 
     return cast("Server", RealServer(hosts, seed=options.get("seed")))
 
 
+def _recording_file(request: pytest.FixtureRequest, file: object) -> Path:
+    """Return the file of a test's recording: as it is given, or for True one of its own."""
+    if file is True:
+        name = "".join(each if each.isalnum() or each in "-_." else "-" for each in request.node.name)
+        return request.path.with_name(f"{request.path.stem}.{name}.zoolet")
+    if not isinstance(file, str | os.PathLike):
+        raise pytest.UsageError(f"@pytest.mark.zoolet has recording={file!r}; it must be the name of a file, or True")
+    return request.path.parent / file
+
+
 @contextmanager
 def _recorded(request: pytest.FixtureRequest, path: Path, options: dict[str, Any]) -> Iterator[Server]:
     """Serve, and record what passes in a file, unless the test fails; if the file is there, replay it instead."""
     from zoolet.server.testing.recording.recording import Recording
 
     if path.exists():
-        with Recording.load(path).serve() as canned:
+        from zoolet.server.testing.recording.canned import CannedServer
+
+        with CannedServer(Recording.load(path).entries, "127.0.0.1", 0, strict=True, answers=True) as canned:
             yield cast("Server", canned)  # as far as it goes: an AttributeError says what needs a server
         return
     with _server(request.config, options) as server:
@@ -215,17 +229,28 @@ def _recorded(request: pytest.FixtureRequest, path: Path, options: dict[str, Any
             recording.save(path)
 
 
-def zoolet_fixture(scope: Any = "function", **options: Any) -> Any:
+def zoolet_fixture(
+    scope: Literal["session", "package", "module", "class", "function"] = "function",
+    *,
+    clock: ClockName | None = None,
+    seed: int | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    begin_from: str | os.PathLike[str] | None = None,
+    tls: bool = False,
+    sasl_users: Mapping[str, str] | None = None,
+    config: Mapping[str, object] | None = None,
+    compat: CompatName | None = None,
+) -> Any:
     """Return a fixture that is one more ZooKeeper server, beside ``zoolet``, with a scope of its own::
 
         shared_zoolet = zoolet_fixture(scope="session", config={"maxClientCnxns": 5})
 
-    in a ``conftest.py`` or a test's module; tests have it as ``def test_it(shared_zoolet: Server)``.
-
-    Args:
-        scope: As for every fixture: ``"function"``, ``"class"``, ``"module"``, ``"package"`` or ``"session"``.
-        options: The arguments of ``Server``; what is left out is as the ini file and the command line say.
+    in a ``conftest.py`` or a test's module; tests have it as ``def test_it(shared_zoolet: Server)``. The arguments are
+    those of ``Server``; what is left out is as the ini file and the command line say. The marker is for ``zoolet``.
     """
+    given = {"clock": clock, "seed": seed, "data_dir": data_dir, "begin_from": begin_from, "compat": compat}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options |= {"tls": tls, "sasl_users": sasl_users}
 
     @pytest.fixture(scope=scope)
     def one_more(request: pytest.FixtureRequest) -> Iterator[Server]:
@@ -234,10 +259,9 @@ def zoolet_fixture(scope: Any = "function", **options: Any) -> Any:
         from zoolet.server.testing.server import Server
 
         known, settings = _ini_options(request.config)
-        config = options.get("config")
-        if config is None or isinstance(config, dict):
-            config = {**settings, **(config or {})}
-        with Server(**{**known, **options, "config": config}) as server:
+        if data_dir is not None:
+            known.pop("begin_from")
+        with Server(**{**known, **options, "config": {**settings, **(config or {})}}) as server:
             _begin()
             yield server
 
@@ -301,7 +325,7 @@ def zoolet_kazoo_factory(zoolet: Server, zoolet_factory: ServerFactory) -> Itera
     clients: list[KazooClient] = []
 
     def connect(hosts: str | None = None, **options: Any) -> KazooClient:
-        if not hosts and (authority := getattr(zoolet, "tls_ca", None)) is not None:
+        if not hosts and (authority := zoolet.tls_ca) is not None:
             options = {"use_ssl": True, "ca": str(authority), **options}
         client = KazooClient(hosts or zoolet.hosts, **options)
         clients.append(client)
@@ -310,8 +334,7 @@ def zoolet_kazoo_factory(zoolet: Server, zoolet_factory: ServerFactory) -> Itera
 
     yield connect
     others = getattr(zoolet_factory, "started", ())
-    served: list[Server] = [zoolet] if hasattr(zoolet, "heal") else []  # a recording has no faults
-    servers = heal_all([*served, *others])
+    servers = heal_all([zoolet, *others])
     for client in clients:
         session_id = session_id_of(client, 0)
         client.stop()

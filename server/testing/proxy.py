@@ -89,8 +89,14 @@ class Proxy(Endpoint):
             return served
         session_id = clients.session_id_of(who)
         if session_id not in served:
-            raise LookupError(f"{clients.name_of(who)} has no connection through this proxy")
+            hint = "; of TLS it sees no sessions, only 'all' can be named" if self._has_tls() else ""
+            raise LookupError(f"{clients.name_of(who)} has no connection through this proxy{hint}")
         return {session_id}
+
+    def _has_tls(self) -> bool:
+        return any(
+            isinstance(each, ProxiedConnection) and each.is_raw for each in self._interceptor.connections.values()
+        )
 
     def report(self) -> str:
         """Return the state as text, for people: connections, faults and the last operations."""

@@ -391,3 +391,7 @@ def test_a_dump_to_the_output_goes_into_pipes_and_behind_what_is_there(
     assert piped.stdout == (tmp_path / "file").read_bytes()
     assert target.read_bytes() == b"before" + piped.stdout + b"after"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "target"]
+
+    load = [sys.executable, "-m", "zoolet", "load", f"{servers[1].hosts}/piped", "-", *AUTH]
+    subprocess.run(load, input=piped.stdout, check=True)
+    assert seen(servers[1], "/piped").keys() == {path.replace("/app", "/piped") for path in seen(servers[0], "/app")}

@@ -86,6 +86,8 @@ zoolet fault populate nodes='{"/a": "1"}'
 zoolet fault tree | grep -c '"/lost"'
 zoolet fault expire who=all
 zoolet fault | grep -c 'faults, one of delay, '
+zoolet fault delay seconds=1 -- sh -c 'kill -TERM $PPID; sleep 20' || echo $?
+zoolet fault report | grep -c 'active faults' || true
 zoolet fault teleport || echo $?
 zoolet fault delay speed=9 || echo $?
 zoolet fault expire who=0x5 || echo $?
@@ -104,10 +106,11 @@ def test_faults_are_set_from_the_command_line() -> None:
     assert ran.returncode == 0, ran.stderr
     words = ran.stdout.split()
     assert words[:3] == ["lost", "{", '"hits":']
-    assert words[-5:] == ["2", "1", "2", "2", "2"]
-    applied, *refused = [line for line in ran.stderr.splitlines() if line.startswith("zoolet: ")]
+    assert words[-7:] == ["2", "1", "143", "0", "2", "2", "1"]
+    applied, ended, *refused = [line for line in ran.stderr.splitlines() if line.startswith("zoolet: ")]
     assert applied == "zoolet: lose_reply was applied 1 time"
-    assert "action is 'teleport'" in refused[0]
+    assert ended == "zoolet: delay was applied 0 times"
+    assert "there is no fault or command 'teleport'; did you mean" in refused[0]
     assert "'speed=9' is not PARAMETER=VALUE with one of action, seconds, jitter" in refused[1]
     assert "0x5" in refused[2]
 

@@ -271,29 +271,55 @@ def test_one_more_fixture_has_a_scope_and_options_of_its_own(project: pytest.Pyt
     project.runpytest_inprocess().assert_outcomes(passed=2)
 
 
+WITH_ASYNCIO = ("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function")
 RECORDED = """
+import asyncio
 import pytest
 
-@pytest.mark.zoolet(recording="session.zoolet")
-def test_it(zoolet, zoolet_kazoo):
+@pytest.mark.zoolet(recording=True)
+@pytest.mark.parametrize("name", ["a", "b/c"])
+def test_it(zoolet, zoolet_kazoo, name):
     zoolet_kazoo.ensure_path("/a")
-    assert zoolet_kazoo.create("/a/n-", b"", sequence=True) == "/a/n-0000000000"
+    assert zoolet_kazoo.create("/a/n-", name.encode(), sequence=True) == "/a/n-0000000000"
+
+@pytest.mark.zoolet(recording="session.zoolet")
+async def test_with_our_client(zoolet_client):
+    await zoolet_client.create("/b")
 """
 
 
 def test_the_first_run_is_recorded_and_the_next_one_replays_it(project: pytest.Pytester) -> None:
-    test = project.makepyfile(RECORDED)
-    project.runpytest_inprocess().assert_outcomes(passed=1)
-    assert (project.path / "session.zoolet").exists()
+    test = project.makepyfile(test_recorded=RECORDED)
+    project.runpytest_inprocess(*WITH_ASYNCIO).assert_outcomes(passed=3)
+    assert {path.name for path in project.path.glob("*.zoolet")} == {
+        "session.zoolet", "test_recorded.test_it-a-.zoolet", "test_recorded.test_it-b-c-.zoolet"
+    }  # fmt: skip
 
-    project.runpytest_inprocess().assert_outcomes(passed=1)
-    test.write_text(RECORDED.replace('b"", seq', 'b"other", seq'))
-    result = project.runpytest_inprocess()
+    project.runpytest_inprocess(*WITH_ASYNCIO).assert_outcomes(passed=3)
+    test.write_text(RECORDED.replace("name.encode()", "b'other'").replace("create('/b')", "tree()"))
+    result = project.runpytest_inprocess(*WITH_ASYNCIO)
     result.stdout.fnmatch_lines(["*these requests were not recorded:*"])
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.no_fnmatch_line("*closeSession*")
+    result.assert_outcomes(failed=2, errors=2, passed=1)
+
+
+@pytest.mark.parametrize(("test", "message"), [("zoolet.tree()", "plays a recording, and has no 'tree'"), ("", "")])
+def test_what_plays_a_recording_says_what_it_has_not(project: pytest.Pytester, test: str, message: str) -> None:
+    marked = "import pytest\n@pytest.mark.zoolet(recording=True)\ndef test_it(zoolet):\n    "
+    project.makepyfile(test_it=marked + "pass")
+    project.runpytest_inprocess().assert_outcomes(passed=1)
+    (project.path / "test_it.py").write_text(marked + (test or "assert zoolet.hosts"))
+    result = project.runpytest_inprocess()
+    assert message in result.stdout.str()
+    result.assert_outcomes(failed=bool(test), passed=not test)
+
+
+def test_a_recording_needs_the_name_of_a_file(project: pytest.Pytester) -> None:
+    project.makepyfile("import pytest\n@pytest.mark.zoolet(recording=5)\ndef test_it(zoolet): pass")
+    project.runpytest_inprocess().stdout.fnmatch_lines(["*recording=5; it must be the name of a file, or True*"])
 
 
 def test_a_run_that_fails_is_not_recorded(project: pytest.Pytester) -> None:
     project.makepyfile(RECORDED + "    assert False\n")
-    project.runpytest_inprocess().assert_outcomes(failed=1)
+    project.runpytest_inprocess(*WITH_ASYNCIO).assert_outcomes(failed=1, passed=2)
     assert not (project.path / "session.zoolet").exists()

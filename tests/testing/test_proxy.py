@@ -160,6 +160,8 @@ async def test_tls_passes_and_can_be_paused_and_dropped() -> None:
     async with Server(tls=True) as server, Proxy(server.hosts) as proxy:
         context = ssl.create_default_context(cafile=server.tls_ca)
         async with Client(proxy.hosts, tls=context) as client:
+            with pytest.raises(LookupError, match="of TLS it sees no sessions, only 'all' can be named"):
+                proxy.pause(client)
             proxy.pause("all")
             made = asyncio.ensure_future(client.create("/a"))
             with pytest.raises(TimeoutError):

@@ -200,7 +200,7 @@ def fault(control: Control, action: str, op: Any, path: Any, client: Any, nth: A
     try:
         made = make(**settings)
     except TypeError:
-        raise UsageError(f"{action} needs {', '.join(names)}") from None
+        raise UsageError(f"{action} needs {names[0]}") from None
     return control.add(control.endpoint.fault(made, op, path, client=client, nth=nth, **others))
 
 

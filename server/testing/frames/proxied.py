@@ -90,6 +90,11 @@ class ProxiedConnection(FrameQueue):
         return State.CLOSED if self.client.closing else State.OPEN if self._has_begun else State.CONNECTING
 
     @property
+    def is_raw(self) -> bool:
+        """Whether its bytes pass as they are: TLS, or a four-letter command."""
+        return self._is_command
+
+    @property
     def _is_over(self) -> bool:
         return self.client.closing
 

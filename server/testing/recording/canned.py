@@ -14,11 +14,11 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from types import TracebackType
-from typing import Self
+from typing import Final, NoReturn, Self
 
 from zoolet.protocol.codec import Int, struct_of
 from zoolet.protocol.enums import Xid
-from zoolet.protocol.errors import MarshallingError
+from zoolet.protocol.errors import ErrorCode, MarshallingError
 from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OpCode
@@ -41,9 +41,12 @@ class CannedServer:
         unexpected: What was requested and was not recorded, as text.
     """
 
-    def __init__(self, entries: Sequence[Entry], host: str, port: int, *, strict: bool) -> None:
+    tls_ca: Final = None
+
+    def __init__(self, entries: Sequence[Entry], host: str, port: int, *, strict: bool, answers: bool = False) -> None:
         self.unexpected: list[str] = []
         self._strict = strict
+        self._answers = answers
         by_connection: dict[int, list[Entry]] = {}
         for entry in entries:
             by_connection.setdefault(entry.connection, []).append(entry)
@@ -54,7 +57,10 @@ class CannedServer:
     def _connect(self, client: ClientConnection, resume: Callable[[], None]) -> CannedConnection:
         script = self._scripts[self._accepted] if self._accepted < len(self._scripts) else []
         self._accepted += 1
-        return CannedConnection(client, script, self.unexpected.append)
+        return CannedConnection(client, script, self.unexpected.append, answers=self._answers)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"this server plays a recording, and has no {name!r}: it has hosts, port and unexpected")
 
     def _begin(self) -> None:
         self._accepted = 0
@@ -112,10 +118,19 @@ class CannedConnection:
         client: The connection as others see it.
         script: The entries that were recorded of one connection, in order.
         report: Called with a line of text for a request that is not among them.
+        answers: Answer such a request with an error that no client repeats, instead of closing the connection.
     """
 
-    def __init__(self, client: ClientConnection, script: Sequence[Entry], report: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        client: ClientConnection,
+        script: Sequence[Entry],
+        report: Callable[[str], object],
+        *,
+        answers: bool,
+    ) -> None:
         self.client = client
+        self._answers = answers
         self._script = list(script)
         self._report = report
         self._place = 0
@@ -173,8 +188,12 @@ class CannedConnection:
             return
         place = self._find(opcode, body)
         if place is None:
-            self.client.closing = True
-            self._report(Request(opcode, 0, body).view.title)
+            if opcode != OpCode.CLOSE_SESSION:  # that of a client whose requests were others
+                self._report(Request(opcode, 0, body).view.title)
+            if self._answers and opcode not in (CONNECT, OpCode.CLOSE_SESSION):
+                self._output.append(frame(ReplyHeader(xid, self._zxid, ErrorCode.UNIMPLEMENTED).encode()))
+            else:
+                self.client.closing = True
             return
         request = self._script[place]
         assert isinstance(request, RecordedRequest)
