@@ -8,7 +8,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
 # pip compiles what it copies, but not what it links to: without this a command starts in 160 ms instead of 100 where
 # Python may not write bytecode itself.
 COMPILE = $(BIN)/python -m compileall -q $(PACKAGE)
-PACKAGE := __init__.py __main__.py event_loop.py pem.py progress.py testing.py py.typed protocol server client
+PACKAGE := __init__.py __main__.py event_loop.py pem.py progress.py testing.py usage.py py.typed protocol server client
 
 .PHONY: faces kills help setup links run test types lint bench bench-server bench-disk bench-clients schedules ensemble budget docs apache-3.9 differential kazoo-suite wheel clean attacks fuzz
 

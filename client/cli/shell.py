@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zoolet.client.cli.options import OptionError, add_connection, auth_of, tls_of
+from zoolet.usage import Parser
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     from zoolet.client.shell.output import Output
@@ -70,7 +71,7 @@ _ADDRESSES = re.compile(r"[^\s,/]+:\d+(,[^\s,/]+:\d+)*(/.*)?")
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command without the parser of all the others, which would take longer than the command itself."""
-    parser = argparse.ArgumentParser(prog="zoolet shell", description=DESCRIPTION, allow_abbrev=False)
+    parser = Parser(prog="zoolet shell", description=DESCRIPTION, allow_abbrev=False)
     _add_options(parser)
     return _run(parser.parse_args(list(arguments)))
 

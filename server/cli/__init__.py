@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from zoolet.server.cli import datadir, fault, proxy, run, serve
 from zoolet.server.config import ConfigError
 from zoolet.server.storage.errors import StorageError
+from zoolet.usage import Parser
 
 __all__ = ["main", "parser"]
 
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None, more: AddCommands | None = None
 
 def parser(more: AddCommands | None = None) -> argparse.ArgumentParser:
     """Return the parser of all commands; ``-Dname=value`` is not among its options, because it may be anywhere."""
-    program = argparse.ArgumentParser(prog="zoolet", description="A ZooKeeper-compatible coordination server.")
+    program: argparse.ArgumentParser = Parser(prog="zoolet", description="A ZooKeeper-compatible coordination server.")
     program.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = program.add_subparsers(required=True, metavar="COMMAND")
     serve.add_command(commands)

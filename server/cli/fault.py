@@ -83,7 +83,7 @@ def _begin(url: str, parameters: dict[str, Any], words: list[str]) -> int:
 
 
 def _parameter(word: str, known: dict[str, Any]) -> tuple[str, Any]:
-    """Return a parameter and its value, of the type that the server has told."""
+    """Return a parameter and its value, of the type that the server expects."""
     name, equals, text = word.partition("=")
     if not equals or name not in known:
         wanted = f"PARAMETER=VALUE with one of {', '.join(known)}" if known else "known: there are no parameters"

@@ -112,6 +112,18 @@ class Engine(ServerState):
         self.zxid += 1
         self.apply(CloseSessionTxn(list(self.tree.ephemerals.get(session.id, ()))), session.id)
 
+    def take_zxid(self, session_id: int = 0, xid: int = 0, code: int = 0) -> None:
+        """Take a zxid for what changes no node, such as a write that fails; a log has it, too, for it has no gaps.
+
+        Args:
+            session_id: Whose request took it; 0 for nobody's.
+            xid: The request's number.
+            code: Its error.
+        """
+        self.zxid += 1
+        if self.journal is not None:
+            self.journal.add_failure(session_id, xid, self.zxid, self.now, code)
+
     def expire(self, session: Session) -> None:
         """Close a session whose deadline has passed, and its connection, without a reply."""
         client = session.client

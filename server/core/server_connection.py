@@ -201,8 +201,7 @@ class ServerConnection:
         engine = self.engine
         row = OPERATIONS.get(opcode)
         if row is not None and row.takes_zxid:
-            engine.zxid += 1
-            self._log_failure(xid, code)
+            engine.take_zxid(self.client.session.id if self.client.session else 0, xid, code)
         self._count(1, 1, self.client.session, opcode)
         self.client.outbox.append(_REPLY(16, xid, engine.zxid, code))
 

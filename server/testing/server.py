@@ -16,7 +16,6 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from zoolet.protocol.errors import ErrorCode
 from zoolet.server.app import assemble
 from zoolet.server.core.client_connection import ClientConnection, Session
 from zoolet.server.core.engine import Engine
@@ -155,9 +154,7 @@ class Server(Endpoint, NamedWaits):
         """Write all of the state, because it was changed otherwise than by transactions."""
         store = self._runner.daemon.connections.log
         if store is not None:
-            self._engine.zxid += 1  # later than all that was logged; the log has it too, for it has no gaps
-            if (journal := self._engine.journal) is not None:
-                journal.add_failure(0, 0, self._engine.zxid, self._engine.now, ErrorCode.OK)
+            self._engine.take_zxid()  # later than all that was logged
             self._unsaved = True
             store.snapshot_soon()
 

@@ -61,8 +61,8 @@ LAYERS: Final = (
     Layer(("server/storage",), ("protocol", "server/core", "server/storage")),
     Layer(("server/admin",), ("protocol", "server/core", "server/admin")),
     Layer(("server/net",), ("protocol", "server/core", "server/admin", "server/net", "server/storage/output", "pem")),
-    Layer(("server",), ("protocol", "server", "event_loop", "pem", "progress")),
-    Layer(("event_loop", "pem", "progress"), ()),
+    Layer(("server",), ("protocol", "server", "event_loop", "pem", "progress", "usage")),
+    Layer(("event_loop", "pem", "progress", "usage"), ()),
     Layer(("server/testing/signatures",), (), pure=True),
     Layer(("server/testing/frames",), (*TESTING, "server/testing/frames")),
     Layer(("server/testing/state",), (*TESTING, "server/net/clock", *floors("frames", "state"))),
@@ -81,7 +81,7 @@ LAYERS: Final = (
         never=("client/aio/client", "client/aio/compound", *INNER),
     ),
     Layer(("client",), ("protocol", "client")),  # the client for threads, transfers
-    Layer(("client/cli",), ("protocol", "client", "event_loop", "pem", "progress")),
+    Layer(("client/cli",), ("protocol", "client", "event_loop", "pem", "progress", "usage")),
     Layer(("client/shell",), ("protocol", "client", "progress", "")),
     Layer(("__init__", "__main__", "testing"), ("server", "client", "")),
 )

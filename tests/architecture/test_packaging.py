@@ -24,7 +24,7 @@ import zoolet.testing
 
 ROOT: Final = Path(__file__).parents[2]
 PARTS: Final = ("protocol", "server", "client")
-MODULES: Final = ("__init__.py", "__main__.py", "event_loop.py", "pem.py", "progress.py", "testing.py")
+MODULES: Final = ("__init__.py", "__main__.py", "event_loop.py", "pem.py", "progress.py", "testing.py", "usage.py")
 """The modules of ``zoolet`` itself, which lie in the root."""
 MADE: Final = (".*", "__pycache__", "build", "dist", "*.egg-info", "out", "zkload")
 """What is made in a clone, and hidden files: what a fresh clone does not have or a build does not need."""

@@ -21,6 +21,8 @@ from typing import Final
 
 import pytest
 
+from zoolet.server import cli
+
 DEADLINE_S: Final = 20.0  # only ever reached on failure
 ZOOLET: Final = [sys.executable, "-m", "zoolet.server"]
 WITHOUT_UVLOOP: Final = """
@@ -315,6 +317,23 @@ def test_an_address_that_is_not_ours_is_one_line_and_exit_1(host: str, reason: s
 
 
 @pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("serv", "did you mean serve?"),
+        ("serve --prot 1", "did you mean --port?"),
+        ("datadir shw .", "did you mean show?"),
+    ],
+)
+def test_a_misspelt_word_is_one_line_with_the_nearest(
+    words: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(words.split())
+    [line] = capsys.readouterr().err.splitlines()
+    assert hint in line
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ["serve", "--nonsense"],
@@ -330,7 +349,7 @@ def test_wrong_usage_is_exit_2(arguments: list[str]) -> None:
     done = run(*arguments)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert re.search(r"^zoolet( serve)?: error: .+", done.stderr, re.MULTILINE)
+    assert re.search(r"^zoolet( serve)?: .+", done.stderr, re.MULTILINE)
     assert "Traceback" not in done.stderr
 
 

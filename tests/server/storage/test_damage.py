@@ -17,7 +17,6 @@ from zoolet.protocol.records import Stat
 from zoolet.protocol.txns import ErrorTxn
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.journal import ERROR
 from zoolet.server.storage import live, txnlog
 from zoolet.server.storage.directory import DataDir, Lock
 from zoolet.server.storage.errors import StorageError
@@ -383,7 +382,7 @@ def test_a_lock_file_is_never_empty_and_an_empty_one_is_no_clean_end(tmp_path: P
 
 
 async def growing_snapshot(folder: Path) -> tuple[Path, int]:
-    """Let a server write a snapshot during which a list changes; return its file, and what it may have seen."""
+    """Change a list while a server writes a snapshot; return its file, and what it may have seen."""
     async with StoredServer(folder) as server, Client(server.hosts, timeout=20.0) as client:
         await client.create("/a", b"")
         for number in range(2000):  # more than is encoded at a time
@@ -426,7 +425,7 @@ def test_what_a_snapshot_has_seen_must_be_in_the_logs_before_a_later_epoch(tmp_p
     growing = encode_growing(Snapshot((1 << 32) + 3, []), [root], lambda: (1 << 32) + 6)
     (inner / "snapshot.100000003").write_bytes(b"".join(growing))
     for zxid in ((1 << 32) + 4, (2 << 32) + 1):
-        entry = txnlog.encode([(0, 0, zxid, 5, ERROR, ErrorTxn(0))])
+        entry = txnlog.encode([(0, 0, zxid, 5, -1, ErrorTxn(0))])
         (inner / f"log.{zxid:x}").write_bytes(encode_header() + entry)
 
     with pytest.raises(StorageError, match="up to 0x100000006, which the snapshot has seen, are missing"):
