@@ -54,6 +54,11 @@ def check(path: str) -> str:
     return path
 
 
+def name(path: str) -> str:
+    """Return the last part of a path; empty for the root."""
+    return path.rpartition("/")[2]
+
+
 def parent(path: str) -> str:
     """Return the path of the parent; the root is its own parent."""
     return path[: path.rindex("/")] or "/"

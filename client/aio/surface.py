@@ -163,7 +163,7 @@ class ClientSurface(BaseClient):
             check = self._core.sequential_path if sequential else self._core.add_chroot
             check(path)  # behind a protection id, even "." would be a valid name
             parent, protection_id = paths.parent(path), f"_c_{self.new_uuid()}-"
-            protected_path = paths.join(parent, protection_id + path.rpartition("/")[2])
+            protected_path = paths.join(parent, protection_id + paths.name(path))
         create = self._creator(protected_path, value, ephemeral, sequential, container, ttl, acl)
         first = create()
         if not (parents or protected):

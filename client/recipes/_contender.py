@@ -200,7 +200,7 @@ class Contender:
 
     def _turn(self, line: list[NodeName]) -> Turn:
         """Return which one to wait for; those behind are removed from the line."""
-        name = self.node.rpartition("/")[2]
+        name = paths.name(self.node)
         own = next((place for place, node in enumerate(line) if node.name == name), None)
         if own is None or self._client.session_id != self._session_id:
             raise SessionExpiredError(self.node, _GONE)

@@ -37,4 +37,4 @@ class ChildrenCache(TreeCache):
     def _by_name(self, by_path: Mapping[str, T]) -> Iterator[tuple[str, T]]:
         for path, item in by_path.items():
             if path != self._path and paths.parent(path) == self._path:
-                yield path.rpartition("/")[2], item
+                yield paths.name(path), item

@@ -21,6 +21,7 @@ from zoolet.client.aio.surface import ClientSurface, Stat
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.recipes._follow import SessionGuard, set_shared_number, shared_number
 from zoolet.client.wire.arguments import checked_count, checked_timeout
+from zoolet.protocol import paths
 from zoolet.protocol.errors import (
     BadVersionError,
     ConnectionLossError,
@@ -174,7 +175,7 @@ class DoubleBarrier(Recipe):
         if node is None:
             return
         delete_in_background(self._client, node)  # even if this is cancelled
-        others = self._names - {node.rpartition("/")[2]}
+        others = self._names - {paths.name(node)}
         async with timeout_saying(self._timeout, lambda: f"{self._path}: others had not left") as limit:
             with contextlib.suppress(NoNodeError):  # somebody deleted the barrier itself
                 while True:

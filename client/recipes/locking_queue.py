@@ -134,7 +134,7 @@ class LockingQueue(PriorityQueue):
         free = set(names).difference(taken)
         self._due = {name: due for name, due in self._due.items() if name in free}
         for path in self._entries(free):
-            name = path.rpartition("/")[2]
+            name = paths.name(path)
             if self._due.get(name, (0.0, 0))[0] > self._clock.now():
                 continue
             try:
@@ -171,7 +171,7 @@ class LockingQueue(PriorityQueue):
 
     async def _attempt(self, path: str, data: bytes, stat: Stat) -> Entry | None:
         """Acquire an entry, and count the attempt; None if another one was first."""
-        name = path.rpartition("/")[2]
+        name = paths.name(path)
         lease = await self._own(paths.join(self._taken, name), path, stat.version)
         if lease is None:
             return None
@@ -253,7 +253,7 @@ class LockingQueue(PriorityQueue):
         """Return the entries that have failed too often: their values by name, None for those that cannot be read."""
         values: dict[str, Any] = {}
         for path in self._entries(await children_of(self._client, self._dead)):
-            name = path.rpartition("/")[2]
+            name = paths.name(path)
             with contextlib.suppress(NoNodeError):
                 data, _ = await self._raw.get(paths.join(self._dead, name))
                 try:

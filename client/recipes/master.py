@@ -29,6 +29,7 @@ from zoolet.client.recipes.election import Election
 from zoolet.client.recipes.worker import ACKS, ASSIGNED, COMMANDS, PROGRESS, RESULTS, TASKS, WORKERS
 from zoolet.client.serializers import UndecodableError
 from zoolet.client.wire.arguments import checked_count, checked_node_name, checked_timeout
+from zoolet.protocol import paths
 from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
 
 _NUMBERED: Final = "task-"
@@ -90,7 +91,7 @@ class Master(SupervisedRecipe):
             await self._submit_once(task, checked_node_name(key))
             return key
         node = await self._client.create(self._at(TASKS, _NUMBERED), task, sequential=True, parents=True)
-        return node.rpartition("/")[2]
+        return paths.name(node)
 
     async def _submit_once(self, task: Any, name: str) -> None:
         while True:

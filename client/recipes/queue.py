@@ -14,6 +14,7 @@ from zoolet.client.recipes._base import Recipe
 from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._node_names import sorted_by_sequence
 from zoolet.client.wire.arguments import checked_node_name, checked_timeout
+from zoolet.protocol import paths
 from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, UnimplementedError
 
 REMEMBER_KEYS: Final = 86_400.0
@@ -55,7 +56,7 @@ class Queue(Recipe):
             return await self._put_once(prefix, value, checked_node_name(key))
         while True:
             try:
-                return (await self._client.create(prefix, value, sequential=True)).rpartition("/")[2]
+                return paths.name(await self._client.create(prefix, value, sequential=True))
             except NoNodeError:
                 await self._create_parent(self._path)
 
@@ -73,7 +74,7 @@ class Queue(Recipe):
             transaction.create(f"{keys}/{key}", ttl=ttl)
             transaction.create(prefix, data, sequential=True)
             try:
-                return str((await transaction.commit())[1]).rpartition("/")[2]
+                return paths.name((await transaction.commit())[1])
             except NodeExistsError:
                 return ""
             except NoNodeError:

@@ -158,7 +158,7 @@ class ReadWriteLock:
     def _are_writers(self, nodes: list[str]) -> bool:
         """Return whether nodes are those of a writer of this lock, one of each naming."""
         return len(nodes) == len(self._namings) and all(
-            paths.parent(node) == self._path and in_order(naming, ("write",), [node.rpartition("/")[2]])
+            paths.parent(node) == self._path and in_order(naming, ("write",), [paths.name(node)])
             for node, naming in zip(nodes, self._namings, strict=True)
         )
 

@@ -122,7 +122,7 @@ class SubtreeResync:
     def _forget_name(self, path: str) -> None:
         siblings = self.children.get(paths.parent(path))
         if siblings is not None and path != "/":
-            siblings.pop(path.rpartition("/")[2], None)
+            siblings.pop(paths.name(path), None)
 
     def _emit(self, kind: EventType, path: str) -> None:
         if self._since is not None:
@@ -150,7 +150,7 @@ class SubtreeResync:
             self._zxids[path] = event.zxid, event.zxid
             siblings = self.children.get(paths.parent(path))
             if siblings is not None and path != "/":
-                siblings[path.rpartition("/")[2]] = None
+                siblings[paths.name(path)] = None
         elif event.type == EventType.NODE_DATA_CHANGED:
             self._zxids[path] = self._zxids.get(path, (None, None))[0], event.zxid
         elif event.type == EventType.NODE_DELETED:

@@ -43,6 +43,36 @@ class Compat:
     """A session's password is computed from its id. All releases of ZooKeeper do that; zoolet does only as 3.8."""
 
 
-V3_9: Final = Compat("3.9.4", True, True, True, True, False, True, True, False, True, -6, False, True, False)
-V3_8: Final = Compat("3.8.0", False, False, False, False, True, False, False, True, False, -8, True, False, True)
+V3_9: Final = Compat(
+    "3.9.4",
+    event_zxid=True,
+    exists_needs_read=True,
+    multi_answers_create2=True,
+    multi_checks_flags_first=True,
+    undecodable_write_takes_zxid=False,
+    watch_modes_coexist=True,
+    watcher_types_4_and_5=True,
+    check_watches_sees_others=False,
+    ip6_acls=True,
+    delete_container_refused_with=-6,
+    null_watch_path_unchecked=False,
+    removal_ends_watching=True,
+    predictable_passwords=False,
+)
+V3_8: Final = Compat(
+    "3.8.0",
+    event_zxid=False,
+    exists_needs_read=False,
+    multi_answers_create2=False,
+    multi_checks_flags_first=False,
+    undecodable_write_takes_zxid=True,
+    watch_modes_coexist=False,
+    watcher_types_4_and_5=False,
+    check_watches_sees_others=True,
+    ip6_acls=False,
+    delete_container_refused_with=-8,
+    null_watch_path_unchecked=True,
+    removal_ends_watching=False,
+    predictable_passwords=True,
+)
 BY_NAME: Final = {"3.9": V3_9, "3.8": V3_8}

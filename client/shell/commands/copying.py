@@ -91,7 +91,7 @@ async def edit(shell: Shell, arguments: Parsed) -> None:
 def _edited(editor: str, path: str, data: bytes) -> bytes:
     """Return data as it is after an editor has had it."""
     with tempfile.TemporaryDirectory(prefix="zoolet-") as folder:
-        file = Path(folder, (path.rpartition("/")[2] or "root")[:80])
+        file = Path(folder, (paths.name(path) or "root")[:80])
         file.write_bytes(data)
         try:
             code = subprocess.call([*shlex.split(editor), str(file)])

@@ -15,6 +15,7 @@ from zoolet.client.shell.matcher import Matcher
 from zoolet.client.shell.output import BOLD
 from zoolet.client.shell.texts import stat_json
 from zoolet.client.shell.walk import AT_ONCE, each, report, walk
+from zoolet.protocol import paths
 from zoolet.protocol import records as r
 from zoolet.protocol.errors import NoAuthError, NoNodeError
 
@@ -42,7 +43,7 @@ async def find(shell: Shell, arguments: Parsed) -> None:
     test = _Test(arguments)
     forbidden: set[str] = set()
     async for batch in walk(shell.client, root, forbidden):
-        named = [path for path in batch if pattern.match(path.rpartition("/")[2])]
+        named = [path for path in batch if pattern.match(paths.name(path))]
         for start in range(0, len(named), AT_ONCE):
             part = named[start : start + AT_ONCE]
             await _show(shell, part, test, forbidden)
