@@ -29,4 +29,8 @@ def pem_problem(certificate: str | Path, key: str | Path | None, option: str) ->
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             return f"the key in {key or certificate} is not that of the certificate in {certificate}"
+        if b"ENCRYPTED" in texts[1]:
+            return f"the key in {key or certificate} is encrypted, and its password is missing or wrong"
+        if b"-----END CERTIFICATE-----" not in texts[0] or texts[1].count(b"PRIVATE KEY-----") < 2:
+            return f"{certificate} or its key is truncated"
     return None

@@ -26,7 +26,7 @@ else:
     __all__ = _testing.__all__
 
     def __dir__() -> list[str]:
-        return [*globals(), *__all__]
+        return __all__
 
     def __getattr__(name: str) -> object:
         if name not in __all__:  # above all __path__, which would make zoolet.testing.sim a second copy of a module

@@ -58,3 +58,7 @@ for _asyncio in (MultiLease, OneShotEvent, OwnedNode, ReadLock, WriteLock):  # w
     globals()[_asyncio.__name__] = face_of(_asyncio)
 
 __all__ = [*recipes.__all__]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -320,12 +320,13 @@ def zoolet_kazoo_factory(zoolet: Server, zoolet_factory: ServerFactory) -> Itera
     """Start KazooClients for ``zoolet``, with the arguments of ``KazooClient``; they are stopped at the end."""
     from kazoo.client import KazooClient
 
-    from zoolet.server.testing.run.clients import heal_all, session_id_of
+    from zoolet.server.testing.run.clients import authority_of, heal_all, session_id_of
 
     clients: list[KazooClient] = []
 
     def connect(hosts: str | None = None, **options: Any) -> KazooClient:
-        if not hosts and (authority := zoolet.tls_ca) is not None:
+        servers = [zoolet, *getattr(zoolet_factory, "started", ())]
+        if (authority := authority_of(servers, hosts or zoolet.hosts)) is not None:
             options = {"use_ssl": True, "ca": str(authority), **options}
         client = KazooClient(hosts or zoolet.hosts, **options)
         clients.append(client)

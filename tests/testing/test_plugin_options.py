@@ -237,13 +237,16 @@ def test_a_marker_reaches_the_factory_and_its_clients_speak_tls(project: pytest.
         async def test_ours(zoolet, zoolet_client):
             await zoolet_client.create("/a")
 
+        def test_another(zoolet_factory, zoolet_kazoo_factory):
+            zoolet_kazoo_factory(zoolet_factory(tls=True).hosts).create("/a")
+
         @pytest.mark.zoolet(clock="manual")
         def test_factory(zoolet_factory):
             zoolet_factory().advance(5)
         """
     )
 
-    project.runpytest_inprocess("-W", "ignore").assert_outcomes(passed=3)
+    project.runpytest_inprocess("-W", "ignore").assert_outcomes(passed=4)
 
 
 # --- one more server, and recordings ---

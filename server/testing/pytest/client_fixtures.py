@@ -48,12 +48,13 @@ def _runner_of(request: pytest.FixtureRequest) -> str:
 async def clients_of(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIterator[ClientFactory]:
     """Yield a function that connects clients; close them in the end."""
     from zoolet.client import Client
-    from zoolet.server.testing.run.clients import heal_all
+    from zoolet.server.testing.run.clients import authority_of, heal_all
 
     clients: list[Client] = []
 
     async def connect(hosts: str | None = None, *arguments: Any, **options: Any) -> Client:
-        if not hosts and (authority := zoolet.tls_ca) is not None:
+        servers = [zoolet, *getattr(zoolet_factory, "started", ())]
+        if (authority := authority_of(servers, hosts or zoolet.hosts)) is not None:
             options = {"tls": ssl.create_default_context(cafile=authority), **options}
         client = Client(hosts or zoolet.hosts, *arguments, **options)
         await client.start()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from zoolet.server.core.client_connection import Session
 from zoolet.server.core.engine import Engine
@@ -148,6 +148,11 @@ def resume(interceptor: Interceptor, who: object) -> None:
             raise LookupError(f"{name_of(who)} is not paused")
         del interceptor.paused[session_id]
     interceptor.recheck()
+
+
+def authority_of(servers: Iterable[Any], hosts: str) -> str | None:
+    """Return the file of the authority that clients of the server with this address trust; None without TLS."""
+    return next((server.tls_ca for server in servers if server.tls_ca is not None and server.hosts == hosts), None)
 
 
 def heal_all(servers: Iterable[H]) -> list[H]:

@@ -169,8 +169,19 @@ def test_a_wrong_password_of_a_pem_file_is_refused_and_nobody_is_asked(
 ) -> None:
     path = authority.issue("server", b"geheim")
 
-    with pytest.raises(tls.TlsError, match=re.escape(f"cannot use {path} for TLS")):
+    with pytest.raises(tls.TlsError, match=re.escape(f"cannot use {path} for TLS: the key in {path} is encrypted")):
         tls.context(TlsSettings(str(path), key_store_password=password))
+
+
+def test_a_file_that_is_truncated_is_refused_as_such(authority: Authority) -> None:
+    path = authority.issue("server")
+    whole = path.read_bytes()
+    path.write_bytes(
+        whole[: whole.index(b"-----END CERTIFICATE-----")] + whole[whole.index(b"-----END CERTIFICATE-----") + 30 :]
+    )
+
+    with pytest.raises(tls.TlsError, match="or its key is truncated"):
+        tls.context(TlsSettings(str(path)))
 
 
 @pytest.mark.slow
