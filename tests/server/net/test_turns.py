@@ -25,6 +25,8 @@ from zoolet.server import Server
 from zoolet.server.net.clock import RealClock
 from zoolet.server.net.daemon import Daemon
 
+MANY: Final = 121
+"""Replies of 100,000 bytes that are more than what Linux buffers for a client that does not read."""
 TINY: Final = 1e-5
 """A turn that is over about as soon as it has begun: one costly request, or eight kilobytes of replies."""
 
@@ -193,23 +195,23 @@ async def test_a_client_that_closes_its_side_is_sent_no_events_any_more(
 
 async def test_a_client_that_closes_its_side_and_reads_late_gets_all_its_answers(daemon: Daemon, dial: Dial) -> None:
     client = await dial(room=16 << 10)
-    client.send(create(0, "/a", b"x" * 100_000) + b"".join(get(xid, "/a") for xid in range(1, 41)))
+    client.send(create(0, "/a", b"x" * 100_000) + b"".join(get(xid, "/a") for xid in range(1, MANY)))
     client.end()
     await until(lambda: any(protocol.write_paused for protocol in daemon.connections.open.values()))
 
     answer = await client.rest()
 
-    assert [int_at(payload)[0] for payload in Frames(limit=None).feed(answer)] == list(range(41))
+    assert [int_at(payload)[0] for payload in Frames(limit=None).feed(answer)] == list(range(MANY))
 
 
 async def test_a_client_that_does_not_read_gets_its_answers_in_order_once_it_does(daemon: Daemon, dial: Dial) -> None:
     slow, other = await dial(room=16 << 10), await dial()
-    slow.send(create(0, "/a", b"x" * 100_000) + b"".join(get(xid, "/a") for xid in range(1, 41)))
+    slow.send(create(0, "/a", b"x" * 100_000) + b"".join(get(xid, "/a") for xid in range(1, MANY)))
     await until(lambda: any(protocol.write_paused for protocol in daemon.connections.open.values()))
     other.send(exists(1))
     await other.xids(1)
 
-    assert await slow.xids(41) == list(range(41))
+    assert await slow.xids(MANY) == list(range(MANY))
 
 
 async def test_what_is_behind_the_end_of_a_session_is_not_done(daemon: Daemon, dial: Dial) -> None:
