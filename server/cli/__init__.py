@@ -51,9 +51,13 @@ def main(arguments: Sequence[str] | None = None, more: AddCommands | None = None
         return 1
 
 
+def _plain(parser: Parser) -> argparse.ArgumentParser:
+    return parser  # of which the types of argparse make subcommands
+
+
 def parser(more: AddCommands | None = None) -> argparse.ArgumentParser:
     """Return the parser of all commands; ``-Dname=value`` is not among its options, because it may be anywhere."""
-    program: argparse.ArgumentParser = Parser(prog="zoolet", description="A ZooKeeper-compatible coordination server.")
+    program = _plain(Parser(prog="zoolet", description="A ZooKeeper-compatible coordination server."))
     program.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = program.add_subparsers(required=True, metavar="COMMAND")
     serve.add_command(commands)
