@@ -101,7 +101,7 @@ differential: setup  ## 20,000 steps a seed beside a real ZooKeeper 3.8.0 and 3.
 	ZOOLET_REQUIRE_APACHE=1 ZOOLET_DIFFERENTIAL_FRESH=1 ZOOLET_DIFFERENTIAL_STEPS=20000 \
 	    $(BIN)/pytest -s tests/differential $(ARGS)
 
-kills: setup  ## 1,000 kills of a daemon under load, 7,200 losses of power, a kill at each step: about nine minutes (KILLS=...)
+kills: setup  ## 1,000 kills of a daemon under load, 7,200 losses of power, a kill at each step: 15 to 20 minutes (KILLS=...)
 	ZOOLET_FULL=1 ZOOLET_LOSSES=40 $(BIN)/pytest -q tests/server/storage/test_store.py -k kills_and_losses
 	ZOOLET_KILLS=$(or $(KILLS),1000) $(BIN)/pytest -q tests/server/storage/test_kills.py
 

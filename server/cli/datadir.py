@@ -68,7 +68,7 @@ def _show(directory: DataDir) -> int:
     print(f"bytes           {tree.data_size}, of paths and data")
     print(f"sessions        {len(engine.sessions.alive)}")
     for problem in recovered.problems:
-        print(f"not used        {problem}")
+        print(f"problem         {problem}")
     return 1 if recovered.problems else 0
 
 
@@ -140,5 +140,5 @@ def _export(directory: DataDir) -> int:
     if left_out:
         print(f"zoolet: {left_out} ephemeral nodes are left out", file=sys.stderr)
     for problem in recovered.problems:
-        print(f"zoolet: not used: {problem}", file=sys.stderr)
+        print(f"zoolet: {problem}", file=sys.stderr)
     return 1 if recovered.problems else 0

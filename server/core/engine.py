@@ -113,7 +113,8 @@ class Engine(ServerState):
         self.apply(CloseSessionTxn(list(self.tree.ephemerals.get(session.id, ()))), session.id)
 
     def take_zxid(self, session_id: int = 0, xid: int = 0, code: int = 0) -> None:
-        """Take a zxid for what changes no node, such as a write that fails; a log has it, too, for it has no gaps.
+        """Take the next zxid for a transaction that changes no node, such as that of an injected error. It is logged:
+        a log with a gap cannot be replayed.
 
         Args:
             session_id: Whose request took it; 0 for nobody's.

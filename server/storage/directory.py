@@ -165,12 +165,9 @@ class DataDir:
                 self._check_logged(path, snapshot)
                 self.seen = snapshot.newest_change()
                 return snapshot
-            except _SeenError as error:
-                if may_have_seen is None and not error.is_certain:
-                    may_have_seen = path, error.snapshot
-                self.problems.append(str(error))
-                self.rejected.append(path)
             except StorageError as error:
+                if may_have_seen is None and isinstance(error, _SeenError) and not error.is_certain:
+                    may_have_seen = path, error.snapshot
                 self.problems.append(str(error))
                 self.rejected.append(path)
         if may_have_seen is not None:

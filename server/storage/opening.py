@@ -97,7 +97,7 @@ class OpenDirectory:
         files.remove_leftovers(directory.folder, disk)
         files.remove_leftovers(directory.log_folder, disk)
         for problem in recovered.problems:
-            _log.error("not used: %s", problem)
+            _log.error("while recovering: %s", problem)
         if self._log_path is not None:
             disk.sync_folder(directory.log_folder)  # the name of the lock, by which the folder is known
             files.remember_logs(directory.path, self._log_path, disk)
