@@ -29,6 +29,7 @@ class LogFile:
     Attributes:
         path: Its file.
         is_short: Whether there was no space to reserve more.
+        is_full: Whether there was none because a file may not be larger; another one may have it.
 
     Raises:
         OSError: It cannot be created.
@@ -39,7 +40,7 @@ class LogFile:
     def __init__(self, folder: Path, disk: Disk, preallocated: int) -> None:
         LogFile._count += 1
         self.path = folder / f"zoolet-log-{LogFile._count}.tmp"
-        self.is_short = False
+        self.is_short = self.is_full = False
         self._disk = disk
         self._preallocated = preallocated
         self._reserved = self._size = 0
@@ -88,11 +89,11 @@ class LogFile:
         start = max(self._reserved, self._size)
         try:
             self._disk.reserve(self._descriptor, start, self._preallocated)
-        except OSError:
-            self.is_short = True
+        except OSError as error:
+            self.is_short, self.is_full = True, error.errno == errno.EFBIG and self._size > 0
         else:
             self._reserved = start + self._preallocated
-            self.is_short = False
+            self.is_short = self.is_full = False
 
     def sync(self) -> None:
         """Wait until what was appended outlives a loss of power."""

@@ -74,7 +74,7 @@ class OpenDirectory:
                 lock.undo()
                 continue
             if self._store.is_complete:
-                lock.note_clean_end(self._store.last_zxid, self._store.highest_session_id)
+                lock.note_clean_end(self._store.logged_zxid, self._store.highest_session_id)
             lock.release()
         self._locks.clear()
 

@@ -1,77 +1,19 @@
-"""The files of a running server: its transactions go into a log, and now and then all of it into a snapshot.
-
-Group commit: what a turn has changed is in the engine's journal, and output that may show it waits::
-
-    turn --journal--> commit --bytes--> log, sync --output--> sockets
-
-While one commit is being synced, the next turns run; their transactions and output are the next commit. So there is one
-sync for everything that arrived during the one before. No output overtakes the transactions that it may show, whether
-it is a reply, an event, or what another client reads; for a log that is failing see below.
-With ``interval`` and ``never`` nothing waits for a sync: the bytes are handed to the operating system before the output
-is sent.
-
-States of the log::
-
-    fine --no space to reserve--> short --space again--> fine
-      |                             |
-      +--a write or sync failed--> failing --retried each second, done--> fine
-
-While it is short, the writes of clients are refused, and sessions begin and end in what is reserved. While it is
-failing, writes are refused as well, no session ends and no node expires, and the output of clients that have changed
-something that is not logged waits. All other output is sent, so that reads are served; they may show what is not logged
-yet. But nobody may see the end of a session that is not logged, for somebody may hold its lock then, and it is alive
-again after a crash: if one is among what is not logged, all output waits. Because space is reserved, a full disk leads
-here only where none can be.
-"""
+"""The files of a running server: its log (:mod:`.group_commit`), and now and then a snapshot (:mod:`.snapshotter`)."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import logging
-import os
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
-from time import perf_counter
-from typing import Final
 
-from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.journal import Applied, Journal
-from zoolet.server.storage import live, txnlog
-from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.disk import Disk
-from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.log_file import LogFile
-from zoolet.server.storage.output import Output
+from zoolet.server.storage.group_commit import GroupCommit
 from zoolet.server.storage.settings import StorageSettings
-from zoolet.server.storage.snapshot_file import SnapshotFile
-
-_log = logging.getLogger("zoolet.server")
-RETRY: Final = 1.0
-"""Seconds between two attempts to write to a disk that is full or failing."""
-SYNC_INTERVAL: Final = 1.0
-"""Seconds between two syncs with ``interval``."""
-STOP_SECONDS: Final = 3.0
-"""Seconds that a server which stops waits for a disk that is full or failing."""
-LEAST_LOGGED: Final = 256 << 20
-LOGGED_FACTOR: Final = 4
-"""The next snapshot is written when so many bytes were logged, or so many times as many as the last snapshot has."""
+from zoolet.server.storage.snapshotter import Snapshotter
 
 
-@dataclass
-class Commit:
-    """Transactions that are being logged, and the output that waits for it."""
-
-    entries: list[Applied]
-    data: bytes
-    outputs: list[tuple[Output, bytes, bool]]
-
-
-class Store:
+class Store(GroupCommit):
     """The files of a running server.
 
     Args:
@@ -82,7 +24,7 @@ class Store:
         note_session: Notes the highest session id that was given, beside the files.
 
     Attributes:
-        snapshot_task: The snapshot that is being written; None if none is.
+        snapshots: The snapshots.
         is_complete: Whether all that was applied is in the log, and nothing can follow.
     """
 
@@ -94,376 +36,22 @@ class Store:
         disk: Disk,
         note_session: Callable[[int], None] = lambda session_id: None,
     ) -> None:
-        self._engine = engine
-        self._note_session = note_session
-        self._directory = directory
-        self._settings = settings
-        self._disk = disk
-        self._loop = asyncio.get_running_loop()
-        self.journal = engine.journal = Journal(engine.zxid)
-        self._waits = settings.fsync == "always"
-        self._log: LogFile | None = None
-        self._next: LogFile | None = self._new_log()  # in reserve, so that a full disk does not prevent it
-        self._log_thread = ThreadPoolExecutor(1, "zoolet-log")
-        self._snapshot_thread = ThreadPoolExecutor(1, "zoolet-snapshot")
-        self._closing = self.is_complete = False
-        self._snapshot_needed = False  # another one, because a sync has failed during the present one
-        self._waiting: dict[Output, None] = {}  # those whose output is for the next commit
-        self._paused: dict[Output, None] = {}
-        self._committing: Commit | None = None
-        self._failing = self._short = False
-        self._failure = ""  # what was last logged of it
-        self._scheduled = False
-        self._unsynced = False  # with interval: something was written since the last sync
-        self._sync_timer: asyncio.TimerHandle | None = None
-        self._write_timer: asyncio.TimerHandle | None = None
-        self._reserve_timer: asyncio.TimerHandle | None = None
-        self._since_snapshot = self._bytes_since_snapshot = 0
-        self._snapshot_bytes = 0  # of the last one
-        self._valid: set[Path] = set()  # the snapshots that were read or written by this process
-        self._valid.update(path for path in list(directory.snapshots.values())[:1] if path not in directory.rejected)
-        self.snapshot_task: asyncio.Task[None] | None = None
-        self._drained = asyncio.Event()
-        self._logged_zxid = engine.zxid
-        self._waiters: list[tuple[int, asyncio.Future[None]]] = []  # for a zxid to be logged
-        self._retiring: asyncio.Future[LogFile | None] | None = None  # a snapshot wants another log to begin
-
-    # --- output ---
-
-    def paused(self) -> list[Output]:
-        """Return the connections from which nothing is received at present: their sessions must not expire."""
-        return list(self._paused)
-
-    def hold(self, output: Output) -> bool:
-        """Return whether the output of a connection has to wait; it is sent later then."""
-        if not self.journal.entries and self._committing is None:
-            return False
-        if output in self._waiting:
-            if self._committing is not None and output not in self._paused:
-                self._paused[output] = None  # it is two commits ahead: what it may send is limited
-                output.pause()
-            return True
-        if self._failing and not self._must_wait(output):
-            return False
-        self._waiting[output] = None
-        self.commit_soon()
-        return True
-
-    def _must_wait(self, output: Output) -> bool:
-        """Return whether the output of a connection waits while the log is failing: it has changed something that is
-        not logged, or a session has ended, which nobody must see.
-        """
-        commit = self._committing
-        assert commit is not None
-        if any(
-            entry[4] == OpCode.CLOSE_SESSION for entries in (commit.entries, self.journal.entries) for entry in entries
-        ):
-            return True
-        unlogged = {entry[0] for entries in (commit.entries, self.journal.entries) for entry in entries} - {0}
-        return output.session_id in unlogged or any(held is output for held, _, _ in commit.outputs)
-
-    def forget(self, output: Output) -> None:
-        """Forget a connection that is gone."""
-        self._waiting.pop(output, None)
-        self._paused.pop(output, None)
-
-    def commit_soon(self) -> None:
-        """Log what was applied, at the end of this iteration of the event loop or behind the present commit."""
-        if not self._scheduled and self._committing is None and (self.journal.entries or self._waiting):
-            self._scheduled = True
-            self._loop.call_soon(self._commit)
-
-    # --- the commit ---
-
-    def _commit(self) -> None:
-        self._scheduled = False
-        if self._committing is not None:
-            return
-        self._retire()
-        data = txnlog.encode(self.journal.entries)  # if this fails, nothing is forgotten
-        entries = self.journal.pop_all()
-        outputs = [(output, *output.pop_output()) for output in self._waiting]
-        self._waiting.clear()
-        self._committing = Commit(entries, data, outputs)
-        self._since_snapshot += len(entries)
-        self._bytes_since_snapshot += len(data)
-        self._write()
-
-    def _write(self) -> None:
-        commit = self._committing
-        assert commit is not None
-        if not commit.entries:
-            self._committed(None)
-        elif self._waits or self._failing:
-            future = self._log_thread.submit(self._append, commit, sync=True)
-            future.add_done_callback(self._in_loop(self._committed))
-        else:
-            try:
-                self._append(commit, sync=False)
-            except OSError as error:
-                self._committed(error)
-            else:
-                self._committed(None)
-                self._sync_soon()
-
-    def _append(self, commit: Commit, *, sync: bool) -> None:
-        """Write a commit to the log; with ``always`` this runs in the thread of the log."""
-        if self._log is None:
-            self._log, self._next = self._next or self._new_log(), None
-        self._log.append(commit.entries[0][2], commit.data)
-        if sync:
-            try:
-                self._log.sync()
-            except OSError:
-                # What the file has is not certain any more, and another sync may succeed wrongly.
-                log, self._log = self._log, None
-                log.abandon()
-                raise
-
-    def _new_log(self) -> LogFile:
-        return LogFile(self._directory.log_folder, self._disk, self._settings.preallocated << 10)
-
-    def _in_loop(self, function: Callable[[BaseException | None], None]) -> Callable[[Future[None]], None]:
-        def done(future: Future[None]) -> None:
-            self._loop.call_soon_threadsafe(function, future.exception())
-
-        return done
-
-    def _committed(self, error: BaseException | None) -> None:
-        commit = self._committing
-        assert commit is not None
-        if error is not None:
-            self._fail(error)
-            return
-        self._committing = None
-        if commit.entries:
-            self._logged_zxid = commit.entries[-1][2]
-        self._wake_waiters()
-        if self._failing:
-            self._failing, self._failure = False, ""
-            _log.warning("the log is written again: %s", self._directory.log_folder)
-        self._check_space()
-        for output, data, closing in commit.outputs:
-            output.send_output(data, closing, output not in self._waiting)
-        if not self._closing:  # otherwise nothing more is received
-            paused, self._paused = self._paused, {}
-            for output in paused:
-                output.resume()
-        if self.snapshot_task is None and self._needs_snapshot():
-            self.snapshot_soon()
-        if self.journal.entries or self._waiting:
-            self.commit_soon()
-        else:
-            self._drained.set()
-
-    def _needs_snapshot(self) -> bool:
-        """Return whether so much was logged that the next start would take long, or need much space."""
-        limit = self._settings.log_size << 10 or max(LEAST_LOGGED, LOGGED_FACTOR * self._snapshot_bytes)
-        return self._since_snapshot >= self._settings.snap_count or self._bytes_since_snapshot >= limit
-
-    # --- trouble ---
-
-    def _fail(self, error: BaseException) -> None:
-        self._failing = True
-        if str(error) != self._failure:
-            self._failure = str(error)
-            _log.error("writes are refused: the log cannot be written: %s; trying again each second", error)
-        self._update_writable()
-        for output in [output for output in self._waiting if not self._must_wait(output)]:
-            del self._waiting[output]
-            output.send_output(*output.pop_output(), True)
-            if output in self._paused and not self._closing:
-                del self._paused[output]
-                output.resume()
-        self._write_timer = self._loop.call_later(RETRY, self._write)
-
-    def _check_space(self) -> None:
-        log = self._log or self._next
-        short = log is not None and log.is_short
-        if short and not self._short:
-            size = f"{self._settings.preallocated} kilobytes (preAllocSize)"
-            _log.error("writes are refused: no space for %s more of the log; trying again each second", size)
-        elif self._short and not short:
-            _log.warning("writes are accepted again")
-        self._short = short
-        self._update_writable()
-        if short and self._reserve_timer is None:
-            self._reserve_timer = self._loop.call_later(RETRY, self._try_reserve)
-
-    def _try_reserve(self) -> None:
-        self._reserve_timer = None
-        if self._committing is not None:  # the log's thread has the file
-            self._reserve_timer = self._loop.call_later(RETRY, self._try_reserve)
-            return
-        if (log := self._log or self._next) is not None:
-            log.try_reserve()
-        self._check_space()
-
-    def _update_writable(self) -> None:
-        refusal = f"the log cannot be written: {self._failure}" if self._failing else ""
-        if self._short and not refusal:
-            refusal = f"no space for {self._settings.preallocated} kilobytes more of the log"
-        if (refusal, self._failing) != (self._engine.refusal, self._engine.frozen):
-            self._engine.refuse_writes(refusal, frozen=self._failing)
-
-    # --- syncing each second ---
-
-    def _sync_soon(self) -> None:
-        self._unsynced = True
-        if self._sync_timer is None and self._settings.fsync == "interval":
-            self._sync_timer = self._loop.call_later(SYNC_INTERVAL, self._sync_now)
-
-    def _sync_now(self) -> None:
-        self._sync_timer = None
-        log = self._log
-        if log is not None and self._unsynced:
-            self._unsynced = False
-            future = self._log_thread.submit(log.sync)
-            future.add_done_callback(self._in_loop(lambda error: self._synced(log, error)))
-
-    def _synced(self, log: LogFile, error: BaseException | None) -> None:
-        if error is None or self._closing:
-            return
-        _log.error("the log could not be synced, so that a snapshot is written: %s", error)
-        if self._log is log:  # what it has is not certain any more
-            self._log = None
-            log.abandon()
-        self.snapshot_soon()
-
-    # --- snapshots ---
-
-    def snapshot_soon(self) -> asyncio.Task[None]:
-        """Begin to write a snapshot, and a new log; after the present one, if one is being written."""
-        if self.snapshot_task is not None:
-            self._snapshot_needed = True
-            return self.snapshot_task
-        self._since_snapshot = self._bytes_since_snapshot = 0
-        self.snapshot_task = self._loop.create_task(self._snapshot())
-        self.snapshot_task.add_done_callback(self._snapshot_ended)
-        return self.snapshot_task
-
-    def _snapshot_ended(self, task: asyncio.Task[None]) -> None:
-        self.snapshot_task = None
-        if self._snapshot_needed and not self._closing:
-            self._snapshot_needed = False
-            self.snapshot_soon()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._loop.call_exception_handler({"message": "a snapshot was not written", "exception": error})
-
-    async def _snapshot(self) -> None:
-        started, zxid = perf_counter(), self._engine.zxid
-        try:
-            if self._next is None:
-                await self._in_log_thread(self._prepare_log)
-            if (log := await self._finished_log()) is not None:
-                await self._close_finished(log)
-            tables = live.tables_of(self._engine)
-            zxid = tables.zxid
-            pieces = snapshots.encode_growing(tables, live.nodes_of(self._engine.tree, tables), self._last_change)
-            file = SnapshotFile(self._directory.folder, zxid, self._disk, self._snapshot_thread)
-            written = await file.write(pieces, lambda: self._closing)
-            # What the snapshot has seen while it was written must be in the log before it counts.
-            await self._logged(self._engine.zxid)
-            if (log := self._log) is not None and not self._waits:
-                try:
-                    await self._in_log_thread(log.sync)
-                except OSError as error:
-                    self._synced(log, error)  # which begins another snapshot
-                    raise
-            await file.publish()
-            self._snapshot_bytes = written
-            self._valid.add(file.path)
-            self._note_session(self._engine.sessions.highest_id)
-            _log.info("wrote snapshot.%x: %d bytes in %.1f s", zxid, written, perf_counter() - started)
-            if self._settings.purge:
-                await self._loop.run_in_executor(self._snapshot_thread, self._purge)
-        except OSError as error:
-            _log.error("the snapshot of zxid 0x%x could not be written: %s", zxid, error)
-
-    async def _close_finished(self, log: LogFile) -> None:
-        """Close a log that a snapshot is to replace: it is no loss if what it has is not certain any more."""
-        try:
-            await self._in_log_thread(log.close)
-        except OSError as error:
-            _log.error("the log could not be synced at its end: %s", error)
-
-    def _purge(self) -> None:
-        try:
-            directory = DataDir.find(self._directory.path, self._settings.log_dir)
-            directory.purge(self._settings.retained, self._valid, self._disk)
-        except (OSError, StorageError) as error:
-            _log.error("files that are not needed could not be deleted: %s", error)
-
-    def _last_change(self) -> int:
-        return self.journal.zxid
-
-    async def _logged(self, zxid: int) -> None:
-        """Wait until all transactions up to a zxid are in the log, however many others follow."""
-        if self._logged_zxid < zxid and self.journal.zxid > self._logged_zxid:
-            self._waiters.append((min(zxid, self.journal.zxid), waiter := self._loop.create_future()))
-            self.commit_soon()
-            await waiter
-
-    def _wake_waiters(self) -> None:
-        for zxid, waiter in self._waiters:
-            if zxid <= self._logged_zxid and not waiter.done():
-                waiter.set_result(None)
-        self._waiters = [(zxid, waiter) for zxid, waiter in self._waiters if not waiter.done()]
-
-    def _prepare_log(self) -> None:
-        """Create the next log while the present one has its space.
-
-        Raises:
-            OSError: There is no space for another one.
-        """
-        log = self._new_log()
-        if log.is_short:
-            log.close()
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._next = log
-
-    async def _finished_log(self) -> LogFile | None:
-        """Return the log as soon as no commit is written to it; the next commit begins another one."""
-        retired: asyncio.Future[LogFile | None] = self._loop.create_future()
-        self._retiring = retired
-        if self._committing is None:
-            self._retire()
-        return await retired
-
-    def _retire(self) -> None:
-        """Detach the log between two commits, if a snapshot waits for that."""
-        if self._retiring is not None:
-            log, self._log = self._log, None
-            retiring, self._retiring = self._retiring, None
-            retiring.set_result(log)
-
-    async def _in_log_thread(self, function: Callable[[], None]) -> None:
-        await self._loop.run_in_executor(self._log_thread, function)
-
-    # --- the end ---
-
-    async def snapshot_written(self) -> None:
-        """Wait until the snapshot that is being written is complete, and one that follows it."""
-        while (task := self.snapshot_task) is not None:
-            await asyncio.wait((task,))
-            await asyncio.sleep(0)
-
-    async def drain(self) -> None:
-        """Wait until everything that was applied is in the log, and the output that waited for it is sent."""
-        while self._committing is not None or self.journal.entries:
-            self._drained.clear()
-            self.commit_soon()
-            await self._drained.wait()
-
-    @property
-    def last_zxid(self) -> int:
-        """The zxid of the last transaction that was logged."""
-        return self._logged_zxid
+        super().__init__(engine, directory.log_folder, settings, disk)
+        self.snapshots = Snapshotter(engine, self, directory, settings, disk, note_session)
+        self.is_complete = False
 
     @property
     def highest_session_id(self) -> int:
         """The highest session id that was given."""
         return self._engine.sessions.highest_id
+
+    def snapshot_soon(self) -> asyncio.Task[None]:
+        """Begin to write a snapshot; after the present one, if one is being written."""
+        return self.snapshots.begin()
+
+    async def snapshot_written(self) -> None:
+        """Wait until no snapshot is being written."""
+        await self.snapshots.written()
 
     async def close(self) -> bool:
         """Log what remains, and close the files; a disk that is full or failing gets three seconds.
@@ -471,29 +59,9 @@ class Store:
         Returns:
             Whether all could be logged.
         """
-        lost = 0
-        self._closing = True
-        try:
-            await asyncio.wait_for(self.drain(), STOP_SECONDS)
-        except TimeoutError:
-            lost = len(self.journal.entries) + (len(self._committing.entries) if self._committing is not None else 0)
-            _log.error("%d transactions could not be logged before the end", lost)
-        for timer in (self._sync_timer, self._write_timer, self._reserve_timer):
-            if timer is not None:
-                timer.cancel()
-        for _, waiter in self._waiters:
-            waiter.cancel()
-        if self._retiring is not None:
-            self._retiring.cancel()
-            self._retiring = None
-        if self.snapshot_task is not None:
-            await asyncio.wait((self.snapshot_task,))
-        for log in filter(None, (self._log, self._next)):
-            try:
-                await self._in_log_thread(log.close)
-            except OSError as error:
-                _log.error("the log could not be closed: %s", error)
-        self._log_thread.shutdown()
-        self._snapshot_thread.shutdown()
+        self.snapshots.end()
+        lost = await self.stop_logging()
+        await self.snapshots.ended()
+        await self.close_logs()
         self.is_complete = not lost
         return self.is_complete

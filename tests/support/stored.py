@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -102,11 +104,14 @@ class FullDisk(Disk):
 
     def __init__(self) -> None:
         self.reserves = self.writes = self.syncs = True
+        self.max_file = sys.maxsize
 
     def reserve(self, descriptor: int, offset: int, size: int) -> None:
         """Reserve, or fail."""
         if not self.reserves:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if offset + size > self.max_file:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
         super().reserve(descriptor, offset, size)
 
     def write(self, descriptor: int, data: bytes, offset: int) -> None:
@@ -260,9 +265,15 @@ class RememberingDisk(Disk):
         return names
 
     def _content(self, steps: list[Step], file: int, random: Random, share: float) -> bytes:
+        def is_written(sector: int) -> bool:
+            if random.random() >= share:
+                lost.add(sector)
+            return sector not in lost
+
         mine = [step for step in steps if step.file == file]
         synced = max((number for number, step in enumerate(mine) if step.what == "sync"), default=-1)
         content = bytearray(self._contents.get(file, b""))
+        lost: set[int] = set()  # sectors: the system has a whole one in memory, so a later write has the earlier ones
         for number, step in enumerate(mine):
             if step.what == "truncate":
                 if number < synced or random.random() < share:
@@ -272,15 +283,39 @@ class RememberingDisk(Disk):
             elif step.what == "write":
                 data, offset = step.arguments
                 content.extend(bytes(max(0, offset + len(data) - len(content))))
-                _write_sectors(content, data, offset, random, share if number > synced else 1.0)
+                _write_sectors(content, data, offset, lambda sector, kept=number < synced: kept or is_written(sector))
         return bytes(content)
 
 
-def _write_sectors(content: bytearray, data: bytes, offset: int, random: Random, share: float) -> None:
-    """Write a share of the sectors."""
+class GatedDisk(RememberingDisk):
+    """A disk that remembers, and whose syncs of logs and of snapshots wait until they may go on.
+
+    Attributes:
+        gates: The gates, ``log`` and ``snapshot``; open at first.
+        arrived: How many syncs have come to each gate.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.gates = {"log": threading.Event(), "snapshot": threading.Event()}
+        for gate in self.gates.values():
+            gate.set()
+        self.arrived = dict.fromkeys(self.gates, 0)
+
+    def sync(self, descriptor: int) -> None:
+        """Wait at the gate, then sync."""
+        name = os.readlink(f"/proc/self/fd/{descriptor}")
+        gate = "snapshot" if "snapshot" in Path(name).name else "log"
+        self.arrived[gate] += 1
+        assert self.gates[gate].wait(20)
+        super().sync(descriptor)
+
+
+def _write_sectors(content: bytearray, data: bytes, offset: int, is_written: Callable[[int], bool]) -> None:
+    """Write those sectors of some data that are written, each as a whole."""
     at, end = offset, offset + len(data)
     while at < end:
         upto = min(end, at - at % SECTOR + SECTOR)
-        if random.random() < share:
+        if is_written(at // SECTOR):
             content[at:upto] = data[at - offset : upto - offset]
         at = upto

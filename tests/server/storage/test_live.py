@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sys
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 import pytest
-from support.stored import FullDisk, SlowDisk, StoredServer, client_of, recovered, state_of
+from support.stored import FullDisk, GatedDisk, RememberingDisk, SlowDisk, StoredServer, client_of, recovered, state_of
 from support.waiting import until
 
 from zoolet.client import Client
@@ -21,6 +23,7 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.storage import live
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.directory import DataDir
+from zoolet.server.storage.snapshot import StoredNode
 
 
 async def test_snapshots_are_written_while_the_tree_changes_and_old_files_are_deleted(tmp_path: Path) -> None:
@@ -30,8 +33,7 @@ async def test_snapshots_are_written_while_the_tree_changes_and_old_files_are_de
             await client.create(f"/n{number % 40}-{number}", bytes(100))
             if number >= 40 and number % 3 == 0:
                 await client.delete(f"/n{(number - 40) % 40}-{number - 40}")
-        while server.store.snapshot_task is not None:
-            await server.store.snapshot_task
+        await server.store.snapshot_written()
         expected = state_of(server.engine)
         names = sorted(path.name for path in (tmp_path / "version-2").iterdir())
         await client.aclose()
@@ -60,27 +62,59 @@ async def test_a_snapshot_that_cannot_be_written_is_reported_and_harmless(
         await client.aclose()
 
 
-async def test_a_snapshot_counts_once_the_log_has_what_it_has_seen(tmp_path: Path) -> None:
-    disk = SlowDisk()
-    async with StoredServer(tmp_path, disk) as server:
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+@pytest.mark.parametrize("fsync", ["always", "interval", "never"])
+async def test_a_snapshot_counts_once_what_it_has_seen_is_on_the_disk(tmp_path: Path, fsync: str) -> None:
+    disk = GatedDisk(tmp_path)
+    async with StoredServer(tmp_path, disk, fsync=fsync) as server:
         client = await client_of(server)
         await client.create("/a", b"old")
+        await server.store.snapshot_written()
+        before, syncs = len(disk.steps), disk.arrived["snapshot"]
+        disk.gates["snapshot"].clear()
         task = server.store.snapshot_soon()
-        await until(lambda: list((tmp_path / "version-2").glob("zoolet-snapshot.tmp")))
-        disk.may_sync.clear()
+        await until(lambda: disk.arrived["snapshot"] > syncs)
+        if fsync == "always":
+            disk.gates["log"].clear()
         write = asyncio.create_task(client.set("/a", b"new"))
         await until(lambda: server.engine.tree.find("/a").data == b"new")
-        await asyncio.sleep(0.05)
-        assert not task.done()
-        disk.may_sync.set()
+        if fsync != "always":
+            await write
+        disk.gates["snapshot"].set()
+        asyncio.get_running_loop().call_later(0.05, disk.gates["log"].set)
         await asyncio.gather(task, write)
+        steps = disk.steps[before:]
         await client.aclose()
+    named = next(at for at, step in enumerate(steps) if step.what == "rename" and "snapshot." in step.arguments[1].name)
+    written = max(at for at, step in enumerate(steps) if step.what == "write" and b"new" in step.arguments[0])
+    assert any(step.what == "sync" and step.file == steps[written].file for step in steps[written:named])
+
+
+async def test_what_a_killed_server_has_written_is_synced_before_more_is_logged(tmp_path: Path) -> None:
+    async with StoredServer(tmp_path, fsync="never") as server:
+        client = await client_of(server)
+        await client.create("/a")
+        copy = shutil.copytree(tmp_path, tmp_path.parent / "killed")
+        await client.aclose()
+    disk = RememberingDisk(copy)
+    async with StoredServer(copy, disk):
+        pass
+    last = max(disk._before.items(), key=lambda known: known[1].name.startswith("log."))[0]
+    synced = next(at for at, step in enumerate(disk.steps) if step.what == "sync" and step.file == last)
+    assert synced < next(at for at, step in enumerate(disk.steps) if step.what == "rename")
+
+
+def test_a_growing_snapshot_has_no_digest() -> None:
+    tables = live.tables_of(Engine(build().settings, rng=Random(0)))
+    data = b"".join(snapshots.encode_growing(tables, [StoredNode("", b"", -1, *([0] * 9))], lambda: tables.zxid))
+
+    assert snapshots.parse(data, tables.zxid).digest is None
 
 
 async def test_a_start_with_transactions_begins_a_snapshot(tmp_path: Path) -> None:
     for expected in (False, True, True):
         async with StoredServer(tmp_path) as server:
-            assert (server.store.snapshot_task is not None) is expected
+            assert (server.store.snapshots.task is not None) is expected
             client = await client_of(server)
             await client.aclose()
 

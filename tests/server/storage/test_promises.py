@@ -19,7 +19,7 @@ from zoolet.server.admin.four_letter import isro, mntr, srvr
 from zoolet.server.config import build
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
-from zoolet.server.storage import store as store_module
+from zoolet.server.storage import group_commit
 from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.opening import OpenDirectory
@@ -29,8 +29,8 @@ from zoolet.server.storage.settings import StorageSettings
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try disks that fail again soon."""
-    monkeypatch.setattr(store_module, "RETRY", 0.02)
-    monkeypatch.setattr(store_module, "STOP_SECONDS", 0.2)
+    monkeypatch.setattr(group_commit, "RETRY", 0.02)
+    monkeypatch.setattr(group_commit, "STOP_SECONDS", 0.2)
 
 
 def names(folder: Path) -> set[str]:
