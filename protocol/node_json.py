@@ -9,7 +9,6 @@ children by name, so that a file may be nested; what is written has one key for 
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Any, Final, NamedTuple
 
 from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
@@ -59,7 +58,7 @@ def data_of(value: object) -> bytes | None:
     if isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str):
         try:
             return base64.b64decode(value["base64"], validate=True)
-        except binascii.Error as error:
+        except ValueError as error:  # binascii.Error, or a letter that is not ASCII
             raise NodeJsonError(f"{value['base64']!r} is not base64: {error}") from None
     raise NodeJsonError(f'data is {value!r}; it must be text, null, or {{"base64": "..."}}')
 

@@ -33,6 +33,7 @@ SHORTEST_ATTEMPT: Final = 0.2
 """Seconds that a server has at least to accept a connection and to answer, however short the session timeout is that
 an earlier one has granted; unless the client itself has asked for a shorter one.
 """
+CLOSED: Final = "the server closed the connection"
 CLOSING: Final = 2.0
 """Seconds that closing may take at the most."""
 
@@ -43,7 +44,7 @@ class ClientProtocol(asyncio.Protocol):
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.transport: asyncio.Transport | None = None
-        self.reason = "the server closed the connection"
+        self.reason = CLOSED
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -325,6 +326,8 @@ class Connection:
         finally:
             ready = ready or session.state in (State.CONNECTED, State.READ_ONLY)
             self._protocol = None
+            if protocol.reason == CLOSED and not ready and self._tls is None:
+                protocol.reason += " in place of an answer: it may serve TLS only"
             protocol.abort(protocol.reason)
             session.lost(f"{address}: {protocol.reason}", self.now())
             self._reschedule()
@@ -377,4 +380,4 @@ def _reason(error: Exception, attempt: float, tls: bool) -> str:
     """Return why a connection could not be made, of an error that does not say it."""
     if isinstance(error, TimeoutError):
         return f"no connection within {attempt:.3f} s"
-    return f"the server closed the connection{' instead of beginning TLS: it may be a plain port' if tls else ''}"
+    return f"{CLOSED}{' instead of beginning TLS: it may be a plain port' if tls else ''}"

@@ -17,6 +17,7 @@ from zoolet.client.recipes._lease import Lease, LockLostError
 from zoolet.client.recipes._lock_base import OnLost
 from zoolet.client.recipes._node_names import Naming, checked_naming, in_order
 from zoolet.client.recipes.lock import Lock
+from zoolet.client.wire.arguments import checked_bytes
 
 
 class _Candidacy(Lock):
@@ -64,7 +65,9 @@ class Election:
         self._client = checked_client(client).with_serializer(serializers.raw)
         self._path = path
         self._naming = checked_naming(naming)
-        self._line = _Candidacy(client, path, naming=naming, timeout=timeout, on_lost=on_lost, data=name)
+        self._line = _Candidacy(
+            client, path, naming=naming, timeout=timeout, on_lost=on_lost, data=checked_bytes("name", name)
+        )
 
     async def lead(self, timeout: float | None = None) -> Lease:
         """Become a candidate and wait for leadership; ``release()`` of the result resigns.

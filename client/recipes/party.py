@@ -10,7 +10,7 @@ from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes._follow import children_of, observe, values_of
 from zoolet.client.recipes._node_names import Naming, checked_naming
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
-from zoolet.client.wire.arguments import checked_node_name
+from zoolet.client.wire.arguments import checked_bytes, checked_node_name
 
 
 class Party(SupervisedRecipe):
@@ -34,6 +34,7 @@ class Party(SupervisedRecipe):
 
     def __init__(self, client: ClientSurface, path: str, name: bytes = b"", *, naming: Naming = "kazoo") -> None:
         super().__init__(client, path)
+        checked_bytes("name", name)
         self._kazoo = checked_naming(naming) == "kazoo"
         node = f"{client.new_uuid().replace('-', '')}__party__" if self._kazoo else checked_node_name(name.decode())
         self._member = PersistentEphemeral(self._client, self._at(node), name)

@@ -71,7 +71,7 @@ async def _run(shell: Shell, arguments: Sequence[str]) -> None:
     name, *rest = arguments
     row = find(name)
     if row is None:
-        if shell.interactive:
+        if shell.interactive or shell.out.errors_at_terminal:  # a script gets what zkCli prints
             near = get_close_matches(name, [other.name for other in listed()], 1)
             hint = f"did you mean {near[0]}?" if near else "help lists the commands"
             raise CommandError(f"Command not found: {name}; {hint}", NOT_FOUND)

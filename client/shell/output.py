@@ -22,13 +22,16 @@ class Output:
         err: For errors and remarks.
         as_json: Whether results are JSON.
         colour: Whether to use colours.
+
+    Attributes:
+        errors_at_terminal: Whether a person reads the errors.
     """
 
     def __init__(self, out: TextIO, err: TextIO, *, as_json: bool = False, colour: bool = False) -> None:
         self._out = out
         self._err = err
         self._out_is_terminal = out.isatty()
-        self._err_is_terminal = err.isatty()
+        self.errors_at_terminal = err.isatty()
         self.as_json = as_json
         self.colour = colour and self._out_is_terminal
         self.beside: Callable[[str], None] = self._write
@@ -78,8 +81,8 @@ class Output:
 
     def _remark(self, text: str, colour: str) -> None:
         self._out.flush()
-        shown = printable(text) if self._err_is_terminal else text
-        if colour and self.colour and self._err_is_terminal:
+        shown = printable(text) if self.errors_at_terminal else text
+        if colour and self.colour and self.errors_at_terminal:
             shown = f"\x1b[{colour}m{shown}\x1b[0m"
         self._err.write(shown + "\n")
         self._err.flush()

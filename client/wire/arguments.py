@@ -190,6 +190,18 @@ def checked_choice(name: str, choice: C, choices: Iterable[str]) -> C:
     return choice
 
 
+def checked_bytes(name: str, value: bytes) -> bytes:
+    """Return what a recipe stores as it is.
+
+    Raises:
+        TypeError: It is not bytes.
+    """
+    if not isinstance(value, bytes):
+        hint = f"; {value.encode()!r} is" if isinstance(value, str) and value.isascii() else ""
+        raise TypeError(f"{name} must be bytes, not {value!r}{hint}")
+    return value
+
+
 def checked_node_name(name: str) -> str:
     """Return the name of a node: the last part of a path.
 

@@ -39,7 +39,11 @@ BROKEN_HANDSHAKES: dict[str, tuple[Answer, str, str]] = {
     "a short one": (lambda payload: frame(payload[:12]), "go on", "the server sent a malformed message"),
     "a session that is over": (lambda payload: frame(ConnectResponse().encode()), "go on", "the session has expired"),
     "no time": (lambda payload: frame(ConnectResponse(-5, 9).encode()), "go on", "the session has expired"),
-    "no answer": (lambda payload: b"", "close", "the server closed the connection"),
+    "no answer": (
+        lambda payload: b"",
+        "close",
+        "the server closed the connection in place of an answer: it may",
+    ),
     "silence": (lambda payload: b"", "stall", "no answer to the handshake within 0."),
     "half an answer": (lambda payload: frame(payload)[:20], "stall", "no answer to the handshake within 0."),
     "an event": (lambda payload: frame(payload) + event(99, text(b"/a")), "go on", "an event of unknown type 99"),

@@ -10,7 +10,7 @@ from zoolet.client import Client, blocking, recipes
 from zoolet.client.blocking import recipes as blocking_recipes
 from zoolet.server import Server
 
-RECIPES = [name for name in blocking_recipes.__all__ if hasattr(getattr(blocking_recipes, name), "recipe")]
+RECIPES = blocking_recipes.RECIPES
 
 
 def arguments(name: str) -> list[object]:
@@ -33,6 +33,12 @@ def test_an_asyncio_recipe_names_the_module_of_recipes_for_threads(name: str) ->
 def test_a_recipe_for_threads_names_the_module_of_asyncio_recipes(name: str) -> None:
     with pytest.raises(TypeError, match=r"its recipes are those of zoolet\.client\.recipes"):
         getattr(blocking_recipes, name)(Client("127.0.0.1:1"), *arguments(name))
+
+
+@pytest.mark.parametrize("name", ["Election", "Party"])
+def test_a_name_that_is_text_is_refused_with_the_bytes_to_write(name: str) -> None:
+    with pytest.raises(TypeError, match="name must be bytes, not 'me'; b'me' is"):
+        getattr(recipes, name)(Client("127.0.0.1:1"), "/a", "me")
 
 
 def test_an_election_of_threads_calls_an_ordinary_function_with_a_blocking_lease(zoolet: Server) -> None:

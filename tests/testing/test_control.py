@@ -193,6 +193,7 @@ async def test_a_proxy_has_the_commands_that_need_no_server() -> None:
         ("populate", {"nodes": []}, "must be an object of nodes"),
         ("populate", {"nodes": {"/a": 7}}, "data is 7"),
         ("populate", {"nodes": {"/a": {"base64": "?"}}}, "is not base64"),
+        ("populate", {"nodes": {"/a": {"base64": "é"}}}, "is not base64"),
         ("populate", {"nodes": {"/a": {"$kind": 1}}}, r"/a has \$kind"),
         ("populate", {"nodes": {"/a": {"$acl": ["world"]}}}, r"/a: \$acl has 'world'"),
         ("populate", {"nodes": {"a//b": ""}}, "does not make a path"),

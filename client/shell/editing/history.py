@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +23,13 @@ def _file() -> Path:
 
 
 def is_kept(line: str) -> bool:
-    """Return whether a line is kept: not one with a password, nor one that begins with a blank."""
+    """Return whether a line is kept: not one that begins with a blank, nor one that may have a password: addauth, also
+    misspelt, and what follows the name of a scheme.
+    """
     typed = words.split(line)
-    return bool(typed) and line[0] not in words.BLANKS and typed[0] != "addauth" and len(words.lines(line)) == 1
+    if not typed or line[0] in words.BLANKS or len(words.lines(line)) != 1:
+        return False
+    return not get_close_matches(typed[0].lower(), ("addauth",)) and "digest" not in typed[1:2]
 
 
 def read_lines() -> list[str]:

@@ -151,7 +151,19 @@ def test_only_what_ends_a_line_at_a_terminal_ends_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["addauth digest u:p", "'addauth' digest u:p", ' "addauth" d', " ls /", "", "  ", "a\nb"]
+    "line",
+    [
+        "addauth digest u:p",
+        "adauth digest u:p",
+        "AddAuth digest u:p",
+        "add digest u:p",
+        "'addauth' digest u:p",
+        ' "addauth" d',
+        " ls /",
+        "",
+        "  ",
+        "a\nb",
+    ],
 )
 def test_lines_that_are_not_kept(line: str) -> None:
     assert not is_kept(line)

@@ -66,6 +66,12 @@ def test_a_typing_error_is_one_line_with_the_nearest_command(terminal: Terminal)
     terminal.expect(PROMPT)
 
 
+def test_a_command_line_that_is_mistyped_is_one_line_with_the_nearest_command(server: Server, tmp_path: Path) -> None:
+    with terminal_of(["shell", server.hosts, "gte", "/a"], tmp_path, toolkit=False) as terminal:
+        terminal.expect(r"^Command not found: gte; did you mean get\?\n$")
+        assert terminal.wait() == 127
+
+
 def test_the_end_of_the_input_ends_it_with_the_code_of_the_last_command(terminal: Terminal) -> None:
     terminal.type("get /missing" + ENTER)
     terminal.expect("Node does not exist: /missing")
