@@ -1,17 +1,19 @@
-"""A view of a client's core: its life, its state, and how calls are made; :mod:`.surface` adds the operations."""
+"""A view of a client's core: its life, its state, and how calls are made; the :mod:`.client` adds the operations."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable
+from dataclasses import dataclass
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from zoolet.client import serializers
 from zoolet.client.aio.call import Call, CompoundCall, RequestCall
-from zoolet.client.aio.core import ClientCore, ClientStatistics
+from zoolet.client.aio.core import ClientCore
 from zoolet.client.aio.hooks import RequestHook
 from zoolet.client.serializers import Serializer
 from zoolet.client.wire import arguments, operations
@@ -22,10 +24,39 @@ from zoolet.client.wire.states import State, StateListener
 from zoolet.protocol.acl import ACL, AclList
 from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import MAX_FRAME
+from zoolet.protocol.errors import ClosedError, ConnectionLossError
 from zoolet.protocol.operations import OPERATIONS
 
 T = TypeVar("T")
 B = TypeVar("B", bound="BaseClient")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientStatistics:
+    """What a client is doing, for tests and debuggers.
+
+    Args:
+        requests_sent: Requests sent in this session's life, pings and the like not counted.
+        in_flight: Requests that were sent and are not answered.
+        waiting: Requests that wait for a connection, or until the server is less busy.
+        background_tasks: Tasks that the client and its recipes run.
+        registrations: Watches that the client has.
+        connected: Whether there is a connection now.
+        keeps_connecting: Whether the task that keeps the session connected runs.
+    """
+
+    requests_sent: int
+    in_flight: int
+    waiting: int
+    background_tasks: int
+    registrations: int
+    connected: bool
+    keeps_connecting: bool
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is under way, and no background task runs."""
+        return not (self.in_flight or self.waiting or self.background_tasks)
 
 
 class BaseClient:
@@ -110,7 +141,17 @@ class BaseClient:
         Returns:
             Why the last server was not reached; empty if one was.
         """
-        return await self._core.first_round()
+        connection, _ = self._core.started()
+        reached = asyncio.ensure_future(self.wait_for(State.CONNECTED, State.READ_ONLY))
+        either: list[asyncio.Future[Any]] = [reached, connection.round_failed]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not reached.done():
+                return connection.last_reason
+            await reached
+            return ""
+        finally:
+            reached.cancel()
 
     async def start(self) -> None:
         """Connect; ``async with`` does this.
@@ -120,14 +161,25 @@ class BaseClient:
             AuthFailedError: The credentials were refused.
             RuntimeError: It was started before.
         """
-        await self._core.start()
+        connection = self._core.begin()
+        try:
+            async with asyncio.timeout(self._core.session_timeout):
+                await self.wait_for(State.CONNECTED, State.READ_ONLY)
+        except TimeoutError:
+            reason = connection.last_reason
+            await self.aclose()
+            text = f"no server was reached within {self._core.session_timeout} s; the last: {reason}"
+            raise ConnectionLossError(None, text) from None
+        except BaseException:  # cancelled or refused: no connection may be left
+            await self.aclose()
+            raise
 
     async def aclose(self) -> None:
         """End the session, so that its ephemeral nodes go at once, and the connection; takes two seconds at most."""
         await self._core.aclose()
 
     async def __aenter__(self: B) -> B:  # not Self: completion in editors takes that for this class
-        await self._core.start()
+        await self.start()
         return self
 
     async def __aexit__(
@@ -212,7 +264,7 @@ class BaseClient:
     @property
     def last_reason(self) -> str:
         """Why the last connection, or the last try to connect, ended; empty if none did."""
-        return self._core.last_reason
+        return self._core.connection.last_reason if self._core.connection is not None else ""
 
     @property
     def rng(self) -> Random:
@@ -225,11 +277,14 @@ class BaseClient:
         It is counted from the moment at which the newest request that was answered had been sent; the server can only
         have received it later. 0 if nothing is certain.
         """
-        return self._core.valid_for()
+        core, session = self._core, self._core.session
+        if session.id == 0 or core.connection is None or session.terminal_error is not None:
+            return 0.0
+        return max(0.0, session.last_confirmed + session.timeout_ms / 1000 - core.connection.now())
 
     def states(self) -> AsyncIterator[State]:
         """Iterate the states from now on, the present one first; ends after CLOSED. None is left out."""
-        return self._core.states()
+        return _States(self._core)
 
     async def wait_for(self, *states: State) -> State:
         """Wait until the client is in one of these states, and return it.
@@ -237,7 +292,10 @@ class BaseClient:
         Raises:
             ClosedError: It will never be again. It may be another error, if that is why the client closed.
         """
-        return await self._core.wait_for(*states)
+        async for state in self.states():
+            if state in states:
+                return state
+        raise (self.terminal_error or ClosedError()).with_traceback(None)
 
     def add_listener(self, listener: StateListener) -> None:
         """Notify an object of every new state at once, inside the loop, for as long as something keeps it alive."""
@@ -247,7 +305,16 @@ class BaseClient:
 
     def statistics(self) -> ClientStatistics:
         """Return what the client is doing, for tests and debuggers."""
-        return self._core.statistics()
+        core, session, connection = self._core, self._core.session, self._core.connection
+        return ClientStatistics(
+            requests_sent=session.requests_sent,
+            in_flight=len(session.inflight),
+            waiting=len(session.waiting) + len(core.postponed),
+            background_tasks=len(core.tasks),
+            registrations=sum(1 for _ in session.watches),
+            connected=connection is not None and connection.connected,
+            keeps_connecting=connection is not None and connection.running,
+        )
 
     def shared(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what this client's recipes share under a key: the first makes it, and it goes with the last."""
@@ -350,3 +417,31 @@ def _checked_tls(tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
     if tls is not None and not isinstance(tls, ssl.SSLContext):
         raise TypeError(f"tls must be an ssl.SSLContext, such as ssl.create_default_context(), not {tls!r}")
     return tls
+
+
+class _States:
+    """The states of a client, one after the other; none is left out."""
+
+    def __init__(self, core: ClientCore) -> None:
+        self._states = deque([core.session.state])
+        self._waiter: asyncio.Future[None] | None = None
+        self._over = False
+        core.add_listener(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def on_state(self, state: State) -> None:
+        self._states.append(state)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def __anext__(self) -> State:
+        if self._over:
+            raise StopAsyncIteration
+        while not self._states:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        state = self._states.popleft()
+        self._over = state is State.CLOSED
+        return state

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from zoolet.protocol import paths
 from zoolet.protocol.errors import (
@@ -20,44 +20,15 @@ from zoolet.protocol.errors import (
 )
 from zoolet.protocol.records import Stat
 
-
-class Operations(Protocol):
-    """What this module needs of a client."""
-
-    def get(self, path: str) -> Awaitable[tuple[Any, Stat]]:
-        """Read a node."""
-        ...
-
-    def set(self, path: str, value: Any, version: int = -1) -> Awaitable[Stat]:
-        """Replace a node's value."""
-        ...
-
-    def exists(self, path: str) -> Awaitable[Stat | None]:
-        """Return a node's Stat."""
-        ...
-
-    def children(self, path: str) -> Awaitable[list[str]]:
-        """List children."""
-        ...
-
-    def delete(self, path: str, version: int = -1) -> Awaitable[None]:
-        """Remove a node."""
-        ...
-
-    def ensure_path(self, path: str) -> Awaitable[None]:
-        """Create a node and those above it."""
-        ...
-
-    def add_chroot(self, path: str) -> str:
-        """Return the path as the server names it."""
-        ...
+if TYPE_CHECKING:
+    from zoolet.client.aio.client import Client
 
 
 Create = Callable[[str], Awaitable[Any]]
 """Creates a persistent, empty node."""
 
 
-async def create_with_parents(client: Operations, path: str, attempt: Callable[[], Awaitable[str]]) -> str:
+async def create_with_parents(client: Client, path: str, attempt: Callable[[], Awaitable[str]]) -> str:
     """Create a node, and those above it if they are missing."""
     try:
         return await attempt()
@@ -67,7 +38,7 @@ async def create_with_parents(client: Operations, path: str, attempt: Callable[[
 
 
 async def ensure_path(
-    client: Operations, path: str, create: Create, create_chroot: Create, first: Awaitable[Any] | None
+    client: Client, path: str, create: Create, create_chroot: Create, first: Awaitable[Any] | None
 ) -> None:
     """Create a node and all above it, where they are missing; the root of the server is always there."""
     if first is None:
@@ -102,7 +73,7 @@ async def _ensure_chroot(chroot: str, create_chroot: Create) -> None:
             continue
 
 
-async def delete_all(client: Operations, path: str, version: int, listed: Awaitable[list[str]]) -> None:
+async def delete_all(client: Client, path: str, version: int, listed: Awaitable[list[str]]) -> None:
     """Remove a node and all below it."""
     while True:
         for name in await listed:
@@ -118,7 +89,7 @@ async def delete_all(client: Operations, path: str, version: int, listed: Awaita
 
 
 async def update(
-    client: Operations, path: str, change: Callable[[Any], Any], reading: Awaitable[tuple[Any, Stat]]
+    client: Client, path: str, change: Callable[[Any], Any], reading: Awaitable[tuple[Any, Stat]]
 ) -> tuple[Any, Stat]:
     """Replace a node's value by what a function makes of it, until it was not changed by another in between."""
     while True:

@@ -10,12 +10,10 @@ import asyncio
 import logging
 import ssl
 import weakref
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Hashable, Iterator
 from itertools import count
 from random import Random
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 from zoolet.client.aio import fork
 from zoolet.client.aio.call import Call, RequestCall, caller
@@ -32,7 +30,6 @@ from zoolet.protocol.codec import pack_int, put_str
 from zoolet.protocol.enums import WatcherType
 from zoolet.protocol.errors import (
     ClosedError,
-    ConnectionLossError,
     SessionExpiredError,
     ThrottledOpError,
     ZooKeeperError,
@@ -43,34 +40,6 @@ T = TypeVar("T")
 _log = logging.getLogger("zoolet.client")
 _CACHED_PATHS: Final = 4096
 """Paths whose check and encoding are kept; when there are more, all are dropped."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClientStatistics:
-    """What a client is doing, for tests and debuggers.
-
-    Args:
-        requests_sent: Requests sent in this session's life, pings and the like not counted.
-        in_flight: Requests that were sent and are not answered.
-        waiting: Requests that wait for a connection, or until the server is less busy.
-        background_tasks: Tasks that the client and its recipes run.
-        registrations: Watches that the client has.
-        connected: Whether there is a connection now.
-        keeps_connecting: Whether the task that keeps the session connected runs.
-    """
-
-    requests_sent: int
-    in_flight: int
-    waiting: int
-    background_tasks: int
-    registrations: int
-    connected: bool
-    keeps_connecting: bool
-
-    @property
-    def idle(self) -> bool:
-        """Whether no request is under way, and no background task runs."""
-        return not (self.in_flight or self.waiting or self.background_tasks)
 
 
 class ClientCore:
@@ -120,7 +89,7 @@ class ClientCore:
         for scheme, credentials in auth:
             self.session.add_credential(scheme, credentials, None)
         self.session.watches.forget = self.remove_watches
-        self._session_timeout = session_timeout
+        self.session_timeout = session_timeout
         self._tls = tls
         self._backoff = backoff
         self._max_request = max_request
@@ -130,8 +99,8 @@ class ClientCore:
         """What recipes of this client share, for as long as one of them keeps it."""
         self._listeners: weakref.WeakValueDictionary[int, StateListener] = weakref.WeakValueDictionary()
         self._listener_numbers = count()  # in order, so that a simulated run can be repeated
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._postponed: dict[RequestCall[Any], asyncio.TimerHandle] = {}
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.postponed: dict[RequestCall[Any], asyncio.TimerHandle] = {}
         self._unwatching: dict[str, asyncio.TimerHandle] = {}  # paths of which watches are to be removed again
         self._forked = False
 
@@ -155,47 +124,12 @@ class ClientCore:
         self.connection.start()
         return self.connection
 
-    async def start(self) -> None:
-        """Connect.
-
-        Raises:
-            ConnectionLossError: No server was reached within the session timeout; the message says why.
-            AuthFailedError: The credentials were refused.
-            RuntimeError: It was started before.
-        """
-        connection = self.begin()
-        try:
-            async with asyncio.timeout(self._session_timeout):
-                await self.wait_for(State.CONNECTED, State.READ_ONLY)
-        except TimeoutError:
-            reason = connection.last_reason
-            await self.aclose()
-            text = f"no server was reached within {self._session_timeout} s; the last: {reason}"
-            raise ConnectionLossError(None, text) from None
-        except BaseException:  # cancelled or refused: no connection may be left
-            await self.aclose()
-            raise
-
-    async def first_round(self) -> str:
-        """Wait until a server was reached, or all have been tried once; return why the last one was not."""
-        connection, _ = self._started()
-        reached = asyncio.ensure_future(self.wait_for(State.CONNECTED, State.READ_ONLY))
-        either: list[asyncio.Future[Any]] = [reached, connection.round_failed]
-        try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not reached.done():
-                return connection.last_reason
-            await reached
-            return ""
-        finally:
-            reached.cancel()
-
     async def aclose(self) -> None:
         """End the background tasks, the session and the connection; waits at most two seconds for each of them."""
         if self._forked:
             return
         self._check_loop()
-        tasks = self._tasks - {asyncio.current_task()}
+        tasks = self.tasks - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         try:
@@ -222,11 +156,6 @@ class ClientCore:
         """Why no call is taken any more; None while calls are taken."""
         return self.session.terminal_error
 
-    @property
-    def last_reason(self) -> str:
-        """Why the last connection, or the last try to connect, ended."""
-        return self.connection.last_reason if self.connection is not None else ""
-
     def _on_state(self, state: State, reason: str) -> None:
         level = logging.WARNING if state in (State.SUSPENDED, State.LOST) else logging.INFO
         _log.log(level, "%r is %s%s", self, state.value, f": {reason}" if reason else "")
@@ -244,41 +173,6 @@ class ClientCore:
     def add_listener(self, listener: StateListener) -> None:
         """Notify an object of every new state, for as long as something else keeps it alive."""
         self._listeners[next(self._listener_numbers)] = listener
-
-    def states(self) -> AsyncIterator[State]:
-        """Iterate the states from now on, the present one first."""
-        return _States(self)
-
-    async def wait_for(self, *states: State) -> State:
-        """Wait until the client is in one of these states, and return it.
-
-        Raises:
-            ClosedError: It will never be again. It may be another error, if that is why the client closed.
-        """
-        async for state in self.states():
-            if state in states:
-                return state
-        raise (self.terminal_error or ClosedError()).with_traceback(None)
-
-    def valid_for(self) -> float:
-        """Return for how many seconds the session certainly lives on; 0 if nothing is certain."""
-        session = self.session
-        if session.id == 0 or self.connection is None or session.terminal_error is not None:
-            return 0.0
-        return max(0.0, session.last_confirmed + session.timeout_ms / 1000 - self.connection.now())
-
-    def statistics(self) -> ClientStatistics:
-        """Return what the client is doing."""
-        session, connection = self.session, self.connection
-        return ClientStatistics(
-            requests_sent=session.requests_sent,
-            in_flight=len(session.inflight),
-            waiting=len(session.waiting) + len(self._postponed),
-            background_tasks=len(self._tasks),
-            registrations=sum(1 for _ in session.watches),
-            connected=connection is not None and connection.connected,
-            keeps_connecting=connection is not None and connection.running,
-        )
 
     # --- background tasks ---
 
@@ -303,7 +197,7 @@ class ClientCore:
                 return None
 
         def over(task: asyncio.Task[T | None]) -> None:
-            self._tasks.discard(task)
+            self.tasks.discard(task)
             job.close()  # if the client was closed before it began
             if not task.cancelled():
                 error = task.exception()
@@ -316,7 +210,7 @@ class ClientCore:
 
         assert self.loop is not None
         task = self.loop.create_task(run(), name="zoolet-client-task")
-        self._tasks.add(task)
+        self.tasks.add(task)
         task.add_done_callback(over)
         return task
 
@@ -383,7 +277,7 @@ class ClientCore:
             then: Called with the result or the error, in its place among replies and events.
             of_recipe: It is a recipe's; see :meth:`~zoolet.client.aio.base.BaseClient.for_recipe`.
         """
-        connection, loop = self._started()
+        connection, loop = self.started()
         if len(body) > self._max_request - 8:
             raise ValueError(
                 f"{path}: the request has {len(body) + 8} bytes, and {self._max_request} is the limit (max_request)"
@@ -406,11 +300,11 @@ class ClientCore:
         if call.retry_delays is None:
             call.retry_delays = REFUSED.delays(self.rng)
         delay = next(call.retry_delays)
-        self._postponed[call] = self.loop.call_later(delay, self._submit_again, call, self.session.id)
+        self.postponed[call] = self.loop.call_later(delay, self._submit_again, call, self.session.id)
 
     def _submit_again(self, call: RequestCall[Any], session_id: int) -> None:
-        connection, _ = self._started()
-        del self._postponed[call]
+        connection, _ = self.started()
+        del self.postponed[call]
         if call.done():
             drop(call)
         elif session_id != self.session.id:
@@ -423,7 +317,7 @@ class ClientCore:
         for timer in self._unwatching.values():  # the watches end with the session
             timer.cancel()
         self._unwatching.clear()
-        postponed, self._postponed = self._postponed, {}
+        postponed, self.postponed = self.postponed, {}
         for call, timer in postponed.items():
             timer.cancel()
             if call.done():
@@ -431,7 +325,7 @@ class ClientCore:
             else:
                 fail(call, (SessionExpiredError if self.terminal_error is None else ClosedError)(call.path, reason))
 
-    def _started(self) -> tuple[Connection, asyncio.AbstractEventLoop]:
+    def started(self) -> tuple[Connection, asyncio.AbstractEventLoop]:
         if self.connection is None or self.loop is None:
             if self.terminal_error is not None:
                 raise self.terminal_error.with_traceback(None)
@@ -453,7 +347,7 @@ class ClientCore:
 
     def add_auth(self, scheme: str, auth: bytes, operation_timeout: float) -> Call[None]:
         """Authenticate with a credential now and after each reconnect."""
-        connection, loop = self._started()
+        connection, loop = self.started()
         deadline = connection.now() + operation_timeout
         call = RequestCall(loop, OpCode.AUTH, b"", decode_nothing, None, deadline, False)
         self.session.add_credential(scheme, auth, call)
@@ -512,31 +406,3 @@ class ClientCore:
         assert self.loop is not None
         if path not in self._unwatching and self.terminal_error is None:
             self._unwatching[path] = self.loop.call_later(next(delays), remove)
-
-
-class _States:
-    """The states of a client, one after the other; none is left out."""
-
-    def __init__(self, core: ClientCore) -> None:
-        self._states = deque([core.session.state])
-        self._waiter: asyncio.Future[None] | None = None
-        self._over = False
-        core.add_listener(self)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    def on_state(self, state: State) -> None:
-        self._states.append(state)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def __anext__(self) -> State:
-        if self._over:
-            raise StopAsyncIteration
-        while not self._states:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        state = self._states.popleft()
-        self._over = state is State.CLOSED
-        return state

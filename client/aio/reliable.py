@@ -15,13 +15,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from random import Random
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from zoolet.client.aio.watcher import Watcher
 from zoolet.client.wire.arguments import checked_timeout
 from zoolet.client.wire.backoff import REFUSED
-from zoolet.client.wire.states import State, StateListener
 from zoolet.protocol import paths
 from zoolet.protocol.errors import (
     AuthFailedError,
@@ -34,66 +32,13 @@ from zoolet.protocol.errors import (
     ZooKeeperError,
 )
 
+if TYPE_CHECKING:
+    from zoolet.client.aio.client import Client
+
 T = TypeVar("T")
 _log = logging.getLogger("zoolet.client")
 PAUSE: Final = 0.05
 """Seconds between two tries of what is repeated."""
-
-
-class ReliableClient(Protocol):
-    """What this module needs of a client."""
-
-    @property
-    def rng(self) -> Random:
-        """The source of randomness."""
-        ...
-
-    @property
-    def session_id(self) -> int:
-        """The id of the session; 0 while there is none."""
-        ...
-
-    @property
-    def state(self) -> State:
-        """The state of the client."""
-        ...
-
-    @property
-    def terminal_error(self) -> Exception | None:
-        """Why no call is taken any more."""
-        ...
-
-    def spawn(
-        self, job: Coroutine[Any, Any, Any], *, on_failure: Callable[[Exception], None] | None = None
-    ) -> asyncio.Task[Any]:
-        """Run a supervised task."""
-        ...
-
-    def add_listener(self, listener: StateListener) -> None:
-        """Notify an object of every new state, for as long as something else keeps it alive."""
-        ...
-
-    def children(self, path: str) -> Awaitable[list[str]]:
-        """List children."""
-        ...
-
-    def sync(self, path: str = "/") -> Awaitable[None]:
-        """Wait until the server is up to date."""
-        ...
-
-    def delete(self, path: str) -> Awaitable[None]:
-        """Delete a node."""
-        ...
-
-    def ensure_path(self, path: str) -> Awaitable[None]:
-        """Create a node and those above it."""
-        ...
-
-    def create(
-        self, path: str, value: bytes = b"", *, container: bool = False, parents: bool = False
-    ) -> Awaitable[str]:
-        """Create a node."""
-        ...
 
 
 # --- timeouts ---
@@ -171,7 +116,7 @@ async def repeat(
 
 
 async def repeat_despite_errors(
-    client: ReliableClient,
+    client: Client,
     do: Callable[[], Awaitable[T]],
     *,
     done: tuple[type[Exception], ...] = (),
@@ -210,7 +155,7 @@ async def repeat_despite_errors(
         await asyncio.sleep(next(delays))
 
 
-async def delete_guaranteed(client: ReliableClient, path: str) -> None:
+async def delete_guaranteed(client: Client, path: str) -> None:
     """Delete a node, however often the connection is lost and whatever the server answers, until the client is closed.
 
     Source: Curator's guaranteed delete.
@@ -218,19 +163,19 @@ async def delete_guaranteed(client: ReliableClient, path: str) -> None:
     await until_gone(client, lambda: client.delete(path))
 
 
-async def until_gone(client: ReliableClient, delete: Callable[[], Awaitable[object]]) -> None:
+async def until_gone(client: Client, delete: Callable[[], Awaitable[object]]) -> None:
     """Delete something until it is gone or the client takes no more calls, whatever the server answers."""
     with contextlib.suppress(ClosedError, AuthFailedError):
         await repeat_despite_errors(client, delete, done=(NoNodeError,), while_expired=True)
 
 
-def delete_in_background(client: ReliableClient, path: str) -> None:
+def delete_in_background(client: Client, path: str) -> None:
     """Delete a node, guaranteed, without waiting for it; nothing is done once the client is closed."""
     if client.terminal_error is None:
         client.spawn(delete_guaranteed(client, path))
 
 
-async def find_protected(client: ReliableClient, parent: str, protection_id: str) -> str | None:
+async def find_protected(client: Client, parent: str, protection_id: str) -> str | None:
     """Look for a node by the protection id in its name, at a server that knows all that was done before."""
     synced = asyncio.ensure_future(client.sync(parent))
     listed = asyncio.ensure_future(client.children(parent))
@@ -245,7 +190,7 @@ async def find_protected(client: ReliableClient, parent: str, protection_id: str
     return next((paths.join(parent, name) for name in names if protection_id in name), None)
 
 
-async def delete_protected(client: ReliableClient, parent: str, protection_id: str) -> None:
+async def delete_protected(client: Client, parent: str, protection_id: str) -> None:
     """Delete, guaranteed, what may have been created with a protection id in its name."""
 
     async def delete() -> None:
@@ -256,7 +201,7 @@ async def delete_protected(client: ReliableClient, parent: str, protection_id: s
 
 
 async def create_protected(
-    client: ReliableClient,
+    client: Client,
     parent: str,
     protection_id: str,
     create: Callable[[], Awaitable[str]],
@@ -319,7 +264,7 @@ async def create_protected(
         raise
 
 
-async def ensure_container(client: ReliableClient, path: str) -> None:
+async def ensure_container(client: Client, path: str) -> None:
     """Create a node that goes with its last child, unless it exists; a persistent one where a server has no containers.
 
     Args:

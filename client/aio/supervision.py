@@ -12,7 +12,8 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
-from zoolet.client.aio.reliable import PAUSE, ReliableClient
+from zoolet.client.aio.client import Client
+from zoolet.client.aio.reliable import PAUSE
 from zoolet.client.wire.backoff import REFUSED
 from zoolet.client.wire.states import State, WatchOverflowError
 from zoolet.protocol.errors import ClosedError, ConnectionLossError, SessionExpiredError, ZooKeeperError
@@ -33,7 +34,7 @@ class Follower:
         step: Follows until something breaks; calls :meth:`mark_ready` once what it follows is complete.
     """
 
-    def __init__(self, client: ReliableClient, step: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, client: Client, step: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._client = client
         self._step = step
         self._ready = asyncio.Event()
@@ -189,7 +190,7 @@ class SupervisedBlock:
         client: Whose tasks they are.
     """
 
-    def __init__(self, client: ReliableClient) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
         self._tasks: set[asyncio.Task[Any]] = set()
         self._block: CancelledBlock | None = None

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
 
 from zoolet.client.aio import client as aio
-from zoolet.client.aio.core import ClientStatistics
+from zoolet.client.aio.base import ClientStatistics
 from zoolet.client.aio.hooks import RequestHook
 from zoolet.client.blocking.context import BlockingTransaction, BlockingWatcher
 from zoolet.client.blocking.loop_thread import LoopThread

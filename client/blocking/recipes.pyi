@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from zoolet.client.aio.surface import Stat
 from zoolet.client.blocking.client import Client
 from zoolet.client.blocking.context import BlockingTransaction
 from zoolet.client.blocking.proxy import BlockingIterator
@@ -25,6 +24,7 @@ from zoolet.client.serializers import Serializer, UndecodableError
 from zoolet.client.wire.backoff import Backoff
 from zoolet.protocol.acl import ACL
 from zoolet.protocol.errors import ZooKeeperError
+from zoolet.protocol.records import Stat
 
 __all__ = [
     "Barrier",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, ClassVar, TypeVar
 
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.supervision import Follower, SupervisedBlock
-from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.serializers import Serializer
 from zoolet.protocol import paths
 
@@ -14,13 +14,13 @@ F = TypeVar("F", bound="FollowingRecipe")
 S = TypeVar("S", bound="SupervisedRecipe")
 
 
-def checked_client(client: ClientSurface) -> ClientSurface:
+def checked_client(client: Client) -> Client:
     """Return the client as recipes use it: what the server was too busy to try is tried again.
 
     Raises:
         TypeError: It is not a client for asyncio.
     """
-    if isinstance(client, ClientSurface):
+    if isinstance(client, Client):
         return client.for_recipe()
     if hasattr(client, "asyncio_client"):
         raise TypeError("this is a client for threads: its recipes are those of zoolet.client.blocking.recipes")
@@ -38,7 +38,7 @@ class Recipe:
     _serializer: ClassVar[Serializer | None] = None
     """How its values become bytes; None for the client's serializer."""
 
-    def __init__(self, client: ClientSurface, path: str) -> None:
+    def __init__(self, client: Client, path: str) -> None:
         client = checked_client(client)
         client.add_chroot(path)
         self._client = client if self._serializer is None else client.with_serializer(self._serializer)
@@ -57,7 +57,7 @@ class Recipe:
 class FollowingRecipe(Recipe):
     """A recipe that keeps a copy up to date inside its ``async with`` block."""
 
-    def __init__(self, client: ClientSurface, path: str) -> None:
+    def __init__(self, client: Client, path: str) -> None:
         super().__init__(client, path)
         self._follower = Follower(client, self._follow)
 
@@ -104,7 +104,7 @@ class FollowingRecipe(Recipe):
 class SupervisedRecipe(Recipe):
     """A recipe whose ``async with`` block is cancelled, and raises the error, when a background task fails."""
 
-    def __init__(self, client: ClientSurface, path: str) -> None:
+    def __init__(self, client: Client, path: str) -> None:
         super().__init__(client, path)
         self._block = SupervisedBlock(client)
         self._entered = False

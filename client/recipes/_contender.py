@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 from zoolet.client import serializers
 from zoolet.client.aio.call import Call
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.reliable import create_protected, delete_in_background, ensure_container
-from zoolet.client.aio.surface import ClientSurface, Stat
 from zoolet.client.aio.watcher import Watcher
 from zoolet.client.recipes import _node_names as names
 from zoolet.client.recipes._follow import children_of
@@ -35,6 +35,7 @@ from zoolet.client.wire.states import State
 from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import ClosedError, NoNodeError, SessionExpiredError, ZooKeeperError
+from zoolet.protocol.records import Stat
 
 _GONE = "the node is gone: the session ended, or somebody deleted it"
 
@@ -96,7 +97,7 @@ class Contender:
 
     def __init__(
         self,
-        client: ClientSurface,
+        client: Client,
         path: str,
         *,
         naming: str,

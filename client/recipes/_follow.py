@@ -7,8 +7,8 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.reliable import PAUSE, ensure_container, repeat
-from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.aio.watcher import Watcher
 from zoolet.client.wire.states import State
 from zoolet.protocol import paths
@@ -19,7 +19,7 @@ _NOTHING: Final[Any] = object()
 
 
 async def observe(
-    client: ClientSurface, watch: Callable[[], Watcher], read: Callable[[], Awaitable[T]], path: str
+    client: Client, watch: Callable[[], Watcher], read: Callable[[], Awaitable[T]], path: str
 ) -> AsyncIterator[T]:
     """Yield what is read now, and after each change of what is watched, if it differs from the last; as the caches do,
     it goes on after an outage and in a new session.
@@ -49,7 +49,7 @@ async def observe(
             await asyncio.sleep(PAUSE)
 
 
-async def children_of(client: ClientSurface, path: str) -> list[str]:
+async def children_of(client: Client, path: str) -> list[str]:
     """Return the names of a node's children, none if there is no such node."""
     try:
         return await client.children(path)
@@ -57,7 +57,7 @@ async def children_of(client: ClientSurface, path: str) -> list[str]:
         return []
 
 
-async def values_of(client: ClientSurface, path: str, names: list[str]) -> dict[str, Any]:
+async def values_of(client: Client, path: str, names: list[str]) -> dict[str, Any]:
     """Read some children of a node at once; return the values by name, without those that are gone."""
     calls = [client.get(paths.join(path, name)) for name in names]
     values = {}
@@ -70,7 +70,7 @@ async def values_of(client: ClientSurface, path: str, names: list[str]) -> dict[
     return values
 
 
-async def set_shared_number(client: ClientSurface, path: str, number: int) -> None:
+async def set_shared_number(client: Client, path: str, number: int) -> None:
     """Write a number that :func:`shared_number` reads; the node is created if it is missing."""
     await client.ensure_path(path)
     await client.set(path, str(number).encode())
@@ -99,7 +99,7 @@ class SessionGuard:
         session_id: The session.
     """
 
-    def __init__(self, client: ClientSurface, watcher: Watcher, path: str, session_id: int) -> None:
+    def __init__(self, client: Client, watcher: Watcher, path: str, session_id: int) -> None:
         self._watcher = watcher
         self._error = SessionExpiredError(path, "the session ended")
         client.add_listener(self)  # for as long as the guard is kept

@@ -32,10 +32,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from zoolet.client import serializers
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.one_shot_event import OneShotEvent
 from zoolet.client.aio.reliable import delete_guaranteed, repeat_despite_errors
 from zoolet.client.aio.supervision import CancelledBlock
-from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.wire.states import State
 from zoolet.client.wire.transaction import Transaction
 from zoolet.protocol.enums import EventType
@@ -113,7 +113,7 @@ class Lease:
 
     def __init__(
         self,
-        client: ClientSurface,
+        client: Client,
         path: str,
         czxid: int,
         *,
@@ -411,7 +411,7 @@ def _monitor_failed(ref: weakref.ref[Lease], error: Exception) -> None:
 
 
 async def _monitor(
-    ref: weakref.ref[Lease], client: ClientSurface, path: str, czxid: int, revocable: bool, while_expired: bool
+    ref: weakref.ref[Lease], client: Client, path: str, czxid: int, revocable: bool, while_expired: bool
 ) -> None:
     """Notice when somebody deletes a node, or asks that it be released; no answer of the server ends this."""
     raw = client.with_serializer(serializers.raw)

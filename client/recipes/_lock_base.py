@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
 from zoolet.client.aio.call import current_caller
-from zoolet.client.aio.surface import ClientSurface
+from zoolet.client.aio.client import Client
 from zoolet.client.recipes._lease import Lease
 from zoolet.client.wire.arguments import checked_choice, checked_timeout
 
@@ -82,7 +82,7 @@ class LockBase(Generic[L]):
         self._cancels = checked_choice("on_lost", on_lost, _ON_LOST) == "cancel"
         self.holdings = Holdings()
 
-    def _share_holdings(self, client: ClientSurface, *key: Hashable) -> None:
+    def _share_holdings(self, client: Client, *key: Hashable) -> None:
         """Know what other locks of this client hold that exclude this one: those with the same key."""
         self.holdings = client.shared(key, Holdings)
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from zoolet.client.aio.call import ignore_result
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.reliable import until_gone
-from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._lease import Lease
 from zoolet.client.wire.transaction import Transaction
 from zoolet.protocol import paths
@@ -30,7 +30,7 @@ class OwnedNode(Lease):
         proof_node: The node with the unique name.
     """
 
-    def __init__(self, client: ClientSurface, path: str, czxid: int, proof_node: str) -> None:
+    def __init__(self, client: Client, path: str, czxid: int, proof_node: str) -> None:
         super().__init__(client, path, czxid)
         self.proof_node = proof_node
 
@@ -55,7 +55,7 @@ class OwnedNode(Lease):
         await until_gone(self._client, delete)
 
 
-def delete_both(client: ClientSurface, path: str, proof_node: str, czxid: int = 0) -> Coroutine[Any, Any, None]:
+def delete_both(client: Client, path: str, proof_node: str, czxid: int = 0) -> Coroutine[Any, Any, None]:
     """Delete both nodes in one transaction, for the path alone may be another's by now. It is sent at once.
 
     If somebody has deleted the proof node, the path goes alone, provided that it has the *czxid*.
@@ -79,7 +79,7 @@ def delete_both(client: ClientSurface, path: str, proof_node: str, czxid: int = 
     return finish()
 
 
-def _clean_up(client: ClientSurface, path: str, proof_node: str) -> None:
+def _clean_up(client: Client, path: str, proof_node: str) -> None:
     async def delete() -> None:
         await client.sync(path)
         await delete_both(client, path, proof_node)
@@ -88,7 +88,7 @@ def _clean_up(client: ClientSurface, path: str, proof_node: str) -> None:
 
 
 async def acquire_node(
-    client: ClientSurface, path: str, data: bytes, also: Callable[[Transaction], None] | None = None
+    client: Client, path: str, data: bytes, also: Callable[[Transaction], None] | None = None
 ) -> OwnedNode | None:
     """Acquire a path if it is free; None if it is not.
 
@@ -135,7 +135,7 @@ async def acquire_node(
         raise
 
 
-async def _confirm(client: ClientSurface, path: str, proof_node: str) -> OwnedNode | None:
+async def _confirm(client: Client, path: str, proof_node: str) -> OwnedNode | None:
     """Return the owned node, or None if the session has ended meanwhile."""
     node, proof = await asyncio.gather(client.exists(path), client.exists(proof_node))
     if node is None or proof is None or not node.ephemeralOwner == proof.ephemeralOwner == client.session_id:

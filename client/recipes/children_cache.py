@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-from zoolet.client.aio.surface import Stat
 from zoolet.client.recipes.tree_cache import TreeCache
 from zoolet.client.serializers import UndecodableError
 from zoolet.protocol import paths
+from zoolet.protocol.records import Stat
 
 T = TypeVar("T")
 

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from zoolet.client import serializers
-from zoolet.client.aio.surface import ClientSurface, Stat
+from zoolet.client.aio.client import Client
 from zoolet.client.recipes.node_cache import NodeCache
 from zoolet.client.serializers import Serializer
 from zoolet.protocol.errors import NodeExistsError, NoNodeError
+from zoolet.protocol.records import Stat
 
 
 class Config(NodeCache):
@@ -30,7 +31,7 @@ class Config(NodeCache):
     """
 
     def __init__(
-        self, client: ClientSurface, path: str, default: Any = None, *, serializer: Serializer = serializers.json
+        self, client: Client, path: str, default: Any = None, *, serializer: Serializer = serializers.json
     ) -> None:
         super().__init__(client, path)
         self._client = self._client.with_serializer(serializer)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from zoolet.client import serializers
-from zoolet.client.aio.surface import ClientSurface
+from zoolet.client.aio.client import Client
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.wire.arguments import checked_choice
 from zoolet.protocol.errors import NodeExistsError, NoNodeError
@@ -33,7 +33,7 @@ class Counter(Recipe):
 
     _serializer = serializers.raw
 
-    def __init__(self, client: ClientSurface, path: str, start: int = 0, *, encoding: str = "text") -> None:
+    def __init__(self, client: Client, path: str, start: int = 0, *, encoding: str = "text") -> None:
         super().__init__(client, path)
         self._start = start
         self._struct = ENCODINGS[checked_choice("encoding", encoding, ENCODINGS)]

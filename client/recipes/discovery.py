@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, Final
 
 from zoolet.client import serializers
-from zoolet.client.aio.surface import ClientSurface
+from zoolet.client.aio.client import Client
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
@@ -70,7 +70,7 @@ class Discovery(SupervisedRecipe):
 
     _serializer = serializers.json
 
-    def __init__(self, client: ClientSurface, path: str) -> None:
+    def __init__(self, client: Client, path: str) -> None:
         super().__init__(client, path)
         self._nodes: dict[str, PersistentEphemeral] = {}
         self._caches: dict[str, ChildrenCache] = {}

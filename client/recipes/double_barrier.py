@@ -8,6 +8,7 @@ from functools import partial
 from typing import Self
 
 from zoolet.client import serializers
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.reliable import (
     Limit,
     create_protected,
@@ -17,7 +18,6 @@ from zoolet.client.aio.reliable import (
     repeat,
     timeout_saying,
 )
-from zoolet.client.aio.surface import ClientSurface, Stat
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.recipes._follow import SessionGuard, set_shared_number, shared_number
 from zoolet.client.wire.arguments import checked_count, checked_timeout
@@ -29,6 +29,7 @@ from zoolet.protocol.errors import (
     NoNodeError,
     SessionExpiredError,
 )
+from zoolet.protocol.records import Stat
 
 
 class DoubleBarrier(Recipe):
@@ -55,9 +56,7 @@ class DoubleBarrier(Recipe):
 
     _serializer = serializers.raw
 
-    def __init__(
-        self, client: ClientSurface, path: str, members: int | None = None, *, timeout: float | None = None
-    ) -> None:
+    def __init__(self, client: Client, path: str, members: int | None = None, *, timeout: float | None = None) -> None:
         super().__init__(client, path)
         self._ready = self._at("ready")
         self._members = None if members is None else checked_count("members", members, 1)

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from zoolet.client import serializers
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.reliable import PAUSE, repeat_despite_errors, timeout_saying, until_gone
-from zoolet.client.aio.surface import ClientSurface, Stat
 from zoolet.client.aio.suspension import SteadyClock
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._lease import Lease
@@ -27,6 +27,7 @@ from zoolet.protocol.errors import (
     NoNodeError,
     SessionExpiredError,
 )
+from zoolet.protocol.records import Stat
 
 RENEWALS: Final = 3
 """How often a durable lock is renewed within its TTL."""
@@ -96,7 +97,7 @@ class DurableLease(Lease):
     _closed = "the client was closed, and does not renew it any more; it is free when its TTL has passed"
 
     def __init__(
-        self, client: ClientSurface, path: str, holder: Holder, proof: Stat, clock: SteadyClock, sent_at: float
+        self, client: Client, path: str, holder: Holder, proof: Stat, clock: SteadyClock, sent_at: float
     ) -> None:
         self._ttl = holder.ttl
         self._clock = clock
@@ -126,7 +127,7 @@ class DurableLease(Lease):
         await _delete_guaranteed(self._client, self.path, self.proof_node)
 
 
-async def _delete_guaranteed(client: ClientSurface, path: str, proof_node: str) -> None:
+async def _delete_guaranteed(client: Client, path: str, proof_node: str) -> None:
     async def delete() -> None:
         await client.sync(path)  # a create whose reply was lost may still be on its way
         await delete_both(client, path, proof_node)
@@ -134,9 +135,7 @@ async def _delete_guaranteed(client: ClientSurface, path: str, proof_node: str) 
     await until_gone(client, delete)
 
 
-async def _renew(
-    ref: weakref.ref[DurableLease], client: ClientSurface, path: str, holder: Holder, clock: SteadyClock
-) -> None:
+async def _renew(ref: weakref.ref[DurableLease], client: Client, path: str, holder: Holder, clock: SteadyClock) -> None:
     sent_at, version = 0.0, holder.version
 
     async def renew() -> None:
@@ -206,7 +205,7 @@ class DurableLock(LockBase[DurableLease]):
 
     def __init__(
         self,
-        client: ClientSurface,
+        client: Client,
         path: str,
         owner: str,
         *,

@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from zoolet.client import serializers
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.reliable import PAUSE, repeat
-from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._follow import children_of, observe, values_of
 from zoolet.client.recipes._lease import Lease, LockLostError
@@ -54,7 +54,7 @@ class Election:
 
     def __init__(
         self,
-        client: ClientSurface,
+        client: Client,
         path: str,
         name: bytes = b"",
         *,

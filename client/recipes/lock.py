@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, get_args
 
 from zoolet.client import serializers
-from zoolet.client.aio.surface import ClientSurface
+from zoolet.client.aio.client import Client
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._contender import Contender, Rule, process_name, wait_for_predecessor
 from zoolet.client.recipes._follow import children_of
@@ -66,7 +66,7 @@ class Lock(LockBase[Lease]):
 
     def __init__(
         self,
-        client: ClientSurface,
+        client: Client,
         path: str,
         *,
         timeout: float | None = None,

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any, Final, Self
 
 from zoolet.client import serializers
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.reliable import ensure_container, first_event, timeout_saying
-from zoolet.client.aio.surface import ClientSurface, Stat
 from zoolet.client.aio.suspension import SteadyClock
 from zoolet.client.aio.watcher import Watcher
 from zoolet.client.recipes._base import checked_client
@@ -32,6 +32,7 @@ from zoolet.protocol.errors import (
     SessionExpiredError,
     ZooKeeperError,
 )
+from zoolet.protocol.records import Stat
 
 _log = logging.getLogger("zoolet.client")
 RETRY: Final = Backoff(first=0.1, longest=60.0)
@@ -66,7 +67,7 @@ class LockingQueue(PriorityQueue):
             have failed. By default 0.1 s, doubled up to 60 s, without end.
     """
 
-    def __init__(self, client: ClientSurface, path: str, *, retry: Backoff = RETRY) -> None:
+    def __init__(self, client: Client, path: str, *, retry: Backoff = RETRY) -> None:
         checked_client(client).add_chroot(path)
         super().__init__(client, paths.join(path, "entries"))
         self._taken = paths.join(path, "taken")
@@ -296,9 +297,7 @@ def _prefix(name: str) -> str:
     return "-".join([*name.split("-")[:2], ""])
 
 
-async def _move(
-    client: ClientSurface, transaction: Transaction, path: str, move_to: str, data: bytes, attempts: int
-) -> None:
+async def _move(client: Client, transaction: Transaction, path: str, move_to: str, data: bytes, attempts: int) -> None:
     """Move an entry to the end of another queue, in a transaction that was begun."""
     await ensure_container(client, paths.parent(move_to))
     transaction.delete(path)
@@ -320,7 +319,7 @@ class Entry:
         lease: Its lease, with ``lost``, ``token``, ``raise_if_lost()`` and ``transaction()``.
     """
 
-    def __init__(self, client: ClientSurface, path: str, data: bytes, lease: OwnedNode, attempts: int) -> None:
+    def __init__(self, client: Client, path: str, data: bytes, lease: OwnedNode, attempts: int) -> None:
         self._client = client
         self.path = path
         self.data = data

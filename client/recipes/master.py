@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from zoolet.client import serializers
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.one_shot_event import OneShotEvent
 from zoolet.client.aio.reliable import (
     PAUSE,
@@ -20,7 +21,6 @@ from zoolet.client.aio.reliable import (
     timeout_saying,
     until_gone,
 )
-from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes._follow import children_of, values_of
 from zoolet.client.recipes._lease import Lease, LockLostError
@@ -61,7 +61,7 @@ class Master(SupervisedRecipe):
 
     _serializer = serializers.json
 
-    def __init__(self, client: ClientSurface, path: str, name: str = "", *, per_worker: int = 1) -> None:
+    def __init__(self, client: Client, path: str, name: str = "", *, per_worker: int = 1) -> None:
         super().__init__(client, path)
         self._per_worker = checked_count("per_worker", per_worker, 1)
         self._election = Election(self._client, self._at("master"), name.encode())

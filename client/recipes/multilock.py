@@ -6,8 +6,8 @@ import asyncio
 import weakref
 from collections.abc import Sequence
 
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.reliable import timeout_saying
-from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._lease import Lease
 from zoolet.client.recipes._lock_base import LockBase, OnLost
@@ -26,7 +26,7 @@ class MultiLease(Lease):
             held already.
     """
 
-    def __init__(self, client: ClientSurface, parts: dict[str, Lease]) -> None:
+    def __init__(self, client: Client, parts: dict[str, Lease]) -> None:
         self.parts: list[Lease] = list(parts.values())
         self.tokens: dict[str, int] = {path: part.token for path, part in parts.items()}
         last = self.parts[-1]
@@ -90,7 +90,7 @@ class MultiLock(LockBase[MultiLease]):
 
     def __init__(
         self,
-        client: ClientSurface,
+        client: Client,
         paths: Sequence[str],
         *,
         timeout: float | None = None,

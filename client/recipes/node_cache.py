@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from zoolet.client.aio.surface import ClientSurface, Stat
+from zoolet.client.aio.client import Client
 from zoolet.client.recipes._base import FollowingRecipe
 from zoolet.client.recipes._follow import SessionGuard
 from zoolet.client.serializers import UndecodableError
 from zoolet.protocol.errors import NoNodeError
+from zoolet.protocol.records import Stat
 
 
 class NodeCache(FollowingRecipe):
@@ -24,7 +25,7 @@ class NodeCache(FollowingRecipe):
 
     _default: Any = None  # the value while the node does not exist
 
-    def __init__(self, client: ClientSurface, path: str) -> None:
+    def __init__(self, client: Client, path: str) -> None:
         super().__init__(client, path)
         self._was_read = False
         self._error: UndecodableError | None = None

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from zoolet.client import serializers
-from zoolet.client.aio.surface import ClientSurface
+from zoolet.client.aio.client import Client
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._follow import observe
 from zoolet.client.recipes._lock_base import OnLost
@@ -35,7 +35,7 @@ class NodeElection:
 
     def __init__(
         self,
-        client: ClientSurface,
+        client: Client,
         path: str,
         name: bytes = b"",
         *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from zoolet.client import serializers
-from zoolet.client.aio.surface import ClientSurface
+from zoolet.client.aio.client import Client
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes._follow import children_of, observe, values_of
 from zoolet.client.recipes._node_names import Naming, checked_naming
@@ -32,7 +32,7 @@ class Party(SupervisedRecipe):
 
     _serializer = serializers.raw
 
-    def __init__(self, client: ClientSurface, path: str, name: bytes = b"", *, naming: Naming = "kazoo") -> None:
+    def __init__(self, client: Client, path: str, name: bytes = b"", *, naming: Naming = "kazoo") -> None:
         super().__init__(client, path)
         checked_bytes("name", name)
         self._kazoo = checked_naming(naming) == "kazoo"

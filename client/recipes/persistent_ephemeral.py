@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 from typing import Any
 
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.reliable import ensure_container, repeat
 from zoolet.client.aio.supervision import Follower
-from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes._follow import SessionGuard
 from zoolet.protocol import paths
@@ -29,7 +29,7 @@ class PersistentEphemeral(SupervisedRecipe):
     Limits: the node does not exist between two sessions. Programs that use the same path replace each other's node.
     """
 
-    def __init__(self, client: ClientSurface, path: str, value: Any = b"") -> None:
+    def __init__(self, client: Client, path: str, value: Any = b"") -> None:
         super().__init__(client, path)
         self._value = value
         self._session_id = 0  # in which the node exists

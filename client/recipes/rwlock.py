@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from zoolet.client import serializers
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.reliable import delete_in_background
-from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._contender import Rule, Turn, wait_for_writer
 from zoolet.client.recipes._lease import Lease, LockLostError
@@ -93,7 +93,7 @@ class ReadWriteLock:
 
     def __init__(
         self,
-        client: ClientSurface,
+        client: Client,
         path: str,
         *,
         naming: Namings = "kazoo",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from zoolet.client import serializers
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.reliable import (
     create_protected,
     delete_protected,
@@ -12,7 +13,6 @@ from zoolet.client.aio.reliable import (
     first_event_or,
     timeout_saying,
 )
-from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._follow import children_of, set_shared_number, shared_number
 from zoolet.client.recipes._lease import Lease
@@ -57,7 +57,7 @@ class Semaphore(LockBase[Lease]):
 
     def __init__(
         self,
-        client: ClientSurface,
+        client: Client,
         path: str,
         leases: int | None = 1,
         *,
@@ -248,7 +248,7 @@ class SemaphoreLock(Semaphore):
 
     def __init__(
         self,
-        client: ClientSurface,
+        client: Client,
         path: str,
         *,
         timeout: float | None = None,

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from zoolet.client.aio.surface import ClientSurface, Stat
+from zoolet.client.aio.client import Client
 from zoolet.client.recipes._base import FollowingRecipe
 from zoolet.client.recipes._follow import SessionGuard
 from zoolet.client.serializers import UndecodableError
 from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import NoAuthError, NoNodeError
+from zoolet.protocol.records import Stat
 
 
 class Cached(NamedTuple):
@@ -40,7 +41,7 @@ class TreeCache(FollowingRecipe):
         limit: Changes that may wait to be processed; at one more, everything is read again.
     """
 
-    def __init__(self, client: ClientSurface, path: str, *, limit: int = 100_000) -> None:
+    def __init__(self, client: Client, path: str, *, limit: int = 100_000) -> None:
         super().__init__(client, path)
         self._limit = limit
         self._nodes: dict[str, Cached] = {}

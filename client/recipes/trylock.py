@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from zoolet.client import serializers
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.reliable import timeout_saying
-from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._lock_base import LockBase, OnLost
 from zoolet.client.recipes._owned_node import OwnedNode, acquire_node
@@ -31,7 +31,7 @@ class TryLock(LockBase[OwnedNode]):
 
     def __init__(
         self,
-        client: ClientSurface,
+        client: Client,
         path: str,
         *,
         timeout: float | None = None,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from zoolet.client import serializers
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.reliable import PAUSE, repeat, timeout_saying
-from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.wire.arguments import checked_node_name
 from zoolet.client.wire.states import WatchOverflowError
@@ -59,7 +59,7 @@ class TwoPhaseCommit(Recipe):
     Source: the recipe of two-phased commit in ZooKeeper's documentation.
     """
 
-    def __init__(self, client: ClientSurface, path: str) -> None:
+    def __init__(self, client: Client, path: str) -> None:
         super().__init__(client, path)
         self._json = self._client.with_serializer(serializers.json)
         self._raw = self._client.with_serializer(serializers.raw)

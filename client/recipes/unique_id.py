@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zoolet.client.aio.surface import ClientSurface
+from zoolet.client.aio.client import Client
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.wire.arguments import checked_count
 from zoolet.protocol.errors import NoNodeError
@@ -22,7 +22,7 @@ class UniqueId(Recipe):
         block: Numbers to reserve with one request, 1 or more. They are in order within one client only.
     """
 
-    def __init__(self, client: ClientSurface, path: str, *, block: int = 1) -> None:
+    def __init__(self, client: Client, path: str, *, block: int = 1) -> None:
         super().__init__(client, path)
         self._block = checked_count("block", block, 1)
         self._left = range(0)

@@ -9,8 +9,8 @@ from itertools import count
 from typing import Any
 
 from zoolet.client import serializers
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.reliable import delete_in_background, ensure_container, repeat, repeat_despite_errors
-from zoolet.client.aio.surface import ClientSurface
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
@@ -49,7 +49,7 @@ class Worker(SupervisedRecipe):
 
     def __init__(
         self,
-        client: ClientSurface,
+        client: Client,
         path: str,
         name: str,
         handler: Callable[[str, Any], Awaitable[Any]],

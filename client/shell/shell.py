@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from zoolet.client.aio.surface import ClientSurface
+from zoolet.client.aio.client import Client
 from zoolet.client.serializers import Serializer
 from zoolet.client.shell.errors import CommandError, checked_path, text_of
 from zoolet.client.shell.output import Output
@@ -112,7 +112,7 @@ class Shell:
         self.pending = ""
         self.terminal_is_lent = False
         self.on_prompt_changed: Callable[[], None] = lambda: None
-        self._client: ClientSurface | None = None
+        self._client: Client | None = None
         self._watches: ShellWatches | None = None
         self._listener: _Listener | None = None
         self._had_state = False
@@ -121,7 +121,7 @@ class Shell:
     # --- the connection ---
 
     @property
-    def client(self) -> ClientSurface:
+    def client(self) -> Client:
         """The client; it may be connecting still.
 
         Raises:
@@ -150,7 +150,7 @@ class Shell:
         """
         settings = self.settings
         try:
-            client = ClientSurface(
+            client = Client(
                 hosts or self.hosts,
                 settings.timeout,
                 operation_timeout=settings.timeout if settings.waits_first else WAITING,
@@ -182,7 +182,7 @@ class Shell:
         if self._client is not None:
             await self._client.aclose()
 
-    def show_state(self, client: ClientSurface, state: State) -> None:
+    def show_state(self, client: Client, state: State) -> None:
         """Show that the connection has changed; to a script only what is neither its beginning nor its end."""
         if client is not self._client:
             return
@@ -292,7 +292,7 @@ class Shell:
 class _Listener:
     """Passes on the states of one client."""
 
-    def __init__(self, shell: Shell, client: ClientSurface) -> None:
+    def __init__(self, shell: Shell, client: Client) -> None:
         self._shell = shell
         self._client = client
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from typing import Final, TypeVar
 
-from zoolet.client.aio.surface import ClientSurface
+from zoolet.client.aio.client import Client
 from zoolet.client.shell.errors import CommandError
 from zoolet.protocol import paths
 from zoolet.protocol.errors import MarshallingError, NoAuthError, NoNodeError, ZooKeeperError
@@ -32,7 +32,7 @@ async def each(calls: Iterable[Awaitable[T]]) -> list[T | NoNodeError | NoAuthEr
     return answers
 
 
-async def children_of(client: ClientSurface, parents: list[str]) -> list[list[str] | ZooKeeperError]:
+async def children_of(client: Client, parents: list[str]) -> list[list[str] | ZooKeeperError]:
     """Return the sorted paths of the children of each node, or why they cannot be listed."""
     results: list[list[str] | ZooKeeperError] = []
     for parent, answer in zip(parents, await each(map(client.children, parents)), strict=True):
@@ -52,7 +52,7 @@ def _joined(parent: str, name: str) -> str:
     return paths.join(parent, name)
 
 
-async def walk(client: ClientSurface, root: str, forbidden: set[str] | None = None) -> AsyncIterator[list[str]]:
+async def walk(client: Client, root: str, forbidden: set[str] | None = None) -> AsyncIterator[list[str]]:
     """Yield the paths of a subtree in batches: a node, all its children, then what is below each of them in turn.
 
     Args:
@@ -96,7 +96,7 @@ class _Siblings:
         self.at = 0
         self._known: list[list[str] | ZooKeeperError] = []
 
-    async def next(self, client: ClientSurface) -> list[str] | ZooKeeperError:
+    async def next(self, client: Client) -> list[str] | ZooKeeperError:
         """Return the children of the next one."""
         place = self.at % AT_ONCE
         if place == 0:

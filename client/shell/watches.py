@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from zoolet.client.aio.surface import ClientSurface
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.watcher import Watcher
 from zoolet.client.shell.errors import CommandError, plain_text
 from zoolet.client.wire.states import Event
@@ -29,7 +29,7 @@ class ShellWatches:
         show: Called with each event, its path as the client names it, once however many watches it reaches.
     """
 
-    def __init__(self, client: ClientSurface, show: Callable[[Event], None]) -> None:
+    def __init__(self, client: Client, show: Callable[[Event], None]) -> None:
         self._client = client
         self._show = show
         self._watchers: list[tuple[Kind, str, Watcher]] = []

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from zoolet.client.aio.surface import ClientSurface as Client
+from zoolet.client.aio.client import Client
 from zoolet.client.transfer.node import TransferNode, joined
 from zoolet.client.wire.states import State
 from zoolet.protocol import records as r

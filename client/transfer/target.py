@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from zoolet.client.aio.surface import ClientSurface as Client
+from zoolet.client.aio.client import Client
 from zoolet.client.transfer.node import TransferNode, joined
 from zoolet.client.transfer.source import NO_PERMISSION, Look, Source, answers, creates_of, look, retried
 from zoolet.protocol import paths

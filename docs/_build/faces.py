@@ -31,7 +31,7 @@ REPLACED: Final = {
     "AsyncIterator": "BlockingIterator",
     "Awaitable": "",
     "Call": "",
-    "ClientSurface": "Client",
+    "Client": "Client",
     "Transaction": "BlockingTransaction",
     "Watcher": "BlockingWatcher",
 }

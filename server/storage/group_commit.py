@@ -23,7 +23,7 @@ here only where none can be.
 
 Invariants:
 
-- Nothing is sent that shows a transaction which the log has not got, but for reads while it is failing.
+- Nothing is sent that shows a transaction which the log has not got, except for reads while it is failing.
 - One commit is under way at most; while it is, its log is touched by the log's thread alone.
 - A log gets its name only after the one before it is on the disk: first commits run in the log's thread, after its
   close. So what a loss of power leaves has no gap between two logs, with ``interval`` and ``never``, too.

@@ -158,7 +158,7 @@ def test_it_starts_in_a_moment(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": ""}
     )
     loaded = set(done.stdout.split())
-    assert "zoolet.client.aio.surface" in loaded
+    assert "zoolet.client.aio.client" in loaded
     assert not {name for name in loaded if name.startswith(("zoolet.server", "zoolet.client.recipes"))}
 
 
