@@ -1,7 +1,7 @@
-"""Leases and recipes for threads: the asyncio objects, behind objects whose methods wait for the result.
+"""Clients, leases and recipes for threads: the asyncio objects, behind objects whose methods wait for the result.
 
-Nothing of a recipe is written twice. A :class:`Blocking` object has the attributes of the asyncio object that it
-stands for, and what a call returns is made blocking in turn:
+Nothing is written twice. :func:`face_of` makes the class for threads of an asyncio class, with a method for each of its
+methods; what a call returns is made blocking in turn:
 
 ==============================  ====================================================================
 asyncio                         here
@@ -11,6 +11,7 @@ an asynchronous iterator        an iterator
 ``async with``                  ``with``
 a lease, recipe, one-shot event the same, blocking
 a live mapping of a cache       a copy of it
+a client with other options     the same for threads
 a handler that is given         an ordinary function, called in a thread of its own
 ==============================  ====================================================================
 
@@ -26,9 +27,10 @@ import functools
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from types import MappingProxyType, TracebackType
-from typing import Any, Final, Generic, Self, TypeVar, cast
+from types import FunctionType, MappingProxyType, NoneType, TracebackType
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar, cast
 
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.one_shot_event import OneShotEvent
 from zoolet.client.aio.watcher import Watcher
 from zoolet.client.blocking.context import BlockingTransaction, BlockingWatcher
@@ -41,14 +43,19 @@ from zoolet.client.recipes.locking_queue import Entry
 from zoolet.client.recipes.node_election import NodeElection
 from zoolet.client.recipes.rwlock import ReadWriteLock
 from zoolet.client.wire.transaction import Transaction
+from zoolet.protocol.records import Stat
 
 T = TypeVar("T")
-WRAPPED: Final = (Lease, LockBase, Recipe, ReadWriteLock, Election, NodeElection, Entry, OneShotEvent)
+WRAPPED: Final = (Client, Lease, LockBase, Recipe, ReadWriteLock, Election, NodeElection, Entry, OneShotEvent)
 """What is made blocking when a call or an attribute is one."""
+PLAIN: Final = frozenset({NoneType, bool, bytes, int, str, tuple, Stat})
+"""What most calls return, and is for threads as it is."""
 
 
 def blocking(thread: LoopThread, value: Any) -> Any:
     """Return a value of the asyncio client as threads have it."""
+    if type(value) in PLAIN:
+        return value
     if isinstance(value, Watcher):
         return BlockingWatcher(thread, value)
     if isinstance(value, Transaction):
@@ -70,22 +77,103 @@ def unwrapped(value: Any) -> Any:
 _FACES: Final[dict[type, type[Blocking]]] = {}
 
 
-def face_of(kind: type, *mixed_in: type) -> type[Blocking]:
-    """Return the class for threads of an asyncio class, which is made once."""
+def face_of(kind: type, mixed_in: type | None = None, *, module: str = "", doc: str = "") -> type[Blocking]:
+    """Return the class for threads of an asyncio class, which is made once.
+
+    Args:
+        kind: The asyncio class.
+        mixed_in: A base class with what is its own, and takes the place of what it would have of *kind*.
+        module: Where it is found; by default among the recipes.
+        doc: Its docstring; by default that of *kind*.
+    """
     face = _FACES.get(kind)
     if face is None:
-        bases = (*mixed_in, *(face_of(base) for base in kind.__bases__ if base is Lease), Blocking)
-        members = {"asyncio_class": kind, "__doc__": kind.__doc__, "__module__": "zoolet.client.blocking.recipes"}
+        own = (mixed_in,) if mixed_in is not None else ()
+        bases = (*own, *(face_of(base) for base in kind.__bases__ if base is Lease))
+        bases = bases if any(issubclass(base, Blocking) for base in bases) else (*bases, Blocking)
+        members: dict[str, Any] = {"asyncio_class": kind, "__doc__": doc or kind.__doc__}
+        members["__module__"] = module or "zoolet.client.blocking.recipes"
+        members |= _members(kind, mixed_in or Blocking)
         face = _FACES[kind] = cast("type[Blocking]", type(kind.__name__, bases, members))
     return face
 
 
+def _members(kind: type, own: type) -> Iterator[tuple[str, Any]]:
+    """Yield the methods and properties for threads of a class, but those that a class has of its own."""
+    hidden: frozenset[str] = getattr(own, "HIDDEN", frozenset())
+    direct: frozenset[str] = getattr(own, "DIRECT", frozenset())
+    for name in dir(kind):
+        if name.startswith("_") or name in hidden or hasattr(own, name) or hasattr(Blocking, name):
+            continue
+        member = inspect.getattr_static(kind, name)
+        if isinstance(member, FunctionType):
+            yield name, _direct_method(name, member) if name in direct else _method(name, member)
+        elif isinstance(member, property):
+            yield name, _property(name, member, name in direct)
+
+
+def _method(name: str, method: FunctionType) -> Callable[..., Any]:
+    """Return the method for threads of an asyncio method: it is called in the loop, and its result waited for."""
+    code = method.__code__
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    has_timeout = "timeout" in parameters
+    returned = str(method.__annotations__.get("return"))  # what tells of each call would take longer than the rest
+    is_awaited = inspect.iscoroutinefunction(method) or returned.startswith(("Call[", "Awaitable[", "Coroutine["))
+    defaults = {"on_lost": "flag"} if "on_lost" in parameters else {}  # a thread cannot be cancelled
+    has_handler = any(handler in parameters for handler in HANDLERS)
+
+    @functools.wraps(method)
+    def call(self: Blocking, *args: Any, **options: Any) -> Any:
+        timeout = None if has_timeout else options.pop("timeout", None)
+        if defaults:
+            options = {**defaults, **options}
+        thread, bound = self._thread, getattr(self.asyncio_object, name)
+        if has_handler:
+            arguments = bound_arguments(thread, inspect.signature(bound), args, options)
+            args, options = arguments.args, arguments.kwargs
+        elif args or options:
+            args = tuple(map(unwrapped, args))
+            options = {name: unwrapped(value) for name, value in options.items()}
+
+        async def do() -> Any:
+            result = bound(*args, **options)
+            return blocking(thread, await result if is_awaited else result)
+
+        return thread.run(do, timeout)
+
+    return call
+
+
+def _direct_method(name: str, method: FunctionType) -> Callable[..., Any]:
+    """Return the method for threads of one that touches nothing of the loop's."""
+
+    @functools.wraps(method)
+    def call(self: Blocking, *args: Any, **options: Any) -> Any:
+        return blocking(self._thread, getattr(self.asyncio_object, name)(*args, **options))
+
+    return call
+
+
+def _property(name: str, member: property, direct: bool) -> property:
+    """Return the property for threads of an asyncio class's; it is read in the loop if it may change meanwhile."""
+
+    def read(self: Blocking) -> Any:
+        async def do() -> Any:
+            return blocking(self._thread, getattr(self.asyncio_object, name))
+
+        return blocking(self._thread, getattr(self.asyncio_object, name)) if direct else self._thread.run(do)
+
+    return property(read, doc=member.__doc__)
+
+
 class Blocking:
-    """An object of the asyncio client, for threads.
+    """An object of the asyncio client, for threads; its methods are those of a class that :func:`face_of` makes.
 
     Attributes:
         asyncio_object: The object that it stands for; to be used in the client's loop alone.
     """
+
+    asyncio_class: ClassVar[type]
 
     def __init__(self, thread: LoopThread, asyncio_object: Any) -> None:
         self._thread = thread
@@ -116,36 +204,13 @@ class Blocking:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"{type(self.asyncio_object).__name__} has no attribute {name!r}")
-        member = getattr(type(self.asyncio_object), name, None)
-        if callable(member):
-            return self._method(name)
 
-        async def read() -> Any:
+        async def copy() -> Any:
             return blocking(self._thread, getattr(self.asyncio_object, name))
 
-        if isinstance(member, property) or isinstance(value := getattr(self.asyncio_object, name), MappingProxyType):
-            return self._thread.run(read)  # it may change while it is read
+        if isinstance(value := getattr(self.asyncio_object, name), MappingProxyType):
+            return self._thread.run(copy)  # it may change while it is copied
         return blocking(self._thread, value)
-
-    def _method(self, name: str) -> Callable[..., Any]:
-        method = getattr(self.asyncio_object, name)
-        signature = inspect.signature(method)
-        has_timeout = "timeout" in signature.parameters
-
-        def call(*args: Any, **options: Any) -> Any:
-            timeout = None if has_timeout else options.pop("timeout", None)
-            bound = bound_arguments(self._thread, signature, args, options)
-
-            async def do() -> Any:
-                result = method(*bound.args, **bound.kwargs)
-                if inspect.isawaitable(result):
-                    result = await result
-                return blocking(self._thread, result)
-
-            return self._thread.run(do, timeout)
-
-        call.__name__, call.__doc__ = name, method.__doc__
-        return call
 
     def __enter__(self) -> Any:
         async def enter() -> Any:
@@ -162,18 +227,6 @@ class Blocking:
 
         if self._thread.running:  # otherwise all has gone with the session
             self._thread.run(leave)
-
-
-class HasThread:
-    """A client for threads, as far as recipes need one.
-
-    Attributes:
-        asyncio_client: The asyncio client that it runs; to be used in its loop alone.
-        loop_thread: The thread with the loop in which that runs.
-    """
-
-    asyncio_client: Any
-    loop_thread: LoopThread
 
 
 class BlockingIterator(Generic[T]):

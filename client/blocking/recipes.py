@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Final
 from zoolet.client import recipes
 from zoolet.client.aio import client as aio
 from zoolet.client.aio.one_shot_event import OneShotEvent
-from zoolet.client.blocking.proxy import WRAPPED, Blocking, HasThread, bound_arguments, face_of
+from zoolet.client.blocking.proxy import WRAPPED, Blocking, bound_arguments, face_of
+from zoolet.client.blocking.thread_client import ThreadClient
 from zoolet.client.recipes._owned_node import OwnedNode
 from zoolet.client.recipes.multilock import MultiLease
 from zoolet.client.recipes.rwlock import ReadLock, WriteLock
@@ -30,11 +31,11 @@ class _Recipe:
 
     asyncio_class: ClassVar[type]
 
-    def __init__(self, client: HasThread, *args: Any, **options: Any) -> None:
+    def __init__(self, client: ThreadClient, *args: Any, **options: Any) -> None:
         recipe = self.asyncio_class
         if "on_lost" in inspect.signature(recipe).parameters:
             options.setdefault("on_lost", "flag")
-        if not isinstance(client, HasThread):
+        if not isinstance(client, ThreadClient):
             hint = ": its recipes are those of zoolet.client.recipes" if isinstance(client, aio.Client) else ""
             raise TypeError(f"a recipe for threads needs a zoolet.client.blocking.Client, not {client!r}{hint}")
         signature = inspect.signature(recipe)

@@ -1,4 +1,4 @@
-"""Made by ``make faces`` from the signatures in client/recipes; do not edit."""
+"""Made by ``make faces`` from the signatures of the asyncio recipes; do not edit."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType

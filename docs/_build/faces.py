@@ -1,5 +1,6 @@
-"""Write client/blocking/recipes.pyi, which says to type checkers and editors what the recipes for threads have: it is
-derived from the signatures of the asyncio recipes, as the objects themselves are at run time (``make faces``).
+"""Write client/blocking/client.pyi and recipes.pyi, which say to type checkers and editors what the client and the
+recipes for threads have: they are derived from the signatures of the asyncio ones, as the objects themselves are at run
+time (``make faces``).
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ import sys
 import textwrap
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from zoolet.client import recipes
+from zoolet.client.aio.client import Client
+from zoolet.client.blocking.client import DOC
 from zoolet.client.blocking.proxy import WRAPPED
+from zoolet.client.blocking.thread_client import ThreadClient
 from zoolet.client.recipes import Lease
 
-STUB: Final = Path(__file__).parents[2] / "client" / "blocking" / "recipes.pyi"
+FOLDER: Final = Path(__file__).parents[2] / "client" / "blocking"
 INNER: Final = frozenset(
     "excludes holdings includes is_exclusive kind kinds mark_renewed namings on_state release_nowait rule start stop "
     "waits_for_release".split()
@@ -47,10 +51,7 @@ EXIT: Final = """\
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ..."""
-HEAD: Final = '''\
-"""Made by ``make faces`` from the signatures in client/recipes; do not edit."""
-
-'''
+HEAD: Final = '"""Made by ``make faces`` from the signatures of the asyncio {}; do not edit."""\n\n'
 
 
 @functools.cache
@@ -104,6 +105,9 @@ class Faces:
         if name == "Self":
             return owner.__name__
         home, original = names_in(module)[name]
+        if not original:  # a whole module
+            self.imports[home] = set()
+            return name
         value = getattr(importlib.import_module(home), original, None)
         if isinstance(value, typing.TypeVar):
             return self.name_of(bound_type(owner, value))
@@ -195,6 +199,18 @@ class Faces:
             yield f"    def __enter__(self) -> {entered}: ..."
             yield EXIT
 
+    def import_lines(self, plain: Sequence[str] = ()) -> str:
+        """Return the imports; *plain* are the names of recipes that are the same for threads."""
+        imports = []
+        for module, names in sorted(self.imports.items()):
+            if not names:
+                imports.append(f"import {module}\n")
+            elif module == "zoolet.client.recipes":
+                imports.append(f"from {module} import {', '.join(f'{name} as {name}' for name in sorted(names))}\n")
+            elif others := sorted(names - set(plain)):
+                imports.append(f"from {module} import {', '.join(others)}\n")
+        return "".join(imports)
+
     def add(self, face: type) -> None:
         """Add a class, and all classes that it names."""
         lines = [docstring(face.__doc__, " " * 4), "    asyncio_object: Any", *self.members(face)]
@@ -265,8 +281,8 @@ def kind_of(node: ast.AST, value: ast.expr | None, given: dict[str, ast.expr | N
     return "Any"
 
 
-def stub() -> str:
-    """Return the text of the stub."""
+def recipes_stub() -> str:
+    """Return the text of the stub of the recipes."""
     faces = Faces()
     faces.imports["typing"] = {"Any"}
     faces.pending += recipe_types()
@@ -280,30 +296,61 @@ def stub() -> str:
     while faces.pending:
         faces.add(faces.pending.pop(0))
     faces.imports.setdefault("zoolet.client.recipes", set()).update(plain)
-    imports = []
-    for module, names in sorted(faces.imports.items()):
-        if module == "zoolet.client.recipes":
-            imports.append(f"from {module} import {', '.join(f'{name} as {name}' for name in sorted(names))}\n")
-        elif others := sorted(names - set(plain)):
-            imports.append(f"from {module} import {', '.join(others)}\n")
+    imports = faces.import_lines(plain)
     order = sorted(faces.classes, key=lambda kind: (kind is not Lease, kind.__name__))
     body = "\n".join(faces.classes[kind] for kind in order)
     names = "".join(f'    "{name}",\n' for name in recipes.__all__)
-    return f"{HEAD}{''.join(imports)}\n__all__ = [\n{names}]\n\n{body}"
+    return f"{HEAD.format('recipes')}{imports}\n__all__ = [\n{names}]\n\n{body}"
+
+
+class ClientFaces(Faces):
+    """Collects what the stub of the client imports; recipes are those of the other stub."""
+
+    def name_of(self, face: type) -> str:
+        """Import the class for threads of a recipe."""
+        self.imports.setdefault("zoolet.client.blocking.recipes", set()).add(face.__name__)
+        return face.__name__
+
+    def name(self, name: str, module: str, owner: type) -> str:
+        """Return what a name of a module is called in the stub, and import it."""
+        if name == "Client":
+            return name
+        return name if name == "T" else super().name(name, module, owner)
+
+
+def client_stub() -> str:
+    """Return the text of the stub of the client."""
+    faces = ClientFaces()
+    faces.imports["typing"] = {"Any", "TypeVar"}
+    lines = ["class Client:", docstring(DOC, " " * 4), *faces.method("__init__", Client.__init__, Client)]
+    for name in sorted({*dir(Client), *vars(ThreadClient)} - ThreadClient.HIDDEN - {"__init__"}):
+        own = name in vars(ThreadClient)
+        member = inspect.getattr_static(ThreadClient if own else Client, name)
+        if name.startswith("_") and name not in ("__enter__", "__exit__"):
+            continue
+        if isinstance(member, property):
+            lines += faces.method(name, member.fget, Client, "@property")
+        elif isinstance(member, types.FunctionType):
+            lines += faces.method(name, member, Client)
+    body = "\n".join(lines)
+    return f'{HEAD.format("client")}{faces.import_lines()}\n__all__ = ["Client"]\nT = TypeVar("T")\n\n{body}\n'
 
 
 def main() -> int:
-    """Write the stub; with ``--check`` compare it."""
+    """Write the stubs; with ``--check`` compare them."""
     import subprocess
 
-    ruff, text = Path(sys.executable).with_name("ruff"), stub()
-    for verb in (["check", "--fix-only", "--quiet"], ["format"]):
-        command = [ruff, *verb, "--stdin-filename", str(STUB), "-"]
-        text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
-    if "--check" in sys.argv:
-        return int(not STUB.exists() or STUB.read_text() != text)
-    STUB.write_text(text)
-    return 0
+    ruff, differ = Path(sys.executable).with_name("ruff"), False
+    for name, text in (("client.pyi", client_stub()), ("recipes.pyi", recipes_stub())):
+        file = FOLDER / name
+        for verb in (["check", "--fix-only", "--quiet"], ["format"]):
+            command = [ruff, *verb, "--stdin-filename", str(file), "-"]
+            text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+        if "--check" not in sys.argv:
+            file.write_text(text)
+        elif not file.exists() or file.read_text() != text:
+            differ = True
+    return int(differ)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,6 @@ from zoolet.server import Server
 from zoolet.server.testing import hold, lose_reply
 
 DEADLINE_S: Final = 10.0  # only ever reached on failure
-RENAMED: Final = {"aclose": "close"}
 FOR_RECIPES: Final = {
     "deliver_to",
     "for_recipe",
@@ -77,21 +76,17 @@ def parameters(of: Any) -> dict[str, tuple[Any, Any]]:
     return {one.name: (one.kind, one.default) for one in found if one.name != "self"}
 
 
-NAMES: Final = sorted(
-    name for name, member in public(AsyncClient).items() if name not in FOR_RECIPES and inspect.isfunction(member)
-)
+def test_everything_of_the_asyncio_client_is_here_that_is_not_for_recipes() -> None:
+    assert set(public(AsyncClient)) - FOR_RECIPES - {"aclose"} <= set(public(Client))
+    assert not (FOR_RECIPES | {"aclose"}) & set(public(Client))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_method_of_the_asyncio_client_is_here_with_the_same_parameters(name: str) -> None:
-    here, there = parameters(getattr(Client, RENAMED.get(name, name))), parameters(getattr(AsyncClient, name))
-
-    if "timeout" not in there:  # it takes the place of asyncio.timeout
-        here.pop("timeout", None)
-    if "on_lost" in there:  # a thread cannot be cancelled
-        there["on_lost"] = inspect.Parameter.KEYWORD_ONLY, "flag"
-
-    assert here == there
+def test_a_lock_of_the_client_for_threads_flags_its_loss(server: Server, zk: Client) -> None:
+    with zk.lock("/l") as lease:
+        server.expire(zk)
+        assert lease.lost.wait(timeout=DEADLINE_S)
+    with pytest.raises(TypeError, match="tmeout"):
+        zk.lock("/l", tmeout=1)
 
 
 def test_the_parameters_of_lock_and_of_the_client_for_threads_are_those_of_the_classes() -> None:
@@ -107,12 +102,6 @@ def test_an_operation_of_a_client_for_threads_ends_after_its_timeout(server: Ser
         with server.fault(hold(), client=zk) as fault, pytest.raises(TimeoutError):
             call()
         assert fault.hits
-
-
-def test_every_property_of_the_asyncio_client_is_here() -> None:
-    wanted = {name for name, member in public(AsyncClient).items() if isinstance(member, property)}
-
-    assert wanted - FOR_RECIPES <= {name for name, member in public(Client).items() if isinstance(member, property)}
 
 
 def test_transactions_and_watches_have_the_same_methods(zk: Client) -> None:
