@@ -1,4 +1,4 @@
-"""What is wrong with files for TLS, in words: OpenSSL says "PEM lib"."""
+"""Messages for files for TLS that are wrong: OpenSSL says "PEM lib"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say about a build: what an earlier one left behind does no harm."""
+"""The part of the build that pyproject.toml cannot state: the remains of an earlier one do no harm."""
 
 import shutil
 from pathlib import Path

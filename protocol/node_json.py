@@ -22,7 +22,7 @@ class NodeJsonError(ValueError):
 
 
 class JsonNode(NamedTuple):
-    """What JSON says of one node.
+    """A node in JSON.
 
     Args:
         data: The data; None for null.

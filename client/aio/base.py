@@ -33,7 +33,7 @@ B = TypeVar("B", bound="BaseClient")
 
 @dataclass(frozen=True, slots=True)
 class ClientStatistics:
-    """What a client is doing, for tests and debuggers.
+    """The activity of a client, for tests and debuggers.
 
     Args:
         requests_sent: Requests sent in this session's life, pings and the like not counted.

@@ -13,7 +13,7 @@ from zoolet.protocol.errors import ZooKeeperError
 
 T = TypeVar("T")
 caller: ContextVar[object] = ContextVar("caller", default=None)
-"""What makes the calls of this context, if that is not its task: a thread of a blocking client."""
+"""The caller in this context, if that is not its task: a thread of a blocking client."""
 
 
 def current_caller() -> object:

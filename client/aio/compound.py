@@ -1,4 +1,4 @@
-"""What follows from several operations: each function makes them one after the other.
+"""Calls that are several operations: each function makes them one after the other.
 
 The first request of each was submitted by its caller, so that a call is under way when the method returns.
 """

@@ -27,14 +27,14 @@ _log = logging.getLogger("zoolet.client")
 
 PROBES: Final = Backoff(first=0.1, factor=2.0, longest=60.0, jitter=0.1, tries=None)
 """How often a client of a read-only server looks for one that takes writes."""
-LASTING: Final = 1.0
+STABLE_AFTER: Final = 1.0
 """Seconds after which a connection that breaks is worth an attempt at once, again and again."""
-SHORTEST_ATTEMPT: Final = 0.2
+MIN_ATTEMPT: Final = 0.2
 """Seconds that a server has at least to accept a connection and to answer, however short the session timeout is that
 an earlier one has granted; unless the client itself has asked for a shorter one.
 """
 CLOSED: Final = "the server closed the connection"
-CLOSING: Final = 2.0
+CLOSE_TIMEOUT: Final = 2.0
 """Seconds that closing may take at the most."""
 
 
@@ -153,7 +153,7 @@ class Connection:
             self._protocol.abort(reason)
 
     async def stop(self) -> None:
-        """End the session and the connection; takes no longer than :data:`CLOSING` seconds."""
+        """End the session and the connection; takes no longer than :data:`CLOSE_TIMEOUT` seconds."""
         session = self.session
         try:
             if session.terminal_error is None and session.phase is Phase.READY:
@@ -161,13 +161,13 @@ class Connection:
                 session.send_close(self.now(), request)
                 self._write()
                 with contextlib.suppress(TimeoutError, ZooKeeperError):
-                    async with asyncio.timeout(min(CLOSING, session.timeout_ms / 1000)):
+                    async with asyncio.timeout(min(CLOSE_TIMEOUT, session.timeout_ms / 1000)):
                         await request
         finally:
             self._end()
         waiting = [task for task in (self._task, self._probe) if task is not None]
         if waiting:
-            await asyncio.wait(waiting, timeout=CLOSING)
+            await asyncio.wait(waiting, timeout=CLOSE_TIMEOUT)
         self._task = self._probe = None
 
     def _end(self) -> None:
@@ -276,7 +276,7 @@ class Connection:
             began = self.now()
             served = await self._supervised(address)
             now = self.now()
-            if served and now - began > LASTING:
+            if served and now - began > STABLE_AFTER:
                 delays, failed = self._backoff.delays(self._rng), 0
                 continue
             failed += 1
@@ -304,7 +304,7 @@ class Connection:
         essential to say.
         """
         session = self.session
-        shortest = min(SHORTEST_ATTEMPT, session.wanted_ms / 1500)
+        shortest = min(MIN_ATTEMPT, session.wanted_ms / 1500)
         # Two thirds of the session timeout, as after silence: the last third is for another server.
         attempt = max(shortest, session.timeout_ms / 1500 / len(self._hosts.addresses))
         session_id = session.id

@@ -1,4 +1,4 @@
-"""What all views of one client share: the session, its connection, the chroot, listeners and background tasks.
+"""The core that all views of one client share: the session, its connection, the chroot, listeners and background tasks.
 
 A :class:`~zoolet.client.aio.client.Client` is a view of a core: the core with an operation timeout and a serializer.
 Views are light, and none copies anything.
@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from zoolet.client.aio import fork
 from zoolet.client.aio.call import Call, RequestCall, caller
-from zoolet.client.aio.connection import CLOSING, Connection
+from zoolet.client.aio.connection import CLOSE_TIMEOUT, Connection
 from zoolet.client.aio.hooks import EXPECTED, RequestHook, RequestInfo, call_hook
 from zoolet.client.wire.backoff import REFUSED, Backoff
 from zoolet.client.wire.hosts import Hosts
@@ -96,7 +96,7 @@ class ClientCore:
         self._on_request = on_request
         self._encoded_paths: dict[str, bytes] = {}
         self.shared: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
-        """What recipes of this client share, for as long as one of them keeps it."""
+        """Objects that recipes of this client share, for as long as one of them keeps them."""
         self._listeners: weakref.WeakValueDictionary[int, StateListener] = weakref.WeakValueDictionary()
         self._listener_numbers = count()  # in order, so that a simulated run can be repeated
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -140,7 +140,7 @@ class ClientCore:
         finally:
             fork.unregister(self)
         if tasks:
-            await asyncio.wait(tasks, timeout=CLOSING)
+            await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT)
 
     def invalidate_after_fork(self) -> None:
         """Refuse all calls: this is a forked child, and the connection is its parent's."""

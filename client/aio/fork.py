@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Invalidated(Protocol):
-    """What must not be used in a forked child."""
+    """An object that must not be used in a forked child."""
 
     def invalidate_after_fork(self) -> None:
         """Refuse all calls from now on."""

@@ -23,7 +23,7 @@ _log = logging.getLogger("zoolet.client")
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """What a hook learns of a request.
+    """A request, for a hook.
 
     Args:
         operation: Its operation, as ZooKeeper names it: ``getData``, ``create2``, ``multi``.
@@ -38,7 +38,7 @@ class RequestInfo:
 
 
 EXPECTED: Final = (BadVersionError, NoNodeError, NodeExistsError, NotEmptyError, NoWatcherError, ThrottledOpError)
-"""What recipes work with."""
+"""Errors with which recipes work."""
 
 
 RequestEnded = Callable[[BaseException | None], None]

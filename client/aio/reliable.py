@@ -1,4 +1,4 @@
-"""What every recipe needs, written once: deletes and creates that survive lost replies, and retries.
+"""Tools of every recipe: deletes and creates that survive lost replies, and retries.
 
 A recipe has no loop of its own around ``ConnectionLossError``, unless it has to look what became of a transaction. It
 uses

@@ -25,7 +25,7 @@ class BlockingTransaction:
 
     @property
     def results(self) -> list[Any]:
-        """What became of each operation."""
+        """The result of each operation."""
         return self._transaction.results
 
     def commit(self) -> list[Any]:

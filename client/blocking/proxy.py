@@ -47,9 +47,9 @@ from zoolet.protocol.records import Stat
 
 T = TypeVar("T")
 WRAPPED: Final = (Client, Lease, LockBase, Recipe, ReadWriteLock, Election, NodeElection, Entry, OneShotEvent)
-"""What is made blocking when a call or an attribute is one."""
+"""Types of results and attributes that are made blocking."""
 PLAIN: Final = frozenset({NoneType, bool, bytes, int, str, tuple, Stat})
-"""What most calls return, and is for threads as it is."""
+"""Types of most results, which are for threads as they are."""
 
 
 def blocking(thread: LoopThread, value: Any) -> Any:

@@ -19,7 +19,7 @@ from zoolet.client.recipes.multilock import MultiLease
 from zoolet.client.recipes.rwlock import ReadLock, WriteLock
 
 _LEASES: Final = ("DurableLease", "Entry", "Lease")
-"""What recipes return, and nobody makes."""
+"""Classes that recipes return; programs do not make them."""
 RECIPES: Final = tuple(
     name for name in recipes.__all__ if issubclass(getattr(recipes, name), WRAPPED) and name not in _LEASES
 )

@@ -88,8 +88,8 @@ class Lease:
         """Release it, and wait until the server has answered."""
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """What the server has answered to the release, if it has refused it; it is tried again with pauses that
-        grow to five seconds.
+        """The error with which the server refused the release, if it did; it is tried again with pauses that grow
+        to five seconds.
         """
     @property
     def released(self) -> bool:
@@ -132,7 +132,7 @@ class ChildrenCache:
         """Why the values of the other children cannot be read, by name."""
     @property
     def nodes(self) -> Mapping[str, Cached]:
-        """What is known, by path; a live view that cannot be changed."""
+        """The nodes, by path; a live view that cannot be changed."""
     @property
     def stats(self) -> Mapping[str, Stat]:
         """The children's Stats by name."""
@@ -169,7 +169,7 @@ class Config:
         """Replace the value, or the default, by what a function makes of it, as often as others come in between."""
     @property
     def value(self) -> Any:
-        """What the node holds; None if there is none."""
+        """The value of the node; None if there is none."""
     @property
     def version(self) -> int:
         """The present version; -1 while the node does not exist."""
@@ -252,8 +252,8 @@ class DurableLease(Lease):
         """Release it, and wait until the server has answered."""
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """What the server has answered to the release, if it has refused it; it is tried again with pauses that
-        grow to five seconds.
+        """The error with which the server refused the release, if it did; it is tried again with pauses that grow
+        to five seconds.
         """
     @property
     def released(self) -> bool:
@@ -474,7 +474,7 @@ class MultiLease(Lease):
         """Release it, and wait until the server has answered."""
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """What the server has answered to the release of a part, if it has refused it."""
+        """The error with which the server refused the release of a part; None if it did not."""
     @property
     def released(self) -> bool:
         """Whether it was released."""
@@ -528,7 +528,7 @@ class NodeCache:
         """The node's Stat; None if there is none. Raises as ``value`` does."""
     @property
     def value(self) -> Any:
-        """What the node holds; None if there is none."""
+        """The value of the node; None if there is none."""
     def __enter__(self) -> NodeCache: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -571,7 +571,7 @@ class OneShotEvent:
         """Wait until it happens, and return the reason."""
 
 class Overview:
-    """What is shared below a node: ``lines, circles = await Overview(zk, "/").look()``."""
+    """The shared lines below a node: ``lines, circles = await Overview(zk, "/").look()``."""
 
     asyncio_object: Any
     def __init__(self, client: Client, path: str) -> None: ...
@@ -604,8 +604,8 @@ class OwnedNode(Lease):
         """Release it, and wait until the server has answered."""
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """What the server has answered to the release, if it has refused it; it is tried again with pauses that
-        grow to five seconds.
+        """The error with which the server refused the release, if it did; it is tried again with pauses that grow
+        to five seconds.
         """
     @property
     def released(self) -> bool:
@@ -815,7 +815,7 @@ class TreeCache:
         """Why the value of a node cannot be read, by path; a live view, too."""
     @property
     def nodes(self) -> Mapping[str, Cached]:
-        """What is known, by path; a live view that cannot be changed."""
+        """The nodes, by path; a live view that cannot be changed."""
     def __enter__(self) -> TreeCache: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -838,7 +838,7 @@ class TryLock:
     ) -> None: ...
 
 class TwoPhaseCommit:
-    """What several sites do, all of them or none."""
+    """A step that several sites take, all of them or none."""
 
     asyncio_object: Any
     def __init__(self, client: Client, path: str) -> None: ...

@@ -1,4 +1,4 @@
-"""What a client for threads has of its own: its beginning and end, its thread, and what it does not hand over."""
+"""Base of the client for threads: its beginning and end, its thread, and the methods that are not the loop's."""
 
 from __future__ import annotations
 

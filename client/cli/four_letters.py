@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from zoolet.client.wire.hosts import Address
 
-LONGEST: Final = 4 << 20
+MAX_ANSWER: Final = 4 << 20
 """The most bytes of an answer."""
 NOT_LISTED: Final = "is not executed because it is not in the whitelist"
 
@@ -30,7 +30,7 @@ async def ask(address: Address, command: str, timeout: float) -> str:
             try:
                 writer.write(command.encode())
                 answer = bytearray()
-                while len(answer) < LONGEST and (more := await reader.read(1 << 16)):
+                while len(answer) < MAX_ANSWER and (more := await reader.read(1 << 16)):
                     answer += more
             finally:
                 writer.close()

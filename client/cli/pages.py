@@ -1,4 +1,4 @@
-"""What is made of the parsers of the commands: completion scripts for shells, and manual pages.
+"""Completion scripts for shells and manual pages, generated from the parsers of the commands.
 
 Both say what ``--help`` says, because they are made of the same.
 """

@@ -30,7 +30,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 class Health(NamedTuple):
-    """What one server says of itself.
+    """The status of one server.
 
     Args:
         serves: Whether it serves clients.

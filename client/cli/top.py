@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # a daemon imports this module for its parser
 
 QUIT: Final = (b"q", b"Q", b"\x04")
 CLEAR: Final = "\x1b[H\x1b[2J"
-SHOWN: Final = 15
+MAX_CONNECTIONS: Final = 15
 """Connections of each server that are shown."""
 COUNTS: Final = {
     "num_alive_connections": "connections",
@@ -32,7 +32,7 @@ COUNTS: Final = {
     "watch_count": "watches",
     "approximate_data_size": "bytes",
 }
-"""What is shown of how much there is, if the server says it."""
+"""Totals to show, by mntr key, if the server reports them."""
 SRVR: Final = {
     "packets_received": "Received",
     "packets_sent": "Sent",
@@ -40,9 +40,9 @@ SRVR: Final = {
     "outstanding_requests": "Outstanding",
     "znode_count": "Node count",
 }
-"""What mntr calls the numbers of srvr."""
+"""The mntr keys of the numbers in srvr."""
 _NUMBER: Final = re.compile(r"-?\d{1,20}(\.\d{1,20})?")
-LONGEST_LINE: Final = 1000
+MAX_LINE: Final = 1000
 """Characters of a line of cons; what is longer is none."""
 
 
@@ -76,7 +76,7 @@ def count(text: str) -> int:
 
 
 class Sample(NamedTuple):
-    """What one server said at one moment.
+    """The answer of one server at one moment.
 
     Args:
         at: When, in seconds of a monotonic clock.
@@ -217,9 +217,9 @@ def read_cons(text: str) -> dict[str, dict[str, str]]:
     """Return the connections of an answer to cons by address, and what it says of each."""
     connections = {}
     for line in text.split("\n"):
-        address, bracket, rest = line[:LONGEST_LINE].strip().removeprefix("/").partition("[")
+        address, bracket, rest = line[:MAX_LINE].strip().removeprefix("/").partition("[")
         _, parenthesis, facts = rest.partition("(")
-        if bracket and parenthesis and line.rstrip().endswith(")") and len(line) <= LONGEST_LINE:
+        if bracket and parenthesis and line.rstrip().endswith(")") and len(line) <= MAX_LINE:
             pairs = (pair.partition("=") for pair in facts.rstrip(")").split(","))
             connections[address] = {name: value for name, _, value in pairs}
     return connections
@@ -272,10 +272,10 @@ def connection_lines(now: Sample, before: Sample | None) -> list[str]:
     texts += [
         f"  {facts['sid']:>20} {address:<24} {lately:>8,} {received:>10,} {facts.get('lop', ''):<6} "
         f"{facts.get('avglat', ''):>7} {facts.get('to', ''):>8}"
-        for lately, received, address, facts in rows[:SHOWN]
+        for lately, received, address, facts in rows[:MAX_CONNECTIONS]
     ]
-    if len(rows) > SHOWN:
-        texts.append(f"  and {len(rows) - SHOWN:,} more")
+    if len(rows) > MAX_CONNECTIONS:
+        texts.append(f"  and {len(rows) - MAX_CONNECTIONS:,} more")
     return texts if len(texts) > 1 else []
 
 

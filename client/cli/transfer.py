@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # a daemon imports this module for its parser
 
 HOSTS: Final = "HOST:PORT,HOST:PORT/PATH of any ZooKeeper server; without a path the whole tree"
 GOES_ON: Final = "; the same command goes on where it was"
-SHOWN: Final = 5
+MAX_NAMED: Final = 5
 """Nodes that are named if many could not be read or written."""
 
 
@@ -183,7 +183,7 @@ def _twice(path: Path) -> Iterator[Path]:
 
 async def _load_file(options: argparse.Namespace, file: Path) -> int:
     from zoolet.client.transfer import files
-    from zoolet.client.transfer.source import MOST
+    from zoolet.client.transfer.source import MAX_IN_FLIGHT
     from zoolet.client.transfer.target import Target
 
     total = files.check(file)  # so that nothing is written of a file that is damaged
@@ -196,7 +196,7 @@ async def _load_file(options: argparse.Namespace, file: Path) -> int:
             for node in files.read(file):
                 batch.append(node)
                 size += len(node.data or b"")
-                if len(batch) == MOST or size > 1 << 20:
+                if len(batch) == MAX_IN_FLIGHT or size > 1 << 20:
                     await target.write(batch)
                     done, size, batch = done + len(batch), 0, []
                     progress.show("nodes", done, total)
@@ -258,7 +258,7 @@ def _complain(what: str, failed: dict[str, str]) -> int:
     """Name the first nodes that failed on stderr; return the exit code."""
     if not failed:
         return 0
-    shown = "; ".join(f"{path}: {reason}" for path, reason in list(failed.items())[:SHOWN])
-    more = f"; and {len(failed) - SHOWN:,} more" if len(failed) > SHOWN else ""
+    shown = "; ".join(f"{path}: {reason}" for path, reason in list(failed.items())[:MAX_NAMED])
+    more = f"; and {len(failed) - MAX_NAMED:,} more" if len(failed) > MAX_NAMED else ""
     print(f"zoolet: {_nodes(len(failed))} {what}: {shown}{more}", file=sys.stderr)
     return 1

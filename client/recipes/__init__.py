@@ -1,4 +1,4 @@
-"""What ZooKeeper is used for: one class a file, each with its znodes, guarantees and limits in its docstring."""
+"""The uses of ZooKeeper: one class a file, each with its znodes, guarantees and limits in its docstring."""
 
 from zoolet.client.recipes._lease import Lease, LockLostError
 from zoolet.client.recipes._lock_base import DeadlockError

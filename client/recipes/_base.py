@@ -1,4 +1,4 @@
-"""What recipes have in common: a client and a path, a follower that keeps them up to date, or supervised tasks."""
+"""Bases of recipes: a client and a path, a follower that keeps them up to date, or supervised tasks."""
 
 from __future__ import annotations
 

@@ -350,7 +350,7 @@ class Lease:
 
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """What the server has answered to the release, if it has refused it; it is tried again with pauses that grow to
+        """The error with which the server refused the release, if it did; it is tried again with pauses that grow to
         five seconds.
         """
         return self._release_error

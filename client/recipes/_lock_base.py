@@ -1,4 +1,4 @@
-"""What all locks have in common: their blocks, and which tasks hold what, so that none waits for itself."""
+"""Base of all locks: their blocks, and which tasks hold them, so that none waits for itself."""
 
 from __future__ import annotations
 

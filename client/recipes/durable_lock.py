@@ -34,7 +34,7 @@ RENEWALS: Final = 3
 
 
 class Holder(NamedTuple):
-    """What the node of a durable lock says.
+    """The content of the node of a durable lock.
 
     Args:
         owner: Who holds it.

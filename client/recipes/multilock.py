@@ -46,7 +46,7 @@ class MultiLease(Lease):
 
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """What the server has answered to the release of a part, if it has refused it."""
+        """The error with which the server refused the release of a part; None if it did not."""
         return next((part.release_error for part in self.parts if part.release_error is not None), None)
 
     def proof_nodes(self) -> list[str]:

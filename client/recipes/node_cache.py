@@ -40,7 +40,7 @@ class NodeCache(FollowingRecipe):
 
     @property
     def value(self) -> Any:
-        """What the node holds; None if there is none.
+        """The value of the node; None if there is none.
 
         Raises:
             RuntimeError: It was neither entered nor refreshed, or the block has ended since.

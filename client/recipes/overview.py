@@ -12,12 +12,12 @@ from zoolet.protocol import paths
 from zoolet.protocol.errors import NoAuthError, NoNodeError
 
 _KAZOO_LOCK: Final = "-__lock__"
-"""What the name of the lock of kazoo's semaphore has behind that of the semaphore."""
+"""Suffix of the lock node of a kazoo semaphore."""
 _KAZOO_LEASE: Final = re.compile(r"[0-9a-f]{32}$")
 _CURATOR_LEASE: Final = re.compile(r"lease-(-?\d{9,10})$")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _PROOF: Final = re.compile(rf"(.+)-{_UUID.pattern}$")
-"""What proves whose a TryLock is."""
+"""Pattern of a TryLock's proof node."""
 _ENTRY: Final = re.compile(r"(entry-\d+-|queue-)(-?\d{9,10})$")
 """An entry of kazoo's and our queues, or of Curator's."""
 
@@ -43,7 +43,7 @@ class SharedLine(NamedTuple):
 
 
 class Overview(LockTable):
-    """What is shared below a node: ``lines, circles = await Overview(zk, "/").look()``.
+    """The shared lines below a node: ``lines, circles = await Overview(zk, "/").look()``.
 
     Znodes: none of its own. It reads those of our recipes, kazoo's and Curator's.
 

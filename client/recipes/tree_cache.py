@@ -52,7 +52,7 @@ class TreeCache(FollowingRecipe):
 
     @property
     def nodes(self) -> Mapping[str, Cached]:
-        """What is known, by path; a live view that cannot be changed.
+        """The nodes, by path; a live view that cannot be changed.
 
         Raises:
             RuntimeError: It was not entered, or the block has ended.

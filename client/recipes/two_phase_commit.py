@@ -26,11 +26,11 @@ T = TypeVar("T")
 COMMIT: Final = "commit"
 ABORT: Final = "abort"
 _DONE: Final = " done"
-"""What is appended to the vote of a site that has acted."""
+"""Appended to the vote of a site that has acted."""
 
 
 class TwoPhaseCommit(Recipe):
-    """What several sites do, all of them or none::
+    """A step that several sites take, all of them or none::
 
         transfer = TwoPhaseCommit(zk, "/transfers/17")
         await transfer.propose({"amount": 5}, ["bank-a", "bank-b"])       # the coordinator

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from zoolet.client.shell.shell import Shell
 
 Run = Callable[["Shell", Parsed], Awaitable[None]]
-"""What a command does, given the shell and its words."""
+"""Runs a command, given the shell and its words."""
 
 
 @dataclass(frozen=True, slots=True)

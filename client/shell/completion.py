@@ -1,4 +1,4 @@
-"""What may follow in a line that is being typed: commands, flags, and the paths that there are."""
+"""Completions of a line that is being typed: commands, flags, and the paths that there are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zoolet.protocol.errors import ZooKeeperError
 if TYPE_CHECKING:
     from zoolet.client.shell.shell import Shell
 
-MOST: Final = 500
+MAX_PATHS: Final = 500
 """Completions that are offered."""
 SECONDS: Final = 2.0
 """The longest that a server is waited for."""
@@ -55,5 +55,5 @@ async def _paths(shell: Shell, last: str) -> list[str]:
     except (CommandError, ZooKeeperError, TimeoutError):
         return []
     # What does not show as it is could do something to the terminal, or be something else than it seems to be.
-    matching = sorted(name for name in names if name.startswith(prefix) and printable(name) == name)[:MOST]
+    matching = sorted(name for name in names if name.startswith(prefix) and printable(name) == name)[:MAX_PATHS]
     return [paths.join(above, name) if slash else name for name in matching]

@@ -1,4 +1,4 @@
-"""What the shell says of errors: the texts of ZooKeeper's own shell.
+"""Error messages of the shell: the texts of ZooKeeper's own shell.
 
 Source: CliWrapperException.getMessage; KeeperException.getCodeMessage; PathUtils.validatePath.
 """

@@ -37,7 +37,7 @@ while (data := read()) is not None:
         write(line)
     out.flush()
 """
-"""What the process runs: messages are four bytes of their size, and so many bytes."""
+"""The program of the process: messages are four bytes of their size, and so many bytes."""
 
 
 class Matcher:

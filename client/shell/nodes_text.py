@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-LONGEST: Final = 60
+MAX_WIDTH: Final = 60
 """Characters of data that are shown in a line."""
 
 
@@ -13,10 +13,10 @@ def shown_data(data: bytes | None) -> str:
     if not data:
         return ""
     size = f"({len(data):,} bytes)"
-    if len(data) > 4 * LONGEST:
+    if len(data) > 4 * MAX_WIDTH:
         return size
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return size
-    return text if len(text) <= LONGEST and text.isprintable() else size
+    return text if len(text) <= MAX_WIDTH and text.isprintable() else size

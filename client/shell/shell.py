@@ -1,4 +1,4 @@
-"""What a shell knows, and what commands use: the connection, the watches, paths and requests."""
+"""The state of a shell, which commands use: the connection, the watches, paths and requests."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ class Shell:
 
     @property
     def prompt(self) -> str:
-        """What stands before a line that is typed."""
+        """The prompt."""
         state = PROMPTS.get(self._client.state, "CONNECTING") if self._client is not None else "CLOSED"
         if self._client is not None and isinstance(self._client.terminal_error, AuthFailedError):
             state = "AUTH_FAILED"

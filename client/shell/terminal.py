@@ -23,7 +23,7 @@ WELCOME: Final = "Welcome to ZooKeeper! This is zoolet's shell: help lists the c
 
 
 class Editor(Protocol):
-    """What reads lines from a terminal."""
+    """A reader of lines from a terminal."""
 
     def read(self, prompt: Callable[[], str]) -> str:
         """Read a line, or several that were pasted.

@@ -14,7 +14,7 @@ from zoolet.protocol.enums import PERM_LETTERS, EventType
 
 _IDS: Final = frozenset({"czxid", "mzxid", "pzxid", "ephemeralOwner"})
 _HARMLESS: Final = frozenset("\n\t\xa0\u3000")
-"""What is shown as it is although Python does not call it printable."""
+"""Shown as they are although Python does not call them printable."""
 _EVENTS: Final = {
     EventType.NONE: "None",
     EventType.NODE_CREATED: "NodeCreated",

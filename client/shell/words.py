@@ -10,7 +10,7 @@ from typing import Final
 
 _WORD: Final = re.compile(r"\"([^\"]*)\"|'([^']*)'|([^\s\"']\S*)", re.ASCII)
 BLANKS: Final = " \t\n\r\f\v"
-"""What divides words: no other blanks do, for names of nodes may have them."""
+"""Separators of words; names of nodes may have any other blanks."""
 
 
 def lines(text: str) -> list[str]:

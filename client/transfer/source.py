@@ -20,7 +20,7 @@ from zoolet.protocol.errors import (
 )
 from zoolet.protocol.operations import OpCode
 
-MOST: Final = 500
+MAX_IN_FLIGHT: Final = 500
 """Nodes that are read or written at once."""
 BATCH_BYTES: Final = 4 << 20
 """The data of a batch above which the next one has fewer nodes."""
@@ -63,7 +63,7 @@ async def answers(calls: list[Awaitable[Any]], *expected: type[ZooKeeperError]) 
 
 
 class Look(NamedTuple):
-    """What a server says of a node."""
+    """A node of a server."""
 
     data: bytes | None
     stat: r.Stat
@@ -139,14 +139,14 @@ class Source:
 
     async def batches(self) -> AsyncIterator[list[TransferNode]]:
         """Yield the nodes, parents in an earlier batch than their children."""
-        pending, most = [""], MOST
+        pending, most = [""], MAX_IN_FLIGHT
         while pending:
             paths, pending[-most:] = pending[-most:], []
             batch, children = await retried(self._client, lambda paths=paths: self._read(paths))  # type: ignore[misc]
             pending += children
             yield batch
             size = sum(len(node.data or b"") for node in batch)
-            most = max(1, min(MOST, most * 2, most * BATCH_BYTES // max(1, size)))
+            most = max(1, min(MAX_IN_FLIGHT, most * 2, most * BATCH_BYTES // max(1, size)))
 
     async def _read(self, paths: list[str]) -> tuple[list[TransferNode], list[str]]:
         client = self._client

@@ -55,7 +55,7 @@ class Nodes:
 
 @dataclass
 class Outcome:
-    """What a transfer has done, or would do.
+    """The changes that a transfer has made, or would make.
 
     Args:
         created: The nodes that it has created.

@@ -32,7 +32,7 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """What a connect string says.
+    """The servers and the chroot of a connect string.
 
     Args:
         addresses: The servers, at least one.

@@ -1,4 +1,4 @@
-"""What kazoo's names are called here, for the messages of AttributeErrors and docs/coming-from-kazoo.md."""
+"""Our names for kazoo's, for the messages of AttributeErrors and docs/coming-from-kazoo.md."""
 
 from __future__ import annotations
 

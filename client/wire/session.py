@@ -127,7 +127,7 @@ class Session:
         self.inflight: deque[Request] = deque()
         self.terminal_error: Exception | None = None
         self.fatal_error: ZooKeeperError | None = None
-        """What closed it, if that was not its owner."""
+        """The error that closed it, if that was not its owner."""
         self._rewatching = 0
         self._pinged_at: deque[float] = deque()
         self._since: int | None = None  # the last zxid that was seen when all watches were there; None while they are

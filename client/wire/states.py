@@ -1,4 +1,4 @@
-"""What a client tells its user: states, and what happened to watched nodes."""
+"""States of a client, and events of watched nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class State(Enum):
 
 
 class StateListener(Protocol):
-    """What is notified of states."""
+    """A listener for states."""
 
     def on_state(self, state: State) -> None:
         """Receive the state of the client, at once, inside the loop."""

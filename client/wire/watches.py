@@ -37,7 +37,7 @@ BATCH: Final = 120_000
 
 
 class Kind(Enum):
-    """What a watch is notified of."""
+    """The kinds of watches."""
 
     DATA = "data"
     EXIST = "exist"

@@ -62,14 +62,14 @@ CHECK_AFTER: Final = 8192
 requests need no more: those that one read of the socket returns take a few milliseconds.
 """
 
-ALWAYS_KEPT: Final = 1 << 16
+FREE_PARTIAL_BYTES: Final = 1 << 16
 """Bytes of an incomplete request that each connection may buffer, however much the others buffer."""
 SMALL_PART: Final = 4096
 """Bytes below which a part of an incomplete request is joined to the one before: an object of its own has 33 more."""
 LARGE_BUFFER: Final = 1 << 16
 """Bytes from which on nothing more is joined to a part, so that joining never copies much."""
 COST_OF_AN_ERROR: Final = 256
-"""What a failed request counts instead of the size of its reply: it takes longer than one that succeeds."""
+"""Bytes that a failed request counts as, in place of its reply: it takes longer than one that succeeds."""
 
 NO_OPERATIONS: Final[Dispatch] = {}
 """The dispatch table of a client that has to authenticate first."""
@@ -210,7 +210,7 @@ class ServerConnection:
     def _keep_part(self, data: bytes) -> None:
         """Buffer a part of an incomplete frame; close the connection if it buffers much, and all together too much."""
         engine = self.engine
-        is_large = self._kept + len(data) > ALWAYS_KEPT
+        is_large = self._kept + len(data) > FREE_PARTIAL_BYTES
         if is_large and engine.partial_requests + len(data) > engine.settings.max_partial_request_bytes:
             engine.metrics.refuse("partial_requests")
             engine.warnings.warn(

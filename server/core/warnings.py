@@ -13,7 +13,7 @@ LogFunction = Callable[..., None]
 PAUSE_MS: Final = 10_000
 """Milliseconds between two lines of the same kind."""
 _KINDS: Final = 1_000  # distinct kinds within PAUSE_MS; the rest share one
-_LONGEST: Final = 200
+_MAX_TEXT: Final = 200
 
 
 class Warnings:
@@ -41,7 +41,7 @@ class Warnings:
         if self._write is None:
             return
         now = self.monotonic_ms
-        kind = kind[:_LONGEST]
+        kind = kind[:_MAX_TEXT]
         if kind not in self._last and len(self._last) >= _KINDS - 1:
             self._last = {name: last for name, last in self._last.items() if now - last[0] < PAUSE_MS}
             if len(self._last) >= _KINDS - 1:
@@ -62,6 +62,6 @@ def _clean(argument: object) -> object:
     if isinstance(argument, int | float):
         return argument
     text = str(argument)
-    if len(text) > _LONGEST:
-        text = text[:_LONGEST] + "..."
+    if len(text) > _MAX_TEXT:
+        text = text[:_MAX_TEXT] + "..."
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

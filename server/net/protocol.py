@@ -35,12 +35,12 @@ SHORT_TURN: Final = 0.001
 """Seconds of a turn for a connection that receives data while others wait for their next turn."""
 CHEAP: Final = 0.0005
 """Average seconds of a connection's turns up to which it is served as soon as it is read, without queueing."""
-LITTLE: Final = 256
+SMALL_INPUT: Final = 256
 """Bytes of a handshake and some small requests behind it."""
-_MUCH: Final = 1 << 16
-"""Bytes of output whose sending, which uvloop does at the end of an iteration, is worth charging; bytes of deferred
-input from which on the socket is not read.
-"""
+MAX_DEFERRED: Final = 1 << 16
+"""Bytes of input that wait for a turn while the socket is read."""
+CHARGED_OUTPUT: Final = 1 << 16
+"""Bytes of output from which on a turn is charged for sending them, which uvloop does at the end of an iteration."""
 _SAME_ROUND: Final = 0.0002
 """Seconds between two reads below which they count as one: uvloop reads up to 32 times in one iteration."""
 COMMAND_SECONDS: Final = 1.0
@@ -128,7 +128,7 @@ class ServerProtocol(asyncio.Protocol):
             connection = self.connection
             if connection is not None and connection.state is State.CONNECTING:  # a handshake takes 0.1 ms
                 # What is behind it waits, unless that is little: a turn of its own would cost more.
-                self._serve(data, started, SHORT_TURN if len(data) <= LITTLE else 0.0)
+                self._serve(data, started, SHORT_TURN if len(data) <= SMALL_INPUT else 0.0)
                 return
             self._defer(data)
             return
@@ -144,7 +144,7 @@ class ServerProtocol(asyncio.Protocol):
         """
         self._deferred.append(data)
         self._deferred_size += len(data)
-        if self._deferred_size > _MUCH:
+        if self._deferred_size > MAX_DEFERRED:
             self._wait_for_turn()
         else:
             self._turns.enqueue(self)
@@ -248,7 +248,7 @@ class ServerProtocol(asyncio.Protocol):
             if self._write_paused:  # nothing is read, so this is not a reply: it is events
                 self._unread_events += len(data)
             transport.write(data)
-            if len(data) > _MUCH:
+            if len(data) > CHARGED_OUTPUT:
                 self._turns.charge(len(data))
             if self._write_paused and not self._check_write_buffer(transport, connection.client):
                 return

@@ -50,7 +50,7 @@ LOCK_SIZE: Final = 128
 LOGS: Final = "zoolet.logs"
 """Says where the logs are, if they are in another directory."""
 PRIVATE: Final = "zoolet-"
-"""What the names of our own files begin with: ZooKeeper ignores them."""
+"""Prefix of the names of our own files, which ZooKeeper ignores."""
 MOVED: Final = f"if they were moved, delete {LOGS}"
 EPOCHS: Final = ("acceptedEpoch", "currentEpoch")
 """The files in which a member of an ensemble notes its epoch: it does not start if the files have a later one."""
@@ -65,7 +65,7 @@ _FACT: Final = re.compile(r"(pid|zxid|session) (\d{1,19})")
 
 @dataclass
 class Remainder:
-    """What comes after the last valid transaction of the last log, whether zeros or not.
+    """The bytes after the last valid transaction of the last log, zeros or not.
 
     Args:
         log: The file of the log.

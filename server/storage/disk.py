@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 _CANNOT_RESERVE: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV})
-"""What file systems answer that cannot reserve space."""
+"""Errors of file systems that cannot reserve space."""
 
 
 class Disk:

@@ -1,4 +1,4 @@
-"""What may be wrong with a file."""
+"""Errors of files."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from zoolet.server.storage import txnlog
 from zoolet.server.storage.disk import Disk
 
 RESERVE: Final = 4
-"""What is kept in reserve: this part, a quarter, of the preallocated size."""
+"""The reserve is this part, a quarter, of the preallocated size."""
 
 
 class LogFile:

@@ -1,4 +1,4 @@
-"""What the log and the connections know of each other: output that may have to wait, and who holds it."""
+"""The interface of log and connections: output that may have to wait, and the log that holds it."""
 
 from __future__ import annotations
 

@@ -26,13 +26,13 @@ from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.snapshot import Snapshot, acl_of
 from zoolet.server.storage.txnlog import LogEntry
 
-REPORTED: Final = 1 << 14
+REPORT_EVERY: Final = 1 << 14
 """Nodes or transactions between two reports of progress."""
 
 
 @dataclass
 class Recovered:
-    """What was recovered.
+    """The result of a recovery.
 
     Args:
         zxid: The last zxid.
@@ -73,7 +73,7 @@ def recover(
         for entry in directory.entries(engine.zxid if snapshot is not None else -1):
             _apply(engine, entry)
             transactions += 1
-            if not transactions % REPORTED:
+            if not transactions % REPORT_EVERY:
                 progress("transactions", transactions, 0)
     engine.set_time(now, monotonic_ms)
     for owner in [owner for owner in engine.tree.ephemerals if owner not in engine.sessions.alive]:
@@ -99,7 +99,7 @@ def _without_collection() -> Iterator[None]:
 
 def _load(engine: Engine, snapshot: Snapshot, progress: Progress) -> None:
     for number, stored in enumerate(snapshot.nodes):
-        if not number % REPORTED:
+        if not number % REPORT_EVERY:
             progress("nodes", number, len(snapshot.nodes))
         acl = engine.acls.intern(acl_of(snapshot, stored.acl))
         node = Node(stored.data, acl, stored.owner, stored.czxid, stored.ctime)

@@ -34,7 +34,7 @@ from zoolet.server.storage.errors import StorageError
 MAGIC: Final = b"ZKSN"
 VERSION: Final = 2
 NO_SNAPSHOT: Final = "this is not a snapshot: it does not begin with ZKSN"
-REPORTED: Final = 1 << 14
+REPORT_EVERY: Final = 1 << 14
 """Nodes between two reports of progress."""
 NOBODY: Final[AclList] = (ACL(0, ANYONE),)
 """Stands for a list that a node has got while the snapshot was written: no permission, until the log has its list."""
@@ -238,7 +238,7 @@ def parse(data: bytes, zxid: int, where: str = "", progress: Callable[[str, int,
     nodes = []
     for node in _nodes(reader):
         nodes.append(node)
-        if progress is not None and not len(nodes) % REPORTED:
+        if progress is not None and not len(nodes) % REPORT_EVERY:
             progress("bytes of the snapshot", reader.at, len(data))
     reader.seal()
     _check_nodes(nodes, acls, where)

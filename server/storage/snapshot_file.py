@@ -16,10 +16,10 @@ SLICE: Final = 0.001
 """Seconds for which a snapshot is encoded before the server serves for as long at least."""
 SYNC_BYTES: Final = 4 << 20
 """Bytes of a snapshot between two syncs: all at once would delay the syncs of the log."""
-UNCHECKED: Final = 64 << 10
+CHECK_EVERY: Final = 64 << 10
 """Bytes that are encoded between two looks at the clock."""
 BYTES_A_PIECE: Final = 1 << 10
-"""What a node counts as, beside its bytes."""
+"""Added to the bytes of each node."""
 
 
 class SnapshotFile:
@@ -88,7 +88,7 @@ def _some(pieces: Iterator[bytes], seconds: float) -> tuple[bytes, bool]:
     for piece in pieces:
         some.append(piece)
         unchecked += BYTES_A_PIECE + len(piece)
-        if unchecked > UNCHECKED:
+        if unchecked > CHECK_EVERY:
             if perf_counter() > until:
                 return b"".join(some), True
             unchecked = 0

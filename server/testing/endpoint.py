@@ -1,4 +1,4 @@
-"""What a test server and a proxy have in common: an address, faults, recordings, and waiting.
+"""Base of a test server and a proxy: an address, faults, recordings, and waiting.
 
 :mod:`.run.runner` starts and stops them and calls functions in their loop; :mod:`.frames.interceptor` has the pauses
 and faults, which every frame meets in a :mod:`.frames.frame_queue`.

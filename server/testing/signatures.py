@@ -24,7 +24,7 @@ CompatName = Literal["3.8", "3.9"]
 
 
 Direction = Literal["both", "requests", "replies"]
-"""What a pause stops: what clients send, what they are sent, or both."""
+"""The direction that a pause stops: from clients, to clients, or both."""
 
 
 class HasSession(Protocol):

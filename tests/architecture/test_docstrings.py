@@ -48,9 +48,7 @@ def public(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[
     """Find the public classes, functions and methods; dunder methods are explained by Python, and what is inside a
     function is nobody's business.
     """
-    for child in ast.walk(node) if isinstance(node, ast.Module) else node.body:
-        if isinstance(node, ast.Module) and child not in top_level(node):
-            continue
+    for child in top_level(node) if isinstance(node, ast.Module) else node.body:
         if isinstance(child, Definition) and not child.name.startswith("_"):
             yield prefix + child.name, child
             if isinstance(child, ast.ClassDef):

@@ -10,8 +10,8 @@ Each row of the table in the glossary is of one of four kinds:
   underscore stands for the names with one, too.
 - ``identifier part``: the same, and one part of a longer name: ``spam`` is found in ``was_spam``, ``Spam`` in
   ``SpamLock``.
-- ``phrase``: words in docstrings, comments and string literals of Python code, and in Markdown. Case and line ends do
-  not count.
+- ``phrase``: words in docstrings, comments, string literals and names of tests in Python code, and in Markdown. Case
+  and line ends do not count.
 - ``docstring start``: the first words of a docstring; case counts.
 
 The column ``where`` limits a row to the paths that begin in one of the given ways.
@@ -224,6 +224,8 @@ class Vocabulary:
             yield self._identifiers[word]
         for word in sorted(parts(name) & self._parts.keys()):
             yield self._parts[word]
+        if name.startswith("test_"):  # it is a sentence
+            yield from (rule for _, rule in self._in_text(name.replace("_", " ")))
 
     def _at_start(self, docstring: str) -> Iterator[Rule]:
         text = " ".join(docstring.split())

@@ -110,7 +110,7 @@ async def test_a_bad_path_is_refused_before_anything_is_sent(embedded: Client, n
         (lambda zk: zk.add_auth("digest", "bob:secret"), TypeError),
     ],
 )
-async def test_an_argument_that_makes_no_sense_is_refused_at_the_call(
+async def test_an_argument_that_is_invalid_is_refused_at_the_call(
     embedded: Client, do: Do, error: type[Exception]
 ) -> None:
     before = embedded.statistics()

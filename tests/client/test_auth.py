@@ -102,7 +102,7 @@ async def test_a_client_that_begins_with_a_wrong_credential_does_not_start(hosts
     assert zk.state is State.CLOSED
 
 
-async def test_a_credential_that_is_refused_later_closes_the_client_and_every_call_says_why(
+async def test_a_credential_that_is_refused_later_closes_the_client_with_the_reason(
     server: Server, connect: Connect
 ) -> None:
     zk = await connect(server.hosts)

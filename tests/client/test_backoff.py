@@ -85,6 +85,6 @@ def test_no_delay_exceeds_the_longest() -> None:
     ],
     ids=str,
 )
-def test_a_back_off_that_makes_no_sense_is_refused(options: dict[str, float]) -> None:
+def test_a_back_off_that_is_invalid_is_refused(options: dict[str, float]) -> None:
     with pytest.raises(ValueError):
         Backoff(**options)  # type: ignore[arg-type]

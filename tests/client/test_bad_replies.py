@@ -76,7 +76,7 @@ async def test_a_read_is_sent_to_the_next_connection(relay: Relay, connect: Conn
     assert relay.connections == 2
 
 
-async def test_a_read_whose_reply_is_malformed_is_not_tried_for_ever(relay: Relay, connect: Connect) -> None:
+async def test_a_read_whose_reply_is_malformed_is_not_tried_forever(relay: Relay, connect: Connect) -> None:
     relay.breaks, relay.number = (lambda payload: frame(payload[:-5])), FIRST
     zk = await connect(relay.hosts)
 

@@ -89,7 +89,7 @@ def test_a_lock_of_the_client_for_threads_flags_its_loss(server: Server, zk: Cli
         zk.lock("/l", tmeout=1)
 
 
-def test_the_parameters_of_lock_and_of_the_client_for_threads_are_those_of_the_classes() -> None:
+def test_lock_and_the_client_for_threads_have_the_parameters_of_the_classes() -> None:
     recipe = parameters(Lock)
     del recipe["client"]
 
@@ -249,7 +249,7 @@ def test_waiting_for_an_event_can_have_an_end(zk: Client) -> None:
         assert events.next(timeout=DEADLINE_S).path == "/a"
 
 
-def test_another_thread_may_wait_for_events_and_hears_of_the_end(server: Server) -> None:
+def test_another_thread_may_wait_for_events_and_is_notified_of_the_end(server: Server) -> None:
     zk = Client(server.hosts)
     zk.start()
     events = zk.watch("/a").__enter__()

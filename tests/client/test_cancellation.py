@@ -21,7 +21,7 @@ from zoolet.server.testing import Simulation
 
 LATENCY: Final = 0.001
 STEP: Final = LATENCY / 2
-MOST: Final = 400  # moments; no operation here takes as long
+MAX_MOMENTS: Final = 400  # moments; no operation here takes as long
 
 
 async def enter(watch: Watcher) -> None:
@@ -92,7 +92,7 @@ def test_an_operation_can_be_cancelled_at_any_moment(name: str, meanwhile: str) 
             begun = server.snapshot()
             zk = Client(server.hosts, rng=Random(1), backoff=Backoff(first=LATENCY, longest=LATENCY))
             async with zk:
-                for moment in range(MOST):
+                for moment in range(MAX_MOMENTS):
                     task = asyncio.create_task(OPERATIONS[name](zk))
                     await asyncio.sleep(moment * STEP)
                     if task.done() and meanwhile == "nothing":
@@ -117,9 +117,9 @@ def test_an_operation_can_be_cancelled_at_any_moment(name: str, meanwhile: str) 
                     if ended:
                         return moment
                     server.restore(begun)
-        return MOST
+        return MAX_MOMENTS
 
-    assert 1 < sim.run(main()) < MOST
+    assert 1 < sim.run(main()) < MAX_MOMENTS
 
 
 def test_waiting_for_an_event_or_a_state_can_be_cancelled_at_any_moment() -> None:
@@ -169,7 +169,7 @@ def test_a_start_can_be_cancelled_at_any_moment() -> None:
 
     async def main() -> int:
         async with sim.server() as server:
-            for moment in range(MOST):
+            for moment in range(MAX_MOMENTS):
                 zk = Client(server.hosts, rng=Random(1), auth=(("digest", b"bob:secret"),))
                 task = asyncio.create_task(zk.start())
                 await asyncio.sleep(moment * STEP)
@@ -182,9 +182,9 @@ def test_a_start_can_be_cancelled_at_any_moment() -> None:
                 assert task.cancelled()
                 assert tasks() == set()
                 assert zk.state in (State.CONNECTING, State.CLOSED)
-        return MOST
+        return MAX_MOMENTS
 
-    assert 2 < sim.run(main()) < MOST
+    assert 2 < sim.run(main()) < MAX_MOMENTS
 
 
 def test_a_close_that_was_cancelled_can_be_made_again() -> None:
@@ -192,7 +192,7 @@ def test_a_close_that_was_cancelled_can_be_made_again() -> None:
 
     async def main() -> int:
         async with sim.server() as server:
-            for moment in range(MOST):
+            for moment in range(MAX_MOMENTS):
                 zk = Client(server.hosts, rng=Random(1))
                 await zk.start()
                 task = asyncio.create_task(zk.aclose())
@@ -206,9 +206,9 @@ def test_a_close_that_was_cancelled_can_be_made_again() -> None:
                 assert zk.state is State.CLOSED
                 if ended:
                     return moment
-        return MOST
+        return MAX_MOMENTS
 
-    assert 2 < sim.run(main()) < MOST
+    assert 2 < sim.run(main()) < MAX_MOMENTS
 
 
 def test_a_close_that_was_cancelled_has_closed_all_the_same() -> None:
@@ -231,7 +231,7 @@ def test_a_close_that_was_cancelled_has_closed_all_the_same() -> None:
     sim.run(main())
 
 
-def test_a_protected_node_of_somebody_who_gave_up_is_removed_though_the_reply_was_lost() -> None:
+def test_an_abandoned_protected_node_is_removed_though_its_reply_was_lost() -> None:
     from zoolet.server.testing import lose_reply
 
     sim = simulation()

@@ -42,7 +42,7 @@ def requests(server: Server) -> list[str]:
 
 
 @compound
-def test_a_call_of_several_requests_is_a_call_whose_first_was_made_when_the_method_returns(name: str) -> None:
+def test_the_first_request_of_a_compound_call_is_made_when_the_method_returns(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         before = zk.statistics()
 
@@ -98,7 +98,7 @@ def test_cancelling_a_call_of_several_requests_cancels_the_one_that_waits(name: 
     with_top(main)
 
 
-def test_a_protected_node_whose_create_is_cancelled_right_after_it_was_sent_is_deleted() -> None:
+def test_a_protected_node_whose_create_is_cancelled_at_once_is_deleted() -> None:
     async def main(server: Server, zk: Client) -> None:
         call = zk.create("/lock-", ephemeral=True, sequential=True, protected=True)
         zk.flush()

@@ -81,7 +81,7 @@ def test_a_start_that_fails_unexpectedly_at_every_host_says_why(
     simulate(main)
 
 
-def test_an_unexpected_error_while_connected_loses_what_is_under_way_with_a_reason_and_the_client_goes_on(
+def test_an_unexpected_error_fails_pending_calls_with_its_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     failed = broken(monkeypatch, "receive", lambda session: session.phase is Phase.READY)
@@ -103,7 +103,7 @@ def test_an_unexpected_error_while_connected_loses_what_is_under_way_with_a_reas
     assert logged(caplog) == ONCE
 
 
-def test_an_unexpected_error_while_requests_are_sent_loses_them_and_the_client_goes_on(
+def test_an_unexpected_error_of_sending_loses_the_requests_only(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(server: Server, zk: Client) -> None:
@@ -119,7 +119,7 @@ def test_an_unexpected_error_while_requests_are_sent_loses_them_and_the_client_g
     assert logged(caplog) == ONCE
 
 
-def test_an_unexpected_error_of_the_timer_costs_the_connection_and_the_session_lives_on(
+def test_an_unexpected_error_of_the_timer_costs_the_connection_only(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     failed = broken(monkeypatch, "tick", lambda session: session.phase is Phase.READY)

@@ -71,9 +71,7 @@ async def test_a_watch_made_through_one_view_is_removed_through_another(server: 
             await view.remove_watches("/a")
 
 
-async def test_a_watch_of_one_view_stays_at_the_server_for_as_long_as_another_view_s_needs_it(
-    server: Server, connect: Connect
-) -> None:
+async def test_a_watch_stays_at_the_server_while_another_view_needs_it(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     view = zk.with_serializer(serializers.json)
     first, second = zk.watch("/a"), view.watch("/a")
@@ -104,7 +102,7 @@ async def test_closing_one_view_closes_all(server: Server, connect: Connect) -> 
             view.get("/")
 
 
-async def test_a_credential_that_is_added_through_one_view_is_every_view_s_after_a_reconnect_too(
+async def test_a_credential_added_through_one_view_is_every_view_s_after_a_reconnect(
     server: Server, connect: Connect
 ) -> None:
     zk = await connect(server.hosts)
@@ -148,7 +146,7 @@ async def test_a_listener_of_any_view_is_notified_once_of_each_state(server: Ser
     assert listener.states == [State.SUSPENDED, State.CONNECTED, State.CLOSED]
 
 
-def test_a_listener_that_fails_is_logged_and_neither_the_client_nor_other_listeners_notice(
+def test_a_listener_that_fails_is_logged_and_disturbs_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main(server: Server, zk: Client) -> None:
@@ -180,7 +178,7 @@ async def failing() -> None:
     raise TypeError("a defect")
 
 
-async def test_a_background_task_that_fails_is_logged_with_its_traceback_and_its_owner_is_called(
+async def test_a_background_task_that_fails_is_logged_and_fails_its_owner(
     embedded: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures: list[Exception] = []

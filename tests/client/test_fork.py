@@ -14,7 +14,7 @@ from zoolet.client.blocking.recipes import Election, Lock, NodeCache, Party
 from zoolet.server import Server
 
 
-async def test_a_forked_child_is_informed_that_the_client_is_not_its_own_and_leaves_the_parent_s_alone(
+async def test_a_forked_child_cannot_use_the_client_and_does_not_disturb_the_parent(
     server: Server, connect: Connect
 ) -> None:
     zk = await connect(server.hosts)
@@ -52,7 +52,7 @@ async def test_a_forked_child_is_informed_that_the_client_is_not_its_own_and_lea
     assert zk.session_id == session_id
 
 
-def test_a_forked_child_leaves_the_blocks_of_a_client_for_threads_quietly_and_the_parent_keeps_its_lock(
+def test_a_forked_child_leaves_blocks_quietly_and_the_parent_keeps_its_lock(
     zoolet: Server,
 ) -> None:
     hear, tell = os.pipe()

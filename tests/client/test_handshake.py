@@ -155,7 +155,7 @@ async def strict(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 @pytest.mark.parametrize("token", [b"", b"\xff\xff", b"realm=x", b'nonce="'], ids=["empty", "bytes", "no nonce", "cut"])
-async def test_a_challenge_that_makes_no_sense_is_a_reason_to_try_again(
+async def test_a_challenge_that_is_invalid_is_a_reason_to_try_again(
     strict: Server, connect: Connect, caplog: pytest.LogCaptureFixture, token: bytes
 ) -> None:
     caplog.set_level(logging.DEBUG, "zoolet.client")

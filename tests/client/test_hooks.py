@@ -30,7 +30,7 @@ class Recorder:
         return lambda error: self.ended.append((request.operation, type(error) if error is not None else None))
 
 
-def test_the_errors_that_recipes_and_calls_of_several_requests_work_with_are_expected() -> None:
+def test_the_errors_that_recipes_and_compound_calls_work_with_are_expected() -> None:
     unexpected: list[BaseException] = []
 
     def hook(request: RequestInfo) -> Any:

@@ -60,7 +60,7 @@ def test_a_connect_string_is_read(text: str, addresses: list[tuple[str, int]], c
         ("a:1/x\0", "bad chroot"),
     ],
 )
-def test_a_connect_string_that_makes_no_sense_is_refused_by_name(text: str, why: str) -> None:
+def test_a_connect_string_that_is_invalid_is_refused_by_name(text: str, why: str) -> None:
     with pytest.raises(ValueError) as caught:
         Hosts.parse(text)
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.effort import effort
 from support.record_strategies import ints, longs
 from support.simulation import simulate
 
@@ -111,7 +112,7 @@ def with_chroot(main: Callable[[Client], None], chroot: str) -> None:
 @chroots
 def test_the_request_of_an_operation_is_its_record(chroot: str) -> None:
     def main(zk: Client) -> None:
-        @settings(max_examples=20 * len(CALLS), deadline=None)
+        @settings(max_examples=effort(5, 20) * len(CALLS), deadline=None)
         @given(
             name=st.sampled_from(list(CALLS)),
             path=node_paths,

@@ -18,7 +18,7 @@ from zoolet.server import Server
 from zoolet.server.testing import Simulation
 
 
-def test_a_client_of_a_read_only_server_reads_there_and_looks_for_one_that_takes_writes() -> None:
+def test_a_client_of_a_read_only_server_looks_for_one_that_takes_writes() -> None:
     async def main(sim: Simulation, reader: Server) -> None:
         reader.populate({"/a": b"v"})
         reader.set_read_only(True)
@@ -45,7 +45,7 @@ def test_a_client_of_a_read_only_server_reads_there_and_looks_for_one_that_takes
     simulate(main)
 
 
-def test_an_unexpected_error_while_another_server_is_asked_is_logged_and_it_is_asked_again(
+def test_an_unexpected_error_of_the_probe_is_logged_and_it_is_repeated(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     open_connection = asyncio.open_connection

@@ -326,7 +326,7 @@ def test_a_protected_create_accepts_the_node_of_its_own_earlier_try() -> None:
     with_client(main)
 
 
-def test_a_protected_create_whose_node_cannot_be_looked_for_says_that_it_may_have_been_created() -> None:
+def test_a_protected_create_that_cannot_be_looked_for_may_have_been_applied() -> None:
     async def main(server: Server, zk: Client) -> None:
         with server.fault(lose_reply(), "create", times=1, strict=True):
             call = zk.with_operation_timeout(1).create("/a", ephemeral=True, protected=True)
@@ -461,7 +461,7 @@ def test_the_time_of_a_block_that_is_up_stays_a_timeout() -> None:
     with_client(main)
 
 
-def test_a_task_of_a_block_that_the_end_of_the_session_ends_does_not_cancel_the_block() -> None:
+def test_a_task_that_ends_with_the_session_does_not_cancel_the_block() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Supervised(zk) as block:
             block.spawn(fail(SessionExpiredError()))

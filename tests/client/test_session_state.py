@@ -32,7 +32,7 @@ def test_a_session_is_gone_on_with_by_its_id_and_password() -> None:
     assert driver.states == [State.CONNECTED, State.SUSPENDED, State.CONNECTED]
 
 
-def test_a_session_that_is_over_fails_all_calls_and_begins_anew() -> None:
+def test_a_session_that_is_over_fails_all_calls_and_begins_again() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.session.lost("x", 0.0)
@@ -62,7 +62,7 @@ def test_a_read_only_server_s_session_is_not_taken_elsewhere() -> None:
     assert driver.states == [State.READ_ONLY, State.SUSPENDED, State.CONNECTED]
 
 
-def test_a_third_of_the_timeout_without_a_word_is_a_ping_and_two_thirds_without_an_answer_the_end() -> None:
+def test_silence_is_a_ping_after_a_third_of_the_timeout_and_the_end_after_two() -> None:
     driver = SessionDriver()
     driver.shake(100.0)
     third = 10 / 3

@@ -76,7 +76,7 @@ def test_a_listing_does_not_deliver_again_what_live_events_delivered() -> None:
     assert events(one) == [(CREATED, "/a/b")]
 
 
-def test_a_node_created_by_an_event_without_zxid_is_not_reported_to_have_been_deleted() -> None:
+def test_a_node_created_by_an_event_without_zxid_is_not_reported_as_deleted() -> None:
     tree = Tree(a=(1, 1))
     one, resync = watched("/a", tree.ask)
     tree.nodes = Tree(a=(1, 1), a_b=(11, 11)).nodes
@@ -87,7 +87,7 @@ def test_a_node_created_by_an_event_without_zxid_is_not_reported_to_have_been_de
     assert (DELETED, "/a/b") not in events(one)
 
 
-def test_what_was_deleted_during_an_absence_is_delivered_though_its_parent_goes_before_it_is_listed() -> None:
+def test_a_deletion_during_an_absence_is_delivered_though_its_parent_goes_too() -> None:
     tree = Tree(m=(1, 1), m_a=(2, 2), m_a_x=(3, 3))
     later: list[Callable[[], None]] = []
     one, resync = watched("/m", lambda path, answered: later.append(lambda: tree.ask(path, answered)))
@@ -148,7 +148,7 @@ def test_names_and_paths_that_no_node_can_have_do_not_lead_in_a_circle() -> None
     assert events(one) == [(CREATED, "//"), (DELETED, "/x")]
 
 
-def test_a_change_during_a_second_absence_is_delivered_though_a_live_event_came_before_it() -> None:
+def test_a_change_during_a_second_absence_is_delivered_after_a_live_event() -> None:
     tree = Tree(a=(1, 1), a_p=(2, 2))
     one, resync = watched("/a", tree.ask)
 
@@ -163,7 +163,7 @@ def test_a_change_during_a_second_absence_is_delivered_though_a_live_event_came_
     assert events(one) == [(CHANGED, "/a/p"), (CHANGED, "/a/p")]
 
 
-def test_a_node_that_was_created_during_an_absence_is_delivered_as_created_though_it_was_changed_live() -> None:
+def test_a_node_created_during_an_absence_and_changed_live_is_delivered_as_created() -> None:
     tree = Tree(a=(1, 1))
     one, resync = watched("/a", tree.ask)
 

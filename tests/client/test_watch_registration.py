@@ -154,7 +154,7 @@ async def test_a_watch_that_fires_once_outlives_one_that_was_there_before_it(
     assert not await zk.check_watches("/a")
 
 
-async def test_a_watch_that_fires_once_is_set_though_one_that_was_there_before_it_ends_meanwhile(zk: Client) -> None:
+async def test_a_watch_that_fires_once_is_set_though_an_earlier_one_ends_meanwhile(zk: Client) -> None:
     await zk.create("/a")
     staying = await zk.watch("/a").__aenter__()
     once = zk.watch_data("/a")
@@ -167,7 +167,7 @@ async def test_a_watch_that_fires_once_is_set_though_one_that_was_there_before_i
     assert not await zk.check_watches("/a")
 
 
-async def test_a_watch_that_stays_is_set_though_one_that_was_there_before_it_ends_meanwhile(zk: Client) -> None:
+async def test_a_persistent_watch_is_set_though_an_earlier_one_ends_meanwhile(zk: Client) -> None:
     await zk.create("/a")
     before, after = await zk.watch("/a").__aenter__(), zk.watch("/a")
     await asyncio.gather(after.__aenter__(), before.__aexit__(None, None, None))

@@ -45,7 +45,7 @@ def test_an_event_reaches_the_kinds_it_is_for_and_uses_up_those_that_fire_once(
 @pytest.mark.parametrize(
     ("path", "reached"), [("/a", True), ("/a/b/c", True), ("/", False), ("/ab", False), ("/b/a", False)]
 )
-def test_a_recursive_watch_hears_of_its_node_and_all_below(path: str, reached: bool) -> None:
+def test_a_recursive_watch_is_notified_of_its_node_and_all_below(path: str, reached: bool) -> None:
     one = watch(Kind.RECURSIVE)
 
     table(one).fire(Event(CHANGED, path))

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 from kazoo.client import KazooClient
-from support.apache import ApacheZooKeeper, free_port, require_apache
+from support.apache import RELEASES, ApacheZooKeeper, free_port, require_apache
 from support.apache_loader import ApacheLoader
 from support.daemon import SERVE, DaemonProcess
 from support.effort import effort
@@ -110,7 +110,7 @@ async def all_of(client: Client) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("release", ["3.8", "3.9"])
+@pytest.mark.parametrize("release", RELEASES)
 async def test_apache_and_zoolet_take_turns(tmp_path: Path, release: str) -> None:
     require_apache(release)
     random, port, parents = Random(7), free_port(), [""]
@@ -147,7 +147,7 @@ async def test_apache_and_zoolet_take_turns(tmp_path: Path, release: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("release", ["3.8", "3.9"])
+@pytest.mark.parametrize("release", RELEASES)
 def test_apache_starts_on_a_directory_after_every_kind_of_end(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, release: str
 ) -> None:

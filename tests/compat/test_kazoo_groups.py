@@ -55,7 +55,7 @@ def acquired(*members: SetPartitioner) -> bool:
 
 
 @pytest.mark.slow
-def test_set_partitioner_divides_a_set_and_divides_it_anew(kazoo: Connect, base: str, until: Until) -> None:
+def test_set_partitioner_divides_a_set_and_divides_it_again(kazoo: Connect, base: str, until: Until) -> None:
     one = partition(kazoo(), f"{base}/set", "one")
     until(lambda: acquired(one))
     alone = sorted(one)

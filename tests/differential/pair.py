@@ -31,7 +31,7 @@ from zoolet.server.core.settings import Settings
 SUPER = "super:secret"
 MIN_TIMEOUT, MAX_TIMEOUT = 600_000, 1_200_000
 """Milliseconds; long, so that no session expires by itself."""
-KEPT_AT_6 = (OpCode.RECONFIG, OpCode.CREATE_TTL, OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER)
+OPEN_AT_6 = (OpCode.RECONFIG, OpCode.CREATE_TTL, OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER)
 PING = r.RequestHeader(-2, OpCode.PING).encode()
 PASSWORD: Final = slice(20, 36)
 """Where the password is in the payload of a ConnectResponse."""
@@ -119,7 +119,7 @@ def is_event(payload: bytes) -> bool:
 def closes(op: int, payload: bytes) -> bool:
     """Return whether the server closes the connection behind this reply: only then is it read to the end."""
     (err,) = struct.unpack_from(">i", payload, 12)
-    return op == OpCode.CLOSE_SESSION or (op == OpCode.AUTH and err != 0) or (err == -6 and op not in KEPT_AT_6)
+    return op == OpCode.CLOSE_SESSION or (op == OpCode.AUTH and err != 0) or (err == -6 and op not in OPEN_AT_6)
 
 
 def blank_password(payload: bytes | None) -> bytes | None:

@@ -38,7 +38,7 @@ from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, AclList, 
 from zoolet.protocol.codec import NULL, Record, put_str
 from zoolet.protocol.operations import OpCode
 
-SHORTEST = 20
+MIN_STEPS = 20
 """Steps in a script, at the least."""
 who = st.integers(0, CONNECTIONS - 1)
 
@@ -469,7 +469,7 @@ def scripts(usual: st.SearchStrategy[Step], start: Sequence[Step] = ()) -> st.Se
     """Scripts of such steps, behind some of those that one may start with."""
     chosen = st.lists(st.sampled_from([True, True, True, False]), min_size=len(start), max_size=len(start))
     head = chosen.map(lambda which: [step for step, taken in zip(start, which, strict=True) if taken])
-    return st.builds(operator.add, head, st.lists(usual, min_size=SHORTEST, max_size=60))
+    return st.builds(operator.add, head, st.lists(usual, min_size=MIN_STEPS, max_size=60))
 
 
 def quota_steps(release: str) -> st.SearchStrategy[list[Step]]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 from differential.lockstep import Lockstep
 from differential.pair import Step
-from differential.strategies import SHORTEST, quota_steps, steps
+from differential.strategies import MIN_STEPS, quota_steps, steps
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as with_seed
 from hypothesis.strategies import SearchStrategy
@@ -52,7 +52,7 @@ def run(lockstep: Lockstep, scripts: SearchStrategy[list[Step]], seed: int, enou
     reported = before
 
     @settings(
-        max_examples=enough // SHORTEST + 1,  # so many are enough even if all are short
+        max_examples=enough // MIN_STEPS + 1,  # so many are enough even if all are short
         deadline=None, database=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck), print_blob=False, report_multiple_bugs=False,
     )  # fmt: skip

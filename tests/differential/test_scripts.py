@@ -169,7 +169,7 @@ def test_the_flags_of_a_create_in_a_multi_show_no_difference(lockstep: Lockstep,
     "text",
     [b"count=7,bytes=9,foo=3", b"bytes=3", b"count=5", b"", b"bytes=3,count=1", b"count=1,bytes=1=;countHardLimit=-1"],
 )
-def test_the_stats_of_a_quota_are_counted_anew_when_they_are_created(lockstep: Lockstep, text: bytes) -> None:
+def test_the_stats_of_a_quota_are_counted_again_when_they_are_created(lockstep: Lockstep, text: bytes) -> None:
     made = [*QUOTA, create(STATS, text), read(STATS), create("/a/b", b"22"), read(STATS)]
 
     lockstep.compare(script(*made, write("/a/b", b"4444"), read(STATS), delete("/a/b"), read(STATS)))

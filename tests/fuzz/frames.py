@@ -29,7 +29,7 @@ FOUR_LETTER_COMMANDS: Final = tuple(
     b"conf cons crst dirs dump envi gtmk hash isro mntr ruok srst srvr stat stmk wchc wchp wchs".split()
 )
 
-MOST: Final = 2**31 - 1
+MAX_INT: Final = 2**31 - 1
 INTS: Final = (
     0,
     1,
@@ -45,7 +45,7 @@ INTS: Final = (
     4096,
     65536,
     1 << 20,
-    MOST,
+    MAX_INT,
     -1,
     -2,
     -3,
@@ -57,7 +57,7 @@ INTS: Final = (
 WORDS_OF_INTS: Final = tuple(map(pack_int, INTS))
 LONGS: Final = (0, 1, -1, 2, 1000, 2**40, 2**40 - 1, 2**63 - 1, -(2**63), -(1 << 56), 2**32)
 BYTES: Final = (0, 1, 0x2F, 0x7F, 0x80, 0xC0, 0xED, 0xF4, 0xFF)
-VERSIONS: Final = (-1, -1, -1, -1, 0, 0, 1, 2, -2, MOST)
+VERSIONS: Final = (-1, -1, -1, -1, 0, 0, 1, 2, -2, MAX_INT)
 
 NAMES: Final = ("a", "b", "c")
 PATHS: Final = tuple(
@@ -258,7 +258,7 @@ def pool(rng: Random, count: int) -> list[bytes]:
     made = []
     for op in [*ops, *rng.choices(ops, cum_weights=weights, k=max(0, count - len(ops)))]:
         body = MAKERS[op][1](rng)
-        xid = -4 if op == OpCode.AUTH else rng.randrange(1, MOST)
+        xid = -4 if op == OpCode.AUTH else rng.randrange(1, MAX_INT)
         made.append(header(xid, op, body if isinstance(body, bytes) else body.encode()))
     return made
 
@@ -358,11 +358,13 @@ def hello(rng: Random, session_id: int) -> bytes:
     """
     n = rng.random()
     read_only = rng.choice((False, False, True, None))
-    timeout = rng.choice((4000, 10_000, 40_000, 0, -1, MOST))
+    timeout = rng.choice((4000, 10_000, 40_000, 0, -1, MAX_INT))
     if n < 0.5:
         request = ConnectRequest(0, timeout, 0, NO_PASSWORD, read_only)
     elif n < 0.8:
-        request = ConnectRequest(rng.choice((0, 0, 1, MOST)), timeout, session_id, password_of(session_id), read_only)
+        request = ConnectRequest(
+            rng.choice((0, 0, 1, MAX_INT)), timeout, session_id, password_of(session_id), read_only
+        )
     elif n < 0.86:
         password = rng.choice((None, b"", NO_PASSWORD, password_of(session_id)[:15], rng.randbytes(16)))
         request = ConnectRequest(0, timeout, session_id, password, read_only)

@@ -49,7 +49,7 @@ SLOW_S: Final = 1.0
 GROWTH: Final = 30 << 20
 """Bytes by which the process may grow between a tenth of the run and its end."""
 MINIMISING_S: Final = 60.0
-KEPT: Final = Path("build/fuzz")
+FOLDER: Final = Path("build/fuzz")
 GUESS: Final = 40_000
 """Frames per second, for the forecast; nothing depends on it."""
 
@@ -295,8 +295,8 @@ def report(run: Run, number: int, finding: Finding) -> None:
     print(f"settings: {engines.VARIANTS[number % len(engines.VARIANTS)]}")
     actions = minimised(number, run.actions(number, finding.action), finding.where)
     text = written(number, actions)
-    KEPT.mkdir(parents=True, exist_ok=True)
-    path = KEPT / f"{run.seed}-{number}.txt"
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    path = FOLDER / f"{run.seed}-{number}.txt"
     path.write_text(text)
     print(f"{len(actions)} actions are enough:\n{text[:4000]}")
     print(f"again: python -m fuzz.inprocess --replay {path}\n", flush=True)

@@ -41,7 +41,7 @@ REPLY_TIMEOUT_S: Final = 1.0
 SWEEP_S: Final = 2.0
 """Seconds between two turns of the janitor."""
 OURS: Final = "/neighbour"
-KEPT: Final = frozenset({OURS, "/zookeeper", "/zookeeper/config", "/zookeeper/quota"})
+OURS_AND_SYSTEM: Final = frozenset({OURS, "/zookeeper", "/zookeeper/config", "/zookeeper/quota"})
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)  # a close that resets
 
 
@@ -239,7 +239,7 @@ def sweep(address: tuple[str, int]) -> int:
                 names = r.GetChildrenResponse.decode(body).children
                 pending += [f"{path.rstrip('/')}/{name}" for name in names]
         for path in reversed(found):
-            if path not in KEPT and path != "/":
+            if path not in OURS_AND_SYSTEM and path != "/":
                 client.call(OpCode.DELETE, r.DeleteRequest(path, -1))
         client.call(OpCode.CLOSE_SESSION, r.EmptyRequest())
     return len(found)

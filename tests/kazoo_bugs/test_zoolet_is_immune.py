@@ -149,7 +149,7 @@ async def test_606_a_queue_keeps_its_order_when_the_sequence_turns_negative(serv
 # --- what a recipe leaves when it gives up ---
 
 
-async def test_732_a_lock_that_was_not_gotten_leaves_no_contender_though_its_cleanup_is_lost(
+async def test_732_a_failed_lock_leaves_no_contender_though_its_cleanup_is_lost(
     server: Server, first: Client, second: Client
 ) -> None:
     async with first.lock("/lock"):

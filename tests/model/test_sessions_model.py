@@ -327,7 +327,7 @@ def test_a_session_whose_client_only_proves_who_it_is_ends_as_if_it_were_silent(
 
 
 @pytest.mark.parametrize("start", [0, 1, 9999, 10_000, 12_345])
-def test_a_connection_that_never_says_who_it_is_is_closed_after_ten_to_twenty_seconds(start: int) -> None:
+def test_a_connection_without_a_handshake_is_closed_after_ten_to_twenty_seconds(start: int) -> None:
     engine = make_engine(monotonic_ms=start)
     peer = Peer(engine)
 

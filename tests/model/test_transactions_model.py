@@ -223,7 +223,7 @@ def at_most(zxid: int, seen: Any) -> Any:
 @pytest.mark.slow
 @moderate
 @given(before=few, wanted=many)
-def test_a_transaction_is_its_operations_one_by_one_but_for_the_zxid(
+def test_a_transaction_is_its_operations_one_by_one_except_for_the_zxid(
     before: list[Operation], wanted: list[Operation]
 ) -> None:
     one, other = world(before), world(before)
@@ -272,7 +272,7 @@ def test_all_of_a_transaction_has_one_zxid(before: list[Operation], wanted: list
     }
 
 
-def test_several_creates_of_one_transaction_may_exceed_a_hard_limit_together_but_nothing_after_it() -> None:
+def test_creates_of_one_transaction_may_exceed_a_hard_limit_together() -> None:
     it = world([], enforce_quota=True)  # two nodes below /a, and six are the limit
     creates = [(OpCode.CREATE, r.CreateRequest(f"/a/{name}", b"", OPEN_ACL_UNSAFE, 0)) for name in "bcdefgh"]
 

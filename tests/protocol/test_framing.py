@@ -48,7 +48,7 @@ def test_frames_are_the_same_however_the_bytes_are_cut(payloads: list[bytes], cu
 
 
 @pytest.mark.parametrize("length", [-1, -2, -(2**31 - 1) - 1, 11, (2**31 - 1)])
-def test_a_frame_of_a_length_below_zero_or_above_the_limit_is_refused_before_it_comes(length: int) -> None:
+def test_a_frame_of_an_invalid_length_is_refused_before_it_comes(length: int) -> None:
     with pytest.raises(MarshallingError):
         Frames(limit=10).feed(length.to_bytes(4, "big", signed=True))
 

@@ -23,7 +23,7 @@ connect_responses = st.builds(
 # --- the bytes of ZooKeeper ---
 
 
-def test_a_connect_request_for_a_new_session_is_forty_five_bytes_that_zookeeper_takes() -> None:
+def test_a_connect_request_for_a_new_session_has_forty_five_bytes() -> None:
     request = ConnectRequest(timeout_ms=10_000)
 
     assert frame(request.encode()) == unhex(
@@ -48,7 +48,7 @@ def test_a_connect_response_of_zookeeper_is_read() -> None:
     assert frame(ConnectResponse.decode(payload).encode()) == raw
 
 
-def test_a_refusal_is_all_zeroes_but_for_the_length_of_the_password() -> None:
+def test_a_refusal_is_all_zeroes_except_for_the_length_of_the_password() -> None:
     assert ConnectResponse().encode() == unhex("00000000 00000000 0000000000000000 00000010" + "00" * 16)
 
 

@@ -78,7 +78,7 @@ def test_a_command_to_nobody_is_acknowledged_by_nobody(governed: bool) -> None:
     crewed(main)
 
 
-def test_a_command_that_is_not_obeyed_in_time_is_withdrawn_for_good() -> None:
+def test_a_command_that_is_not_applied_in_time_is_withdrawn_for_good() -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()
 
@@ -109,7 +109,7 @@ def test_an_answer_that_cannot_be_written_is_an_error_that_can() -> None:
     crewed(main)
 
 
-def test_a_worker_that_obeys_nothing_does_not_hold_up_commands() -> None:
+def test_a_worker_that_applies_nothing_does_not_hold_up_commands() -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()
         await crew.worker("w-1", on_command=echo)

@@ -210,7 +210,7 @@ def test_a_key_s_choice_changes_for_few_when_one_goes() -> None:
     with_client(main)
 
 
-def test_a_sticky_choice_that_is_gone_is_made_anew() -> None:
+def test_a_sticky_choice_that_is_gone_is_made_again() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Discovery(zk, "/s") as discovery:
             for instance in WEB:

@@ -283,7 +283,7 @@ def test_one_that_is_cancelled_anywhere_leaves_nothing(held: bool) -> None:
     cancel_everywhere(work, before=before, after=after)
 
 
-def test_a_proof_node_that_somebody_deleted_is_a_loss_and_does_not_block_the_next_one() -> None:
+def test_a_deleted_proof_node_is_a_loss_and_does_not_block_the_next_owner() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with DurableLock(one, "/job", "one", ttl=10, on_lost="flag") as lease:
@@ -332,7 +332,7 @@ def test_a_node_that_is_something_else_is_not_taken_over() -> None:
     "options",
     [{"ttl": 0}, {"ttl": "1"}, {"ttl": math.inf}, {"ttl": math.nan}, {"owner": ""}, {"timeout": -1}, {"on_lost": "?"}],
 )
-def test_an_argument_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
+def test_an_argument_that_is_invalid_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         DurableLock(Client("127.0.0.1:1"), "/job", **{"owner": "one", **options})
 

@@ -280,7 +280,7 @@ def test_what_is_held_shortly_costs_three_requests() -> None:
 # --- holding ---
 
 
-def test_a_holder_hears_that_somebody_asks_it_to_let_go() -> None:
+def test_a_holder_is_notified_that_it_is_asked_to_release() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         assert await two.lock("/lock").revoke() is False
@@ -296,7 +296,7 @@ def test_a_holder_hears_that_somebody_asks_it_to_let_go() -> None:
     simulate_clients(main)
 
 
-def test_a_holder_that_is_not_revocable_hears_of_no_wish() -> None:
+def test_a_holder_that_is_not_revocable_is_notified_of_no_wish() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with one.lock("/lock") as held:

@@ -185,7 +185,7 @@ def test_a_session_that_ends_while_waiting_is_reported(naming: str) -> None:
     simulate_clients(main)
 
 
-def test_a_waiter_whose_client_is_closed_hears_of_it() -> None:
+def test_a_waiter_whose_client_is_closed_is_notified_of_it() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with one.lock("/lock"):

@@ -279,7 +279,7 @@ def test_a_deletion_right_after_it_was_had_is_noticed_too() -> None:
     simulate_clients(main)
 
 
-def test_a_deletion_while_the_holder_is_cut_off_is_noticed_when_it_is_back() -> None:
+def test_a_deletion_while_the_holder_is_disconnected_is_noticed_when_it_is_back() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with one.lock("/lock", on_lost="flag") as held:
@@ -413,7 +413,7 @@ def test_an_error_in_answer_to_the_watch_of_a_lease_ends_neither_it_nor_the_watc
     simulate_clients(main)
 
 
-def test_a_lease_is_lost_within_a_second_after_a_suspension_though_its_timer_was_set_before(
+def test_a_lease_is_lost_within_a_second_after_a_suspension(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     suspended = 0.0

@@ -97,7 +97,7 @@ def test_a_task_that_acquires_what_it_has_acquired_gets_an_error_and_may_attempt
     simulate_clients(main)
 
 
-def test_a_block_whose_lock_its_task_had_acquired_before_is_cancelled_when_that_is_lost() -> None:
+def test_a_block_whose_lock_was_acquired_before_it_is_cancelled_at_its_loss() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         lock = zk.lock("/lock", reentrant=True)
@@ -119,7 +119,7 @@ def test_leaving_what_was_not_entered_says_so() -> None:
     simulate_clients(main)
 
 
-def test_a_reentrant_lock_is_acquired_again_inside_its_block_and_the_last_release_counts() -> None:
+def test_a_reentrant_lock_is_acquired_in_its_block_and_the_last_release_counts() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         lock = one.lock("/lock", reentrant=True)
@@ -176,7 +176,7 @@ def test_a_writer_asks_all_readers_and_a_reader_the_writer() -> None:
     simulate_clients(main)
 
 
-def test_a_reentrant_lock_is_acquired_again_by_the_task_that_has_acquired_it_without_a_block() -> None:
+def test_a_task_reacquires_a_reentrant_lock_that_it_acquired_without_a_block() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         lock = one.lock("/lock", reentrant=True)
@@ -202,7 +202,7 @@ def test_a_reentrant_lock_is_acquired_again_by_the_task_that_has_acquired_it_wit
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
-def test_a_task_that_would_wait_for_itself_gets_an_error_whichever_object_it_has_the_lock_from(naming: str) -> None:
+def test_a_task_that_would_wait_for_itself_gets_an_error_from_any_object(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with zk.lock("/lock", naming=naming):

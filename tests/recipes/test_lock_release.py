@@ -17,7 +17,7 @@ from zoolet.server.testing import Simulation, drop_request, error, lose_reply
 # --- releases ---
 
 
-def test_a_release_that_the_server_refuses_is_an_error_and_is_tried_with_growing_pauses(
+def test_a_refused_release_is_an_error_and_is_tried_with_growing_pauses(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
@@ -37,7 +37,7 @@ def test_a_release_that_the_server_refuses_is_an_error_and_is_tried_with_growing
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
-def test_the_release_of_every_node_is_sent_when_the_block_ends_so_that_the_process_may_end(naming: str) -> None:
+def test_the_release_of_every_node_is_sent_when_the_block_ends(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with Lock(zk, "/lock", naming=naming):

@@ -307,7 +307,7 @@ async def test_a_server_whose_clock_is_set_forward_makes_no_delay_longer() -> No
             assert await _fail(queue) == 4
 
 
-def test_another_consumer_that_has_just_come_counts_on_and_waits_for_the_rest_of_the_delay() -> None:
+def test_another_consumer_goes_on_counting_and_waits_for_the_rest_of_the_delay() -> None:
     async def main(server: Server, zk: Client) -> None:
         retry = Backoff(first=10.0, jitter=0.0, longest=10.0)
         await LockingQueue(zk, "/q").put(b"x")

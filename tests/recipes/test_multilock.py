@@ -16,7 +16,7 @@ from zoolet.server.testing import Simulation
 PATHS = ["/c", "/a", "/b"]
 
 
-def test_two_that_name_the_paths_in_any_order_do_not_wait_for_each_other_for_ever() -> None:
+def test_two_that_name_the_paths_in_any_order_do_not_wait_for_each_other_forever() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         inside = 0
 

@@ -51,7 +51,7 @@ def test_a_closed_client_cannot_keep_a_node() -> None:
     with_client(main)
 
 
-def test_every_session_has_it_anew() -> None:
+def test_every_session_has_it_again() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with PersistentEphemeral(zk, "/a", b"v"):
             for _ in range(3):

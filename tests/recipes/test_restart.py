@@ -84,9 +84,7 @@ def restarting(main: Main) -> None:
 
 @pytest.mark.parametrize("downtime", [1.0, 60.0])
 @pytest.mark.parametrize("kind", ["data", "exists", "children", "persistent", "recursive"])
-def test_a_watch_fires_for_a_change_that_has_a_lower_zxid_than_the_last_one_that_was_seen(
-    kind: str, downtime: float
-) -> None:
+def test_a_watch_fires_for_a_change_with_a_lower_zxid_than_the_last_seen(kind: str, downtime: float) -> None:
     async def main(it: Restart, zk: Client) -> None:
         it.server.populate({"/a": {"x": b"1"}})
         path = "/b" if kind == "exists" else "/a"

@@ -119,7 +119,7 @@ def test_a_writer_that_becomes_a_reader_lets_readers_in_and_no_writer(naming: st
 
 
 @pytest.mark.parametrize("naming", [*NAMINGS, "both"])
-def test_the_block_of_a_writer_that_became_a_reader_is_cancelled_when_the_reader_is_lost(naming: str) -> None:
+def test_the_block_of_a_downgraded_writer_is_cancelled_when_the_reader_is_lost(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         rw = ReadWriteLock(zk, "/rw", naming=naming, data=b"me")

@@ -62,7 +62,7 @@ def test_all_must_name_the_same_number_of_leases() -> None:
 
 
 @pytest.mark.parametrize("leases", [0, -1, 1.5, "2"])
-def test_a_number_of_leases_that_makes_no_sense_is_refused(leases: object) -> None:
+def test_a_number_of_leases_that_is_invalid_is_refused(leases: object) -> None:
     with pytest.raises(ValueError):
         Semaphore(Client("127.0.0.1:1"), "/pool", leases)  # type: ignore[arg-type]
 

@@ -118,7 +118,7 @@ def test_a_failure_in_the_background_is_logged_with_its_traceback(caplog: pytest
     assert isinstance(record.exc_info[1], KeyError)
 
 
-def test_an_error_of_the_server_that_is_repeated_is_logged_once_until_a_read_succeeds(
+def test_a_repeated_error_of_the_server_is_logged_once_until_a_read_succeeds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main(server: Server, zk: Client) -> None:
@@ -407,7 +407,7 @@ CHANGE: dict[str, tuple[str, bytes]] = {
 
 @pytest.mark.parametrize("expire", [False, True])
 @pytest.mark.parametrize("kind", FOLLOWING)
-def test_what_follows_others_goes_on_after_an_outage_longer_than_the_operation_timeout(kind: str, expire: bool) -> None:
+def test_followers_go_on_after_an_outage_longer_than_the_operation_timeout(kind: str, expire: bool) -> None:
     seen: list[Any] = []
 
     async def main(server: Server, zk: Client) -> None:

@@ -118,7 +118,7 @@ RECIPES: Final[dict[str, Callable[[Client], Awaitable[Any]]]] = {
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_the_first_two_of_each_kind_of_request_are_refused_and_the_recipe_does_its_work(name: str) -> None:
+def test_a_recipe_works_though_the_first_two_of_each_request_are_refused(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         for operation in OPERATIONS:
             server.fault(throttled(), operation, client=zk, times=2).__enter__()

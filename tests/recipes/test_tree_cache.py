@@ -81,7 +81,7 @@ def test_more_changes_than_may_wait_are_all_found_in_the_end() -> None:
     with_client(main)
 
 
-def test_a_session_that_ends_while_the_tree_is_read_is_begun_anew() -> None:
+def test_a_session_that_ends_while_the_tree_is_read_is_begun_again() -> None:
     async def main(server: Server, zk: Client) -> None:
         server.populate({"/a": {str(number): "x" for number in range(30)}})
         for op in ("getChildren", "getChildren2", "getData", "addWatch"):

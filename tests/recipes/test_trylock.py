@@ -113,7 +113,7 @@ def test_a_release_whose_reply_is_lost_does_not_delete_the_next_holder_s_node() 
     simulate_clients(main)
 
 
-def test_the_end_of_a_block_whose_node_somebody_deleted_does_not_delete_the_next_holder_s() -> None:
+def test_the_end_of_a_block_does_not_delete_the_next_holder_s_node() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with TryLock(one, "/job", on_lost="flag") as first:

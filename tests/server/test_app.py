@@ -18,7 +18,7 @@ async def test_a_server_takes_its_randomness_from_what_it_is_given() -> None:
     assert daemon.engine.rng is rng
 
 
-async def test_the_zxids_of_a_server_begin_above_those_of_every_server_that_was_started_a_millisecond_before() -> None:
+async def test_zxids_begin_above_those_of_a_server_started_a_millisecond_earlier() -> None:
     clock = ManualClock()
     before = assemble(Config(), clock=clock, rng=Random(0)).engine
     before.zxid += (1 << 20) - 1  # as many writes as one millisecond has numbers for

@@ -1,8 +1,8 @@
 """A real Apache ZooKeeper, for comparison, started on a free port, its data in memory.
 
 There are two: release 3.8.0 is Debian's package ``zookeeper``; release 3.9.4 is what ``make apache-3.9`` puts into the
-cache. ``ZOOLET_REQUIRE_APACHE=1`` makes the absence of the first a failure instead of a reason to skip,
-``ZOOLET_REQUIRE_APACHE_3_9=1`` that of the second.
+cache. A short run (see :mod:`support.effort`) compares with the newest that is here. ``ZOOLET_REQUIRE_APACHE=1`` makes
+the absence of the first a failure instead of a reason to skip, ``ZOOLET_REQUIRE_APACHE_3_9=1`` that of the second.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Final
 
 import pytest
+from support.effort import FULL
 from support.fetch_apache import apache_folder
 
-RELEASES: Final = ("3.8", "3.9")
 PORTS_TRIED: Final = 3
 _ports: Final = random.SystemRandom()
 """Two processes of tests must not choose the same."""
@@ -43,6 +43,11 @@ def jars_of(release: str) -> list[Path]:
     if release == "3.9":
         return sorted(apache_folder().glob("*.jar"))
     return [jar for pattern in NEEDED for jar in sorted(JARS.glob(pattern))]
+
+
+ALL_RELEASES: Final = ("3.8", "3.9")
+RELEASES: Final = ALL_RELEASES if FULL else next(((one,) for one in reversed(ALL_RELEASES) if jars_of(one)), ("3.8",))
+"""The releases to compare with."""
 
 
 def require_apache(release: str = "3.8") -> None:
@@ -124,6 +129,7 @@ class ApacheZooKeeper:
             "java",
             "-Xmx512m",
             "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",  # it runs for seconds: compiling more thoroughly takes longer than it saves
             "-cp",
             jars,
             *(f"-D{k}={v}" for k, v in self._properties.items()),

@@ -27,7 +27,7 @@ RELEASE: Final = "3.9.4"
 CARRIER: Final = "pyspark==4.1.4"
 ARCHIVE_MB: Final = 456
 ARCHIVE_SHA256: Final = "bcbd5e18690cf79d438e97210ad06fb8d451a251bb77becc2b0418868d2acd73"
-KEPT: Final = re.compile(
+NEEDED: Final = re.compile(
     r"[^/]+/deps/jars/(zookeeper-3|zookeeper-jute-|netty-|slf4j-api-|log4j-|metrics-core-|snappy-java-|commons-"
     r"|jackson-|audience-annotations-)[^/]*\.jar"
 )
@@ -78,7 +78,7 @@ def extract(archive: Path, folder: Path) -> int:
         jars.mkdir()
         with tarfile.open(archive, "r|gz") as members:
             for member in members:
-                content = members.extractfile(member) if KEPT.fullmatch(member.name) else None
+                content = members.extractfile(member) if NEEDED.fullmatch(member.name) else None
                 if content is not None:
                     with Path(jars, Path(member.name).name).open("wb") as jar:
                         shutil.copyfileobj(content, jar)

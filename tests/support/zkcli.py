@@ -7,7 +7,7 @@ import re
 import select
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -49,17 +49,22 @@ class Step:
     events: tuple[str, ...]
 
 
-def record(argv: Sequence[str], commands: Sequence[str], environment: dict[str, str] | None = None) -> list[Step]:
+def record(argv: Sequence[str], commands: Sequence[str], eventful: Container[str] | None = None) -> list[Step]:
     """Type commands into a shell, one by one, and return what each of them prints.
 
     After each of them a node that does not exist is listed: its message shows where the output ends.
+
+    Args:
+        argv: The shell.
+        commands: The commands.
+        eventful: Those after which there is a pause for events; None for all.
     """
     process = subprocess.Popen(
         argv,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, "TZ": "UTC", **(environment or {})},
+        env={**os.environ, "TZ": "UTC"},
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -69,7 +74,8 @@ def record(argv: Sequence[str], commands: Sequence[str], environment: dict[str, 
         for number, command in enumerate(("", *commands)):
             process.stdin.write(f"{command}\n".encode())
             process.stdin.flush()
-            time.sleep(PAUSE)
+            if eventful is None or command in eventful:
+                time.sleep(PAUSE)
             process.stdin.write(f"ls /marker-{number}\n".encode())
             process.stdin.flush()
             lines = reader.until_marker(number)

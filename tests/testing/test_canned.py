@@ -27,7 +27,7 @@ def test_pings_are_answered_though_they_are_not_recorded(server: Server) -> None
         assert r.ReplyHeader.decode(wire.payload()).zxid == ops[1].zxid
 
 
-def test_an_event_comes_before_the_reply_of_its_own_request_and_behind_one_of_another(server: Server) -> None:
+def test_an_event_comes_before_the_reply_of_its_request_and_after_earlier_ones(server: Server) -> None:
     with server.recording() as ops, Wire(server).welcomed() as wire:
         wire.watch("/own")
         wire.watch("/others")

@@ -159,7 +159,7 @@ def test_a_quota_ends_with_a_reset() -> None:
         ("/zookeeper", {"count": 1}),
     ],
 )
-def test_a_quota_that_makes_no_sense_is_refused(server: Server, path: str, limits: dict[str, Any]) -> None:
+def test_a_quota_that_is_invalid_is_refused(server: Server, path: str, limits: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"quota|it must be|needs count"):
         server.set_quota(path, **limits)
 
@@ -218,6 +218,6 @@ def test_a_skewed_clock_shows_in_times_and_ends_with_heal(manual: Server) -> Non
 
 
 @pytest.mark.parametrize("seconds", ["1", None, float("inf"), float("nan")])
-def test_a_skew_that_makes_no_sense_is_refused(server: Server, seconds: Any) -> None:
+def test_a_skew_that_is_invalid_is_refused(server: Server, seconds: Any) -> None:
     with pytest.raises(ValueError, match="skew_clock"):
         server.skew_clock(seconds)

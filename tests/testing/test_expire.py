@@ -37,7 +37,7 @@ def test_when_expire_returns_all_has_happened(server: Server, wires: ExitStack) 
         victim.payload()
 
 
-def test_a_kazoo_client_hears_of_the_end_of_another(server: Server, kazoo: Callable[..., KazooClient]) -> None:
+def test_a_kazoo_client_is_notified_of_the_end_of_another(server: Server, kazoo: Callable[..., KazooClient]) -> None:
     victim, other = kazoo(server), kazoo(server)
     victim.create("/e", ephemeral=True)
     events: queue.Queue[Any] = queue.Queue()

@@ -112,7 +112,7 @@ def test_what_a_paused_client_sends_keeps_no_session_alive(manual: Server, wires
 
 
 @pytest.mark.parametrize("who", ["by id", "all"])
-def test_a_client_whose_session_ended_in_a_pause_is_cut_off_at_the_resume(
+def test_a_client_whose_session_ended_in_a_pause_is_disconnected_at_the_resume(
     manual: Server, wires: ExitStack, who: str
 ) -> None:
     victim = wires.enter_context(Wire(manual, 10)).welcomed()
@@ -124,7 +124,7 @@ def test_a_client_whose_session_ended_in_a_pause_is_cut_off_at_the_resume(
     assert victim.ended()
 
 
-def test_a_paused_client_that_is_expired_is_cut_off_at_the_resume(server: Server, wires: ExitStack) -> None:
+def test_a_paused_client_that_is_expired_is_disconnected_at_the_resume(server: Server, wires: ExitStack) -> None:
     victim = wires.enter_context(Wire(server)).welcomed()
     server.pause(victim.id)
     server.expire(victim.id)
@@ -134,7 +134,7 @@ def test_a_paused_client_that_is_expired_is_cut_off_at_the_resume(server: Server
     assert victim.ended()
 
 
-def test_a_paused_client_that_is_dropped_is_cut_off(server: Server, wires: ExitStack) -> None:
+def test_a_paused_client_that_is_dropped_is_disconnected(server: Server, wires: ExitStack) -> None:
     victim = wires.enter_context(Wire(server)).welcomed()
     server.pause(victim.id)
 

@@ -91,7 +91,7 @@ def test_the_nearest_marker_wins_and_settings_add_up(project: pytest.Pytester) -
         ("config={'tickTim': 5}", "did you mean tickTime"),
     ],
 )
-def test_a_marker_that_makes_no_sense_is_refused(project: pytest.Pytester, marker: str, message: str) -> None:
+def test_a_marker_that_is_invalid_is_refused(project: pytest.Pytester, marker: str, message: str) -> None:
     project.makepyfile(f"import pytest\n\n@pytest.mark.zoolet({marker})\ndef test_it(zoolet): pass")
 
     result = project.runpytest_inprocess()
@@ -101,7 +101,7 @@ def test_a_marker_that_makes_no_sense_is_refused(project: pytest.Pytester, marke
 
 
 @pytest.mark.parametrize("line", ["zoolet_clock = fast", "zoolet_compat = 2", "zoolet_scope = day", "zoolet_leaks = x"])
-def test_an_ini_option_that_makes_no_sense_is_refused(project: pytest.Pytester, line: str) -> None:
+def test_an_ini_option_that_is_invalid_is_refused(project: pytest.Pytester, line: str) -> None:
     ini(project, line).makepyfile("def test_it(): pass")
 
     result = project.runpytest_inprocess()

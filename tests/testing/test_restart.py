@@ -97,7 +97,7 @@ def test_it_does_not_wait_for_the_downtime(server: Server) -> None:
 
 
 @pytest.mark.parametrize("downtime", [-1, float("inf"), float("nan"), "1", None])
-def test_a_downtime_that_makes_no_sense_is_refused(server: Server, downtime: float) -> None:
+def test_a_downtime_that_is_invalid_is_refused(server: Server, downtime: float) -> None:
     with pytest.raises(ValueError, match="downtime="):
         server.restart(downtime=downtime)
 

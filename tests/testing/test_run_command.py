@@ -231,7 +231,7 @@ def test_no_command_is_wrong_usage(words: tuple[str, ...]) -> None:
     assert ran.stderr == "zoolet: run: no command is given; zoolet run -- CMD ARG...\n"
 
 
-def test_a_property_that_makes_no_sense_is_wrong_usage() -> None:
+def test_a_property_that_is_invalid_is_wrong_usage() -> None:
     ran = run("-Dzookeeper.tickTime=nonsense", "--", "echo", "never")
 
     assert (ran.returncode, ran.stdout) == (2, "")
@@ -242,7 +242,7 @@ def test_a_property_that_makes_no_sense_is_wrong_usage() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
-def test_a_signal_is_handed_on(number: signal.Signals) -> None:
+def test_a_signal_is_forwarded(number: signal.Signals) -> None:
     process = start("--", sys.executable, "-c", UNTIL_SIGNALLED)
 
     process.send_signal(number)
@@ -258,7 +258,7 @@ def test_a_command_that_a_signal_kills_gives_its_number() -> None:
     assert rest(process) == (128 + signal.SIGTERM, "")
 
 
-def test_a_signal_that_comes_as_soon_as_the_command_runs_is_handed_on() -> None:
+def test_a_signal_that_comes_as_soon_as_the_command_runs_is_forwarded() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", SIGNALLED_AT_ONCE, "run", "--", "sleep", "1"],
         stdout=subprocess.DEVNULL,

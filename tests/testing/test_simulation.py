@@ -110,7 +110,7 @@ def test_an_hour_of_a_server_that_nobody_uses_takes_no_time() -> None:
     assert time.perf_counter() - real < 0.02
 
 
-def test_what_waits_for_ever_is_stuck() -> None:
+def test_what_waits_forever_is_stuck() -> None:
     async def main(sim: Simulation) -> None:
         await asyncio.sleep(5)
         await asyncio.get_running_loop().create_future()

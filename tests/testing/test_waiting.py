@@ -249,7 +249,7 @@ def test_idle_is_for_a_while(server: Server, wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), "1", None, True])
-def test_a_timeout_that_makes_no_sense_is_refused(server: Server, timeout: Any) -> None:
+def test_a_timeout_that_is_invalid_is_refused(server: Server, timeout: Any) -> None:
     for wait in (server.wait_for_sessions, server.wait_for_idle):
         with pytest.raises(ValueError, match="timeout="):
             wait(*(() if wait == server.wait_for_idle else (1,)), timeout=timeout)

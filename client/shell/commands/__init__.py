@@ -1,1 +1,1 @@
-"""What the commands do: one module for each kind of them; importing a module enters its commands into the table."""
+"""The commands: one module for each kind; importing a module enters its commands into the table."""

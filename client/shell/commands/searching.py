@@ -65,7 +65,7 @@ async def _show(shell: Shell, part: list[str], test: _Test, forbidden: set[str])
 
 
 class _Test:
-    """What the flags of find ask of a Stat."""
+    """The conditions on a Stat that the flags of find ask for."""
 
     def __init__(self, arguments: Parsed) -> None:
         flags = arguments.flags

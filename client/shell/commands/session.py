@@ -13,7 +13,7 @@ from zoolet.protocol.errors import NoNodeError
 if TYPE_CHECKING:
     from zoolet.client.shell.shell import Shell
 
-SHOWN: Final = 11
+HISTORY_LINES: Final = 11
 """Lines that history shows."""
 
 
@@ -50,7 +50,7 @@ async def pwd(shell: Shell, arguments: Parsed) -> None:
 
 @command("history", "", "print the last lines", offline=True)
 async def history(shell: Shell, arguments: Parsed) -> None:
-    lines = list(enumerate(shell.history))[-SHOWN:] or [(0, "null")]
+    lines = list(enumerate(shell.history))[-HISTORY_LINES:] or [(0, "null")]
     shell.out.show(
         [{"number": number, "line": line} for number, line in lines], [f"{number} - {line}" for number, line in lines]
     )

@@ -9,7 +9,7 @@ from typing import Final
 
 from zoolet.client.shell import words
 
-MOST: Final = 10_000
+MAX_LINES: Final = 10_000
 """Lines that are kept."""
 
 
@@ -38,7 +38,7 @@ def read_lines() -> list[str]:
         text = _file().read_text(encoding="utf-8", errors="replace")
     except (OSError, RuntimeError):
         return []
-    return words.lines(text)[-MOST:] if text else []
+    return words.lines(text)[-MAX_LINES:] if text else []
 
 
 def append_line(line: str) -> bool:

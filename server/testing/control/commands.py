@@ -19,7 +19,7 @@ from zoolet.server.testing.state.history import Snapshot
 
 COMMANDS: Final[dict[str, Command]] = {}
 """The commands by name."""
-LONGEST_WAIT: Final = 600.0
+MAX_WAIT: Final = 600.0
 """Seconds that a command may wait."""
 
 
@@ -50,8 +50,8 @@ def _number(meaning: str, default: object = MISSING) -> Parameter:
 
 def _seconds(value: Any) -> float:
     seconds: float = _typed((int, float), "a number")(value)
-    if not 0 <= seconds <= LONGEST_WAIT:
-        raise UsageError(f"{value!r} is not from 0 to {LONGEST_WAIT:g} seconds")
+    if not 0 <= seconds <= MAX_WAIT:
+        raise UsageError(f"{value!r} is not from 0 to {MAX_WAIT:g} seconds")
     return seconds
 
 

@@ -26,7 +26,7 @@ MAX_BODY: Final = 1 << 26
 MAX_CONNECTIONS: Final = 64
 """The most connections at a time."""
 REFUSALS: Final = (ValueError, LookupError, ZooKeeperError, OSError)
-"""What a command raises that is the caller's mistake."""
+"""Errors of a command that are the caller's mistakes."""
 IDLE: Final = 60.0
 """Seconds that a connection may wait between requests, or within one."""
 _LOCAL: Final = ("127.0.0.1", "localhost", "[::1]")

@@ -1,4 +1,4 @@
-"""What commands have as JSON: data, session ids and trees as parameters, views as results.
+"""The values of commands in JSON: data, session ids and trees as parameters, views as results.
 
 JSON has no bytes: data is text, or ``{"base64": "..."}`` if it is not UTF-8. Session ids are text, ``"0x1a2b"``, since
 they exceed what JavaScript can count to; numbers are accepted as well.

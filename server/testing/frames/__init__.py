@@ -1,1 +1,1 @@
-"""What a frame meets on its way: pauses, faults, recordings."""
+"""The way of a frame: pauses, faults, recordings."""

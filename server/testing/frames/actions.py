@@ -28,7 +28,7 @@ class Effect(Enum):
 
 
 class Action:
-    """What a fault does. The functions of this module return actions; each belongs to one fault.
+    """The effect of a fault. The functions of this module return actions; each belongs to one fault.
 
     Attributes:
         name: The call that returned it, with its argument, for reports.

@@ -53,7 +53,7 @@ class _Slow:
 
 
 class Outbox:
-    """What is to be sent, in order; slow replies are sent in pieces.
+    """The bytes to be sent, in order; slow replies are sent in pieces.
 
     Args:
         call_later: Calls a function after some seconds.

@@ -1,4 +1,4 @@
-"""What a test server or a proxy knows of all its connections: the pauses, the faults, the requests that have passed.
+"""The state of all connections of a test server or a proxy: the pauses, the faults, the requests that have passed.
 
 Every frame of every connection passes a :class:`~zoolet.server.testing.frames.frame_queue.FrameQueue`, which asks here
 whether it has to wait and which faults apply, and reports here what became of it.
@@ -35,12 +35,12 @@ from zoolet.server.testing.frames.faults import Fault
 from zoolet.server.testing.frames.requests import CONNECT, Entry, RecordedEvent, RecordedRequest, Request
 from zoolet.server.testing.signatures import Direction
 
-KEPT: Final = 1000
+MAX_SEEN: Final = 1000
 """The number of requests that are kept."""
 
 
 class Reply(NamedTuple):
-    """What answers one request.
+    """The answer to one request.
 
     Args:
         data: The reply's frame; empty for none.
@@ -155,7 +155,7 @@ class Interceptor:
         self.faults: list[Fault] = []
         self.paused: dict[int, Direction] = {}
         self.all_paused: Direction | None = None
-        self.seen: deque[RecordedRequest] = deque(maxlen=KEPT)
+        self.seen: deque[RecordedRequest] = deque(maxlen=MAX_SEEN)
         self.last: dict[int, RecordedRequest] = {}
         self.began: dict[int, float] = {}
         self.passwords: dict[int, bytes] = {}
@@ -242,8 +242,8 @@ class Interceptor:
         self.seen.append(kept)
         self.last[request.session] = kept
         self.began.setdefault(request.session, request.time)
-        if len(self.last) > 4 * KEPT:  # most of these sessions have ended
-            self.last = dict(list(self.last.items())[-2 * KEPT :])
+        if len(self.last) > 4 * MAX_SEEN:  # most of these sessions have ended
+            self.last = dict(list(self.last.items())[-2 * MAX_SEEN :])
             self.began = {session: self.began[session] for session in self.last}
 
     def stop_recorder(self, recorder: Recorder) -> None:

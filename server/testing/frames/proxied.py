@@ -30,9 +30,9 @@ from zoolet.server.testing.frames.interceptor import Interceptor, Reply, errors_
 from zoolet.server.testing.frames.requests import CONNECT, MAX_FRAME, Request
 
 _log = logging.getLogger("zoolet.proxy")
-MUCH: Final = 1 << 20
+MAX_UNREAD: Final = 1 << 20
 """Bytes that wait for a client, from which on its server is not read."""
-LOOK_AGAIN: Final = 0.01
+LOOK_EVERY: Final = 0.01
 """Seconds after which a client that does not read is looked at again."""
 
 
@@ -199,10 +199,10 @@ class ProxiedConnection(FrameQueue):
         server = self._server
         if server is None or server.is_closing():
             return
-        if self._unread() > MUCH or len(self._output) > MUCH:
+        if self._unread() > MAX_UNREAD or len(self._output) > MAX_UNREAD:
             if server.is_reading():
                 server.pause_reading()
-            self._interceptor.call_later(LOOK_AGAIN, self._wait_for_client)
+            self._interceptor.call_later(LOOK_EVERY, self._wait_for_client)
         elif not server.is_reading():
             server.resume_reading()
 

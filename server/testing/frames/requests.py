@@ -134,7 +134,7 @@ class RecordedEvent(NamedTuple):
 
 
 Entry = RecordedRequest | RecordedEvent
-"""What a recording has."""
+"""An entry of a recording."""
 MAX_FRAME: Final = 1 << 26
 """The most bytes of a frame of another server, which may be configured to accept much."""
 
@@ -162,7 +162,7 @@ class Request:
 
     @cached_property
     def view(self) -> OpView:
-        """What it asks for. An event is shown with its type as the operation: ``nodeCreated``, ``nodeDeleted``,
+        """The operation. An event is shown with its type as the operation: ``nodeCreated``, ``nodeDeleted``,
         ``nodeDataChanged`` or ``nodeChildrenChanged``.
         """
         if self.event is not None:

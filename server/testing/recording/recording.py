@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "zoolet recording"
 VERSION: Final = 1
-MOST_COMPARISONS: Final = 1_000_000
+MAX_COMPARISONS: Final = 1_000_000
 _KINDS: Final[dict[str, tuple[type, ...]]] = {
     **dict.fromkeys(("connection", "session", "opcode", "zxid"), (int,)),
     **dict.fromkeys(("body", "reply", "payload"), (bytes,)),
@@ -29,7 +29,7 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "time": (int, float),
     "with_reply": (bool,),
 }
-"""What the fields of entries are, for files."""
+"""The names of the fields of entries, for files."""
 
 
 class Recording(Sequence[OpView]):
@@ -229,7 +229,7 @@ def _aligned(expected: list[str], found: list[str], matches: Callable[[str, str]
 
     That is a longest common subsequence, or with very many lines those at the same place.
     """
-    if len(expected) * len(found) > MOST_COMPARISONS:
+    if len(expected) * len(found) > MAX_COMPARISONS:
         pairs = list(zip(found, expected, strict=False))
         return [pattern if matches(line, pattern) else line for line, pattern in pairs] + found[len(pairs) :]
     lengths = [[0] * (len(expected) + 1) for _ in range(len(found) + 1)]

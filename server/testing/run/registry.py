@@ -33,7 +33,7 @@ _running: weakref.WeakSet[Endpoint] = weakref.WeakSet()
 
 
 class Test:
-    """What is known of the servers during one test.
+    """The servers of one test.
 
     Attributes:
         failed: The state of each server whose block was left with an error, as text, by its name.
@@ -91,7 +91,7 @@ def report_of(endpoint: Endpoint) -> str:
 
 
 UNREACHABLE: Final = (RuntimeError, TimeoutError)
-"""What a server raises that was stopped just now, or whose loop is blocked."""
+"""Errors of a server that was stopped just now, or whose loop is blocked."""
 test: Test | None = None
 """The test that runs; None outside of tests, or without pytest."""
 

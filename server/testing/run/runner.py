@@ -33,7 +33,7 @@ T = TypeVar("T")
 CALL_TIMEOUT: Final = 30.0
 """Seconds after which a call from another thread fails, because the loop is blocked."""
 BLOCKED: Final = "the server's event loop was blocked for %.3g s; is a blocking client running in it?"
-"""What is logged when the loop that a server shares with a test was blocked."""
+"""Logged when the loop that a server shares with a test was blocked."""
 _USED: set[int] = set()
 """The ports of all servers of this process: a client of one that was stopped or reset never gets into a later one."""
 

@@ -19,12 +19,12 @@ RATES: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
 """The probabilities of lateness, of which each seed has one."""
 LATEST: Final = (0.005, 0.05, 0.5)
 """The most seconds by which messages are late, of which each seed has one."""
-MOST_RUNS: Final = 200
+MAX_RUNS: Final = 200
 """How often a failing schedule is run to reduce it."""
 
 
 class Deviation(NamedTuple):
-    """What a schedule does that the baseline does not.
+    """A deviation of a schedule from the baseline.
 
     Args:
         time: When, in virtual seconds.
@@ -107,7 +107,7 @@ def reduce(keys: list[Hashable], still_fails: Callable[[Collection[Hashable]], b
     """
     runs = 0
     pieces = 2
-    while keys and runs < MOST_RUNS:
+    while keys and runs < MAX_RUNS:
         size = -(-len(keys) // pieces)
         for start in range(0, len(keys), size):
             rest = keys[:start] + keys[start + size :]
@@ -115,7 +115,7 @@ def reduce(keys: list[Hashable], still_fails: Callable[[Collection[Hashable]], b
             if still_fails(rest):
                 keys, pieces = rest, max(pieces - 1, 2)
                 break
-            if runs == MOST_RUNS:
+            if runs == MAX_RUNS:
                 break
         else:
             if size == 1:

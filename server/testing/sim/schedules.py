@@ -26,7 +26,7 @@ Test = Callable[..., Coroutine[Any, Any, object]]
 OURS: Final = ("sim", "server", "connect")
 """The parameters that the decorator passes to a test; the others are fixtures."""
 _NO_FAILURES: Final = ("Skipped", "Exit", "XFailed")
-"""What pytest raises for a test that has not failed; its failures are no Exceptions either."""
+"""Raised by pytest for a test that has not failed; its failures are no Exceptions either."""
 LINES: Final = 60
 """The most lines of a story; of a longer one the last."""
 

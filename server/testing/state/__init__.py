@@ -1,1 +1,1 @@
-"""What a test sees of a server, and what it changes."""
+"""The state of a server, as a test sees and changes it."""

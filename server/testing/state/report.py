@@ -18,7 +18,7 @@ from zoolet.server.testing.state.waiting import is_contender
 if TYPE_CHECKING:
     from zoolet.server.core.engine import Engine
 
-SHOWN: Final = 20
+MAX_OPERATIONS: Final = 20
 """The number of operations that a report shows."""
 Sections = Mapping[str, list[str]]
 """The parts of a report: lines by title."""
@@ -55,7 +55,7 @@ def of_interceptor(interceptor: Interceptor) -> Sections:
         ),
         **_optional("active faults", [f"{fault!r}, {fault.hits} hits" for fault in interceptor.faults]),
         **_optional("paused clients", paused),
-        f"last {SHOWN} operations": [str(view_of(request)) for request in requests[-SHOWN:]],
+        f"last {MAX_OPERATIONS} operations": [str(view_of(request)) for request in requests[-MAX_OPERATIONS:]],
     }
 
 

@@ -15,7 +15,7 @@ from zoolet.server.testing.state.views import NodeView
 
 FIRST_PAUSE: Final = 0.0005
 """Seconds between the first two calls of a predicate; each pause is 1.5 times as long as the one before."""
-LONGEST_PAUSE: Final = 0.02
+MAX_PAUSE: Final = 0.02
 """The most seconds between two calls."""
 QUIET: Final = 0.05
 """Seconds without a request, after which clients count as idle."""
@@ -26,7 +26,7 @@ _CONTENDERS: Final = {
 
 
 Condition = tuple[Callable[[], Any], float, Callable[[], str]]
-"""What is waited for, for how many seconds, and a function that says what was not so."""
+"""The condition, its limit in seconds, and a function that describes the unmet condition."""
 
 
 def bind(predicate: Callable[..., Any], server: object) -> Callable[[], Any]:
@@ -54,7 +54,7 @@ def wait(predicate: Callable[[], Any], seconds: float, too_late: Callable[[], Ti
         if time.monotonic() > deadline:
             raise too_late()
         time.sleep(pause)
-        pause = min(pause * 1.5, LONGEST_PAUSE)
+        pause = min(pause * 1.5, MAX_PAUSE)
     return value
 
 
@@ -67,7 +67,7 @@ async def wait_in_loop(predicate: Callable[[], Any], seconds: float, too_late: C
         if now() > deadline:
             raise too_late()
         await asyncio.sleep(pause)
-        pause = min(pause * 1.5, LONGEST_PAUSE)
+        pause = min(pause * 1.5, MAX_PAUSE)
     return value
 
 

@@ -87,7 +87,7 @@ async def test_a_word_after_the_handshake_does_not_close_the_session(server: Liv
     assert list(server.engine.sessions.alive) == [session.session_id]
 
 
-async def test_the_close_sequence_of_telnet_closes_without_a_word(server: LiveServer) -> None:
+async def test_the_close_sequence_of_telnet_closes_silently(server: LiveServer) -> None:
     assert await server.ask(b"\xff\xf4\xff\xfd") == ""
 
 

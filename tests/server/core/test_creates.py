@@ -104,7 +104,7 @@ def test_a_container_has_owner_zero_and_its_create_answers_path_and_stat(peer):
     assert peer.exists("/c").ephemeralOwner == 0
 
 
-def test_the_container_flag_in_a_plain_create_makes_a_plain_node_and_answers_the_path_only(engine, peer):
+def test_the_container_flag_in_a_plain_create_makes_a_plain_node(engine, peer):
     reply = create(peer, "/c", CONTAINER)
 
     node = engine.tree.get("/c")
@@ -164,7 +164,7 @@ def test_a_plain_create_with_ttl_flags_is_refused(op, extended, err):
     assert create(peer, "/t", flags=6, op=op).err == err
 
 
-def test_a_ttl_create_where_they_are_switched_off_is_unimplemented_even_if_the_ttl_is_bad():
+def test_a_ttl_create_with_ttl_nodes_off_is_unimplemented_even_with_a_bad_ttl():
     peer = connected(make_engine(Settings(extended_types=False)))
 
     assert create_ttl(peer, "/t", 1000).err == UNIMPLEMENTED
@@ -174,7 +174,7 @@ def test_a_ttl_create_where_they_are_switched_off_is_unimplemented_even_if_the_t
 
 @pytest.mark.parametrize("flags", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("ttl", [-1, -(2**63)])
-def test_a_ttl_create_with_other_flags_and_a_negative_ttl_is_refused_and_the_server_goes_on(peer, flags, ttl):
+def test_a_ttl_create_with_other_flags_or_a_negative_ttl_is_refused(peer, flags, ttl):
     reply = create_ttl(peer, "/t", ttl, flags)
 
     assert (reply.err, reply.body) == (BAD_ARGUMENTS, b"")

@@ -77,7 +77,7 @@ def test_a_session_never_expires_before_its_timeout(engine):
     assert renew(peer).welcome == replace(peer.welcome, timeout_ms=40_000)
 
 
-def test_expiry_closes_the_connection_without_a_word_and_takes_one_zxid(engine, peer):
+def test_expiry_closes_the_connection_silently_and_takes_one_zxid(engine, peer):
     silent = connected(engine, timeout=4_000)
     silent.create("/e1", flags=EPHEMERAL)
     silent.create("/e2", flags=EPHEMERAL)

@@ -28,7 +28,7 @@ from zoolet.server.core.settings import Settings
 
 
 @pytest.mark.parametrize("payload", [b"", b"\0", b"\0\0", bytes(4), bytes(7)])
-def test_a_frame_too_short_for_a_header_is_hung_up_on_without_a_word(peer, payload):
+def test_a_frame_too_short_for_a_header_is_hung_up_on_silently(peer, payload):
     raw = peer.feed(frame(payload))
 
     assert raw == b""
@@ -37,7 +37,7 @@ def test_a_frame_too_short_for_a_header_is_hung_up_on_without_a_word(peer, paylo
 
 
 @pytest.mark.parametrize("length", ["ffffffff", "80000000", "00100000", "7fffffff"])
-def test_a_length_below_zero_or_above_the_limit_is_hung_up_on_before_the_payload_comes(peer, length):
+def test_an_invalid_length_closes_the_connection_before_the_payload_comes(peer, length):
     raw = peer.feed(unhex(length))
 
     assert raw == b""
@@ -84,7 +84,7 @@ def half_a_request(peer: Peer, size: int) -> None:
 @pytest.fixture
 def _nothing_for_free(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count an unfinished request from its first byte on."""
-    monkeypatch.setattr("zoolet.server.core.server_connection.ALWAYS_KEPT", 0)
+    monkeypatch.setattr("zoolet.server.core.server_connection.FREE_PARTIAL_BYTES", 0)
 
 
 @pytest.mark.usefixtures("_nothing_for_free")
@@ -227,7 +227,7 @@ def feed_byte_by_byte(size: int) -> float:
     return took
 
 
-def test_a_frame_that_comes_byte_by_byte_costs_no_more_than_in_proportion_to_its_length() -> None:
+def test_a_frame_that_comes_byte_by_byte_costs_in_proportion_to_its_length() -> None:
     small = min(feed_byte_by_byte(20_000) for _ in range(3))
     large = min(feed_byte_by_byte(320_000) for _ in range(2))
 

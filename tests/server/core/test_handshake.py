@@ -50,7 +50,7 @@ def test_the_timeout_is_clamped_to_two_and_twenty_ticks(engine, wanted, granted)
 
 
 @pytest.mark.parametrize("size", [0, 4, 43])
-def test_a_connect_request_that_is_too_short_is_hung_up_on_without_a_word(engine, size):
+def test_a_connect_request_that_is_too_short_is_hung_up_on_silently(engine, size):
     peer = Peer(engine)
     whole = unhex("00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(16)
 
@@ -63,7 +63,7 @@ def test_a_connect_request_that_is_too_short_is_hung_up_on_without_a_word(engine
 # --- clients ahead of the server ---
 
 
-def test_a_client_ahead_of_the_server_is_hung_up_on_without_a_word(engine, peer):
+def test_a_client_ahead_of_the_server_is_hung_up_on_silently(engine, peer):
     late = Peer(engine)
 
     welcome = late.connect(zxid=2)
@@ -81,7 +81,7 @@ def test_a_client_that_has_seen_the_last_zxid_or_less_is_accepted(engine, peer, 
     assert welcome.timeout_ms == 10_000
 
 
-def test_a_renewing_client_ahead_of_the_server_is_hung_up_on_too_where_zookeeper_is_followed_to_the_letter():
+def test_an_exact_server_closes_the_connection_of_a_renewing_client_that_is_ahead():
     engine = make_engine(Settings(expire_clients_ahead=False), now=NOW)
     peer = connected(engine)
     second = Peer(engine)
@@ -92,7 +92,7 @@ def test_a_renewing_client_ahead_of_the_server_is_hung_up_on_too_where_zookeeper
     assert second.closed
 
 
-def test_a_renewing_client_ahead_of_a_restarted_empty_server_learns_that_its_session_expired(engine):
+def test_a_renewing_client_of_a_restarted_empty_server_has_expired(engine):
     late = Peer(engine)
 
     welcome = late.connect(10_000, session=0x1234, zxid=5)

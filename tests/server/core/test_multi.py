@@ -397,7 +397,7 @@ def test_a_failed_multi_leaves_the_acl_of_what_it_deleted(private: Peer) -> None
         private.get("/private/child")
 
 
-def test_a_node_made_anew_in_a_multi_has_its_new_acl_only(private: Peer) -> None:
+def test_a_node_made_again_in_a_multi_has_its_new_acl_only(private: Peer) -> None:
     owner = owner_of(private.engine)
     owner.create("/open")
 

@@ -79,7 +79,7 @@ def test_a_text_of_257_bytes_is_not_a_quota() -> None:
     assert len(data[: MAX_TEXT - 8] + b",bytes=22") == MAX_TEXT + 1
 
 
-def test_a_write_below_limits_that_are_too_long_fails_as_below_limits_that_do_not_parse() -> None:
+def test_limits_that_are_too_long_fail_a_write_as_limits_that_do_not_parse_do() -> None:
     peer = limited(b"count=1," + b"k=1," * 100 + b"k=1")
 
     with pytest.raises(MarshallingError):
@@ -144,7 +144,7 @@ def test_a_soft_limit_that_is_exceeded_again_and_again_is_logged_once_in_ten_sec
     assert "/q" in log[0]
 
 
-def test_a_soft_limit_that_is_still_exceeded_after_ten_seconds_is_logged_with_how_often() -> None:
+def test_a_soft_limit_that_stays_exceeded_is_logged_with_how_often() -> None:
     log = Log()
     peer = limited(b"count=1", log)
     for number in range(100):
@@ -177,7 +177,7 @@ def test_two_thousand_quotas_that_are_exceeded_in_turns_do_not_fill_the_log() ->
 # --- transactions ---
 
 
-def test_creates_of_one_transaction_are_each_checked_against_what_was_there_before_it() -> None:
+def test_creates_of_one_transaction_are_each_checked_against_the_state_before() -> None:
     peer = limited(b"countHardLimit=3")
 
     outcome = errors(peer, create("/q/a"), create("/q/b"), create("/q/c"), create("/q/d"))

@@ -145,7 +145,7 @@ def test_statistics_that_do_not_parse_do_not_stop_the_server(peer, stats):
     assert delete(peer, "/q/a").err == OK
 
 
-def test_quota_statistics_count_the_node_and_all_below_without_touching_their_own_stat(engine, peer, other):
+def test_quota_statistics_count_a_node_and_all_below_and_leave_their_stat(engine, peer, other):
     limit(peer, "/q", "count=5,bytes=100")
     add_watch(other, "/zookeeper", RECURSIVE_WATCH)
     before = peer.exists("/zookeeper/quota/q/zookeeper_stats")

@@ -64,7 +64,7 @@ def test_a_change_from_another_version_is_refused(ensemble: Peer) -> None:
 
 
 @pytest.mark.parametrize("joining", ["some thing", "server.1=localhost", "server.x=a:1:2;3", "server.2=a:1:2:leader;3"])
-def test_a_server_that_makes_no_sense_is_refused(ensemble: Peer, joining: str) -> None:
+def test_an_invalid_server_is_refused(ensemble: Peer, joining: str) -> None:
     with pytest.raises(BadArgumentsError):
         reconfig(ensemble, joining=joining)
 

@@ -262,7 +262,7 @@ def test_however_a_pipeline_is_cut_and_interrupted_its_bytes_are_the_same(
     assert cut.engine.zxid == whole.engine.zxid
 
 
-def test_a_handshake_that_uses_up_the_turn_is_answered_without_the_requests_behind_it() -> None:
+def test_a_handshake_that_uses_up_the_turn_is_answered_before_its_requests() -> None:
     connection = ServerConnection(make_engine(), ClientConnection())
 
     more = connection.receive_data(HELLO + exists(1, "/") + exists(2, "/"), UNTIL, Time())

@@ -25,7 +25,7 @@ from zoolet.server.core.settings import Settings
 # --- closeSession ---
 
 
-def test_closing_a_session_tells_of_its_ephemerals_then_answers_then_hangs_up(peer):
+def test_closing_a_session_reports_its_ephemerals_then_answers_then_closes(peer):
     peer.create("/e", flags=EPHEMERAL)
     peer.get("/e", watch=True)
     peer.children("/", watch=True)
@@ -96,7 +96,7 @@ def test_auth_consumes_no_zxid(peer):
     assert last_zxid(peer) == before
 
 
-def test_an_auth_packet_that_does_not_decode_is_hung_up_on_without_a_word(peer):
+def test_an_auth_packet_that_does_not_decode_is_hung_up_on_silently(peer):
     raw = peer.feed(request(-4, OpCode.AUTH, unhex("00000000 00000006 6469")))
 
     assert raw == b""

@@ -75,7 +75,7 @@ def test_renewal_takes_no_zxid(peer):
 # --- take-over ---
 
 
-def test_a_take_over_with_a_wrong_password_is_refused_and_closes_the_old_connection_all_the_same(peer):
+def test_a_take_over_with_a_wrong_password_is_refused_and_closes_the_connection(peer):
     thief = renew(peer, password=b"not the password")
 
     assert thief.welcome == REFUSED
@@ -94,7 +94,7 @@ def test_the_session_survives_a_take_over_with_a_wrong_password(peer):
     assert owner.exists("/e").ephemeralOwner == session_of(peer)
 
 
-def test_a_take_over_closes_the_old_connection_without_a_word(peer):
+def test_a_take_over_closes_the_old_connection_silently(peer):
     second = renew(peer)
 
     assert peer.closed

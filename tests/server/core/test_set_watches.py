@@ -52,7 +52,7 @@ def missed(kind: int, path: str) -> bytes:
     return frame(unhex("ffffffff ffffffffffffffff 00000000") + r.WatcherEvent(kind, 3, path).encode())
 
 
-def test_a_data_watch_set_again_before_the_last_change_fires_at_once_before_the_reply_and_is_not_set(peer, other):
+def test_a_data_watch_that_is_set_again_too_late_fires_before_the_reply(peer, other):
     made = create(peer, "/d")
 
     raw = set_watches(peer, made.zxid - 1, data=["/d"])
@@ -80,7 +80,7 @@ def test_an_exist_watch_set_again_on_a_missing_node_is_silent_and_set(peer, othe
     assert peer.receive() == [(CREATED, "/d")]
 
 
-def test_a_child_or_data_watch_set_again_on_a_missing_node_tells_of_a_deletion_and_is_not_set(peer, other):
+def test_a_watch_that_is_set_again_on_a_missing_node_reports_a_deletion(peer, other):
     raw = set_watches(peer, 0, data=["/d"], child=["/c"])
     other.create("/d")
     other.create("/c")
@@ -133,7 +133,7 @@ def test_the_lists_are_taken_in_order_and_a_path_may_be_in_several(peer):
     )
 
 
-def test_watches_that_stay_are_set_again_without_a_word(peer, other):
+def test_watches_that_stay_are_set_again_silently(peer, other):
     peer.create("/p")
     body = r.SetWatches2(0, [], [], [], ["/p"], ["/r"])
 
@@ -213,7 +213,7 @@ def test_a_set_watches_that_is_too_long_closes_the_connection_and_sets_none(log:
     assert len(log.with_word("closing 127.0.0.1:40000")) == 1
 
 
-def test_a_set_watches_for_which_there_is_no_room_closes_the_connection_and_leaves_none() -> None:
+def test_a_set_watches_without_room_closes_the_connection_and_leaves_none() -> None:
     engine = engine_with(max_watches_per_connection=3)
     peer = connected(engine)
 

@@ -88,7 +88,7 @@ def test_a_persistent_watch_is_persistent_or_any_and_nothing_else(peer):
     assert [check_watches(peer, "/", kind) for kind in (1, 2, 3, 4, 5)] == [NO_WATCHER, NO_WATCHER, OK, OK, NO_WATCHER]
 
 
-def test_a_recursive_watch_is_recursive_or_any_and_nothing_else_and_only_on_its_own_path(peer):
+def test_a_recursive_watch_is_recursive_or_any_on_its_own_path_only(peer):
     add_watch(peer, "/", RECURSIVE_WATCH)
 
     assert [check_watches(peer, "/", kind) for kind in (1, 2, 3, 4, 5)] == [NO_WATCHER, NO_WATCHER, OK, NO_WATCHER, OK]
@@ -167,7 +167,7 @@ def test_removing_a_persistent_watch_leaves_the_others(peer, other):
 # --- odd paths ---
 
 
-def test_in_3_8_a_check_of_a_relative_path_is_malformed_where_there_are_recursive_watches(old: Peer) -> None:
+def test_in_3_8_recursive_watches_make_a_check_of_a_relative_path_malformed(old: Peer) -> None:
     before = old.send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("a/b", 1).encode())
     old.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
 

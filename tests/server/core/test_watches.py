@@ -206,7 +206,7 @@ def test_in_3_8_the_zxid_of_a_notification_is_minus_one(old):
 # --- nodes that may not be read ---
 
 
-def test_an_event_of_a_node_that_the_connection_may_not_read_is_dropped_and_uses_up_the_watch(peer, other):
+def test_an_event_of_an_unreadable_node_is_dropped_and_uses_up_the_watch(peer, other):
     peer.create("/p")
     other.get("/p", watch=True)
     set_acl(peer, "/p", only(Perm.ALL & ~Perm.READ))

@@ -126,7 +126,7 @@ def test_a_persistent_watch_for_half_of_which_there_is_room_is_not_set_at_all() 
     assert peer.client.modes == ({}, {})
 
 
-def test_a_persistent_watch_for_half_of_which_all_together_have_room_is_not_set_at_all() -> None:
+def test_a_persistent_watch_that_has_room_for_half_is_not_set() -> None:
     engine = engine_with(max_watches=1)
     peer = connected(engine)
 
@@ -137,7 +137,7 @@ def test_a_persistent_watch_for_half_of_which_all_together_have_room_is_not_set_
     assert left(engine) == NOTHING
 
 
-def test_a_recursive_watch_that_is_refused_hears_of_nothing() -> None:
+def test_a_recursive_watch_that_is_refused_is_notified_of_nothing() -> None:
     engine = engine_with(max_watches_per_connection=1)
     peer = connected(engine)
     watch(peer, "/other")

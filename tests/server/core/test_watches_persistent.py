@@ -99,7 +99,7 @@ def test_a_persistent_watch_tells_of_every_ephemeral_that_goes_with_its_session(
     assert peer.receive() == [(CHILDREN, "/p"), (CHILDREN, "/p"), (CHILDREN, "/p")]
 
 
-def test_a_recursive_watch_hears_of_the_readable_children_of_an_unreadable_node(peer, other):
+def test_a_recursive_watch_is_notified_of_readable_children_of_an_unreadable_node(peer, other):
     peer.create("/p", acl=only(Perm.ALL & ~Perm.READ))
     add_watch(other, "/p", RECURSIVE_WATCH)
 
@@ -131,7 +131,7 @@ def test_in_3_8_a_recursive_watch_takes_the_place_of_a_child_watch(old: Peer) ->
     assert old.receive() == [(1, "/a")]
 
 
-def test_in_3_8_a_recursive_watch_that_lost_its_place_still_hears_of_deletes(old: Peer) -> None:
+def test_in_3_8_a_recursive_watch_that_lost_its_place_is_notified_of_deletes(old: Peer) -> None:
     old.create("/a")
     old.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
     old.get("/", watch=True)

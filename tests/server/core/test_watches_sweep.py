@@ -169,7 +169,7 @@ def test_watches_that_wait_to_be_swept_take_room_until_they_are() -> None:
     assert (before, after) == (-127, -101)
 
 
-def test_one_who_is_gone_hears_of_nothing(engine: Engine, writer: Peer) -> None:
+def test_one_who_is_gone_is_notified_of_nothing(engine: Engine, writer: Peer) -> None:
     peer = gone(engine)
 
     writer.create("/w0")
@@ -180,7 +180,7 @@ def test_one_who_is_gone_hears_of_nothing(engine: Engine, writer: Peer) -> None:
     assert peer.client not in engine.pending_output
 
 
-def test_one_who_was_disconnected_hears_of_nothing_that_it_watched_recursively(engine: Engine, writer: Peer) -> None:
+def test_a_disconnected_client_is_notified_of_nothing_below_its_watch(engine: Engine, writer: Peer) -> None:
     peer = watching(engine, MANY)
     peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", RECURSIVE_WATCH))
     peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", PERSISTENT_WATCH))
@@ -192,7 +192,7 @@ def test_one_who_was_disconnected_hears_of_nothing_that_it_watched_recursively(e
     assert peer.client not in engine.pending_output
 
 
-def test_others_hear_of_what_one_who_is_gone_watched_too(engine: Engine, writer: Peer) -> None:
+def test_others_are_notified_of_what_a_client_that_is_gone_watched_too(engine: Engine, writer: Peer) -> None:
     first, stayer = watching(engine, MANY), watching(engine, 3)
     lost(first)
 
@@ -201,7 +201,7 @@ def test_others_hear_of_what_one_who_is_gone_watched_too(engine: Engine, writer:
     assert stayer.receive() == [(CREATED, "/w0")]
 
 
-def test_a_client_that_comes_back_hears_of_each_change_once(engine: Engine, writer: Peer) -> None:
+def test_a_client_that_comes_back_is_notified_of_each_change_once(engine: Engine, writer: Peer) -> None:
     gone(engine)
     back = watching(engine, MANY)
 

@@ -26,7 +26,7 @@ async def test_a_host_with_its_full_number_of_connections_gets_no_more(serve: Se
     assert [await admitted(client) for client in clients] == [True, True, True, False]
 
 
-async def test_a_refused_connection_is_closed_without_a_word(serve: Serve) -> None:
+async def test_a_refused_connection_is_closed_silently(serve: Serve) -> None:
     server = await serve(max_client_cnxns=1)
     await server.dial()
 

@@ -146,7 +146,7 @@ async def test_a_client_that_reads_again_gets_all_its_replies_in_order(daemon: D
     assert await greedy.call(exists(-7, "/")) == 0
 
 
-async def test_a_connection_that_the_server_closes_is_not_cut_before_its_reader_has_caught_up(
+async def test_a_connection_is_not_closed_before_its_reader_has_all_output(
     daemon: Daemon, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zoolet.server.net.protocol.LINGER", 0.1)
@@ -166,7 +166,7 @@ async def test_a_connection_that_the_server_closes_is_not_cut_before_its_reader_
 
 
 @pytest.mark.parametrize("daemon", [{"max_unread_bytes": 2 * MIB}], indirect=True)
-async def test_a_client_that_leaves_too_many_events_unread_is_cut_off(
+async def test_a_client_that_leaves_too_many_events_unread_is_disconnected(
     daemon: Daemon, dial: Dial, caplog: pytest.LogCaptureFixture
 ) -> None:
     watcher, writer = await dial(), await dial()
@@ -186,7 +186,7 @@ async def test_a_client_that_leaves_too_many_events_unread_is_cut_off(
 
 
 @pytest.mark.parametrize("daemon", [{"max_unread_bytes": 2 * MIB}], indirect=True)
-async def test_the_session_of_a_client_that_is_cut_off_lives_on_without_its_watches(daemon: Daemon, dial: Dial) -> None:
+async def test_a_disconnected_client_s_session_lives_on_without_its_watches(daemon: Daemon, dial: Dial) -> None:
     watcher, writer = await dial(), await dial()
     path = "/" + "n" * 20_000
     await writer.call(create(1, path))

@@ -307,7 +307,7 @@ async def test_connections_that_are_reset_before_they_are_accepted_give_their_pl
     assert 0 not in [client.session_id for client in clients]
 
 
-def test_on_the_loop_of_the_daemon_a_connection_that_is_reset_before_it_is_accepted_opens_no_session() -> None:
+def test_a_connection_that_is_reset_before_it_is_accepted_opens_no_session() -> None:
     # asyncio's own loop keeps the name that accept() gave; uvloop asks for it later, when there is none any more
     async def reset_and_look() -> list[int]:
         server = LiveServer(assemble_daemon(Config()))

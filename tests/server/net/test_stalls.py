@@ -161,7 +161,7 @@ async def test_a_dead_client_lives_no_longer_than_its_timeout_a_tick_and_the_sta
     assert (before, len(stage.alive)) == (1, 0)  # 4 s and up to a tick, the stall not counted
 
 
-async def test_a_session_does_not_end_before_its_time_however_often_the_server_stands_still(stage: Stage) -> None:
+async def test_a_session_does_not_end_early_however_often_the_server_is_paused(stage: Stage) -> None:
     stage.client()
 
     for _ in range(20):

@@ -65,7 +65,7 @@ def test_after_sighup_the_old_certificate_stays_when_the_new_one_cannot_be_read(
 
 
 @pytest.mark.slow
-def test_after_sighup_a_certificate_that_is_mended_is_taken(authority: Authority) -> None:
+def test_after_sighup_a_certificate_that_is_fixed_is_taken(authority: Authority) -> None:
     path, renewed = authority.issue("old"), authority.issue("new")
     with running("--secure-port", "0", "--tls-cert", str(path)) as server:
         port = server.port()

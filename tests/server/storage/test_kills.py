@@ -35,21 +35,21 @@ KILLS: Final = int(os.environ.get("ZOOLET_KILLS", "4"))
 WRITERS: Final = 4
 DEPTH: Final = 8
 """Writes of one writer in flight."""
-KEPT: Final = 50
+ALIVE: Final = 50
 
 
 def request(writer: int, number: int) -> tuple[OpCode, r.CreateRequest | r.DeleteRequest]:
-    """Return the write with a number: every other one is a create, the others delete what was created KEPT before."""
-    if number % 2 and number // 2 >= KEPT:
-        return OpCode.DELETE, r.DeleteRequest(f"/w{writer}-{number // 2 - KEPT}", -1)
+    """Return the write with a number: every other one is a create, the others delete what was created ALIVE before."""
+    if number % 2 and number // 2 >= ALIVE:
+        return OpCode.DELETE, r.DeleteRequest(f"/w{writer}-{number // 2 - ALIVE}", -1)
     path = f"/w{writer}-{number // 2}" + "x" * (number % 2)
     return OpCode.CREATE, r.CreateRequest(path, bytes(100), OPEN_ACL_UNSAFE, CreateMode.PERSISTENT)
 
 
 def model(writer: int, count: int) -> set[str]:
     """Return the nodes that there are after the first *count* writes."""
-    early = {f"/w{writer}-{number}x" for number in range(min(count // 2, KEPT))}
-    deleted = max(0, count // 2 - KEPT)
+    early = {f"/w{writer}-{number}x" for number in range(min(count // 2, ALIVE))}
+    deleted = max(0, count // 2 - ALIVE)
     return early | {f"/w{writer}-{number}" for number in range(deleted, (count + 1) // 2)}
 
 

@@ -119,7 +119,7 @@ async def test_a_start_with_transactions_begins_a_snapshot(tmp_path: Path) -> No
             await client.aclose()
 
 
-def test_a_growing_snapshot_has_nothing_that_is_younger_and_no_list_that_it_does_not_know() -> None:
+def test_a_growing_snapshot_has_no_younger_node_and_no_unknown_list() -> None:
     engine = Engine(build().settings, rng=Random(0))
     for number, path in enumerate(("/a", "/b"), 1):
         engine.zxid = number
