@@ -174,13 +174,24 @@ async def test_tls_passes_and_can_be_paused_and_dropped() -> None:
 
 def test_heal_ends_delays_and_slow_replies(endpoint: Any) -> None:
     with Wire(endpoint).welcomed() as wire, Wire(endpoint).welcomed() as other:
-        slow = endpoint.fault(slow_reply(1), "exists", client=wire.id)
+        slow = endpoint.fault(slow_reply(0.01), "exists", client=wire.id)
         late = endpoint.fault(delay(3600), "exists", client=other.id)
         for each in (wire, other):
             each.send(OpCode.EXISTS, r.ExistsRequest("/", False))
         endpoint.wait_for(lambda: slow.hits and late.hits)
         endpoint.heal()
         assert (wire.reply(), other.reply()) == (0, 0)
+
+
+def test_heal_ends_the_slowness_of_a_reply_that_the_server_has_not_sent_yet(server: Server) -> None:
+    with Proxy(server.hosts) as proxy, Wire(proxy).welcomed() as wire:
+        held = server.fault(hold(), "exists")
+        slow = proxy.fault(slow_reply(0.01), "exists")
+        wire.send(OpCode.EXISTS, r.ExistsRequest("/", False))
+        proxy.wait_for(lambda: slow.hits and held.hits)
+        proxy.heal()
+        held.release()
+        assert wire.reply() == 0
 
 
 def test_a_fault_without_an_operation_leaves_handshakes_alone(endpoint: Any) -> None:

@@ -44,6 +44,7 @@ class _Expected:
     request: Request
     matched: list[Fault]
     effect: Action | None = field(init=False)
+    rate: float | None = field(init=False)
     made: bytes = b""
     """A reply that a fault has made up; empty if the server answers it."""
     drop: bool = False
@@ -51,6 +52,7 @@ class _Expected:
 
     def __post_init__(self) -> None:
         self.effect = effect_of(self.matched)
+        self.rate = rate_of(self.matched)
 
 
 class ProxiedConnection(FrameQueue):
@@ -120,6 +122,12 @@ class ProxiedConnection(FrameQueue):
         """Return the request that waits for a fault, or for the server; None if none waits."""
         held = super().waiting_request()
         return held or ((self._expected[0].request, self._expected[0].matched) if self._expected else None)
+
+    def hurry(self) -> None:
+        """End what delays requests and replies, those too that the server has not answered yet."""
+        for expected in self._expected:
+            expected.rate = None
+        super().hurry()
 
     # --- to the server ---
 
@@ -272,7 +280,7 @@ class ProxiedConnection(FrameQueue):
             reply = Reply(frame(payload), *errors_in(payload, request.opcode))
             if len(payload) >= 16:
                 zxid = ReplyHeader.decode(payload).zxid
-        reply, close = self._send_reply(reply, expected.effect, rate_of(expected.matched))
+        reply, close = self._send_reply(reply, expected.effect, expected.rate)
         self._record(request, reply, expected.matched, zxid)
         if close:
             self._close()
