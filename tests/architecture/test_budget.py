@@ -6,11 +6,13 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from support.effort import FULL
 
 INPROC = Path(__file__).parents[2] / "benchmarks" / "inproc.py"
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not FULL, reason="measures for seven seconds: `make budget`, or ZOOLET_FULL=1")
 def test_every_request_is_within_its_budget() -> None:
     spec = importlib.util.spec_from_file_location("inproc", INPROC)
     assert spec is not None

@@ -13,7 +13,7 @@ from typing import Final
 
 import kazoo.client  # noqa: F401 - what a pytest in this process imports first, it forgets at its end
 import pytest
-from support.effort import effort
+from support.effort import FULL, effort
 
 DEADLINE_S: Final = 60.0  # only ever reached on failure
 BUDGET: Final = 0.08
@@ -212,6 +212,7 @@ def cpu_of(directory: Path, *options: str) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not FULL, reason="measures for six seconds: ZOOLET_FULL=1")
 def test_it_costs_others_a_twelfth_of_pytest_s_start_at_most(tmp_path: Path) -> None:
     cpu_of(tmp_path)  # the first one warms up
 
