@@ -1,7 +1,8 @@
 # The words a developer needs; `make` without one is `make help`.
 PYTHON ?= python3
 PORT ?= 2181
-WORKERS ?= auto
+# One more than cores: many tests wait for a while.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
@@ -44,7 +45,7 @@ links:
 run: $(VENV)/.daemon  ## the daemon on 127.0.0.1:2181 (PORT=..., ARGS=... pass through)
 	exec $(BIN)/zoolet serve --port $(PORT) $(ARGS)
 
-test: setup  ## the whole suite in a process a core (WORKERS=0 for one; ARGS=... pass through to pytest; ZOOLET_FULL=1 tries more)
+test: setup  ## the whole suite in a process more than cores (WORKERS=0 for one; ARGS=... pass through to pytest; ZOOLET_FULL=1 tries more)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 types: setup  ## mypy and pyright
