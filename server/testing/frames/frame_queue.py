@@ -111,16 +111,25 @@ class FrameQueue(ABC):
         client: The connection as others see it.
         resume: Makes the transport call ``receive_data(b"")`` and send the output.
         max_frame: The most bytes of a frame.
+        max_output: The most bytes of output that a turn may cause.
 
     Attributes:
         client: As given.
         number: The number of the connection, counted from 1.
+        is_open: Whether the connect request was executed.
     """
 
     def __init__(
-        self, interceptor: Interceptor, client: ClientConnection, resume: Callable[[], object], max_frame: int
+        self,
+        interceptor: Interceptor,
+        client: ClientConnection,
+        resume: Callable[[], object],
+        max_frame: int,
+        max_output: float,
     ) -> None:
         self.client = client
+        self.is_open = False
+        self._max_output = max_output
         self._interceptor = interceptor
         self._resume = resume
         self._max_frame = max_frame
@@ -136,19 +145,11 @@ class FrameQueue(ABC):
 
     # --- what the two kinds differ in ---
 
-    @property
     @abstractmethod
-    def state(self) -> State:
-        """The state of the connection."""
-
-    @property
-    @abstractmethod
-    def _is_over(self) -> bool:
-        """Whether no more frames can be executed: the connection is to be closed once its output is sent."""
-
-    @abstractmethod
-    def _is_raw(self, data: bytes) -> bool:
-        """Return whether the queue begins with something else than frames: a four-letter command."""
+    def _begins_raw(self, data: bytes) -> bool:
+        """Return whether a connection that is not open begins with something else than frames: a four-letter command,
+        or TLS.
+        """
 
     @abstractmethod
     def _execute_raw(self, data: bytes) -> None:
@@ -161,25 +162,26 @@ class FrameQueue(ABC):
         """
 
     @abstractmethod
-    def _output_left(self) -> float:
-        """Return how many bytes of output a turn may have."""
-
-    @abstractmethod
     def _more_output(self) -> bytes:
         """Remove and return the output that no request of this connection has caused."""
 
     # --- as a SansIOConnection ---
 
     @property
+    def state(self) -> State:
+        """The state of the connection."""
+        return State.CLOSED if self.client.closing else State.OPEN if self.is_open else State.CONNECTING
+
+    @property
     def closing(self) -> bool:
         """Whether the socket is to be closed; not while the session is paused, or something is still to be sent."""
-        return self._is_over and not self._output and not self._paused("replies")
+        return self.client.closing and not self._output and not self._paused("replies")
 
     def receive_data(self, data: bytes, until: float = inf, time: Callable[[], float] = float) -> bool:
         """Receive bytes and forward the frames that need not wait; return whether some remain for a later turn."""
         self._queue = self._queue + data if self._queue else data
-        output_left = self._output_left()
-        while self._queue and not self._is_over:
+        client, output_left = self.client, self._max_output
+        while self._queue and not client.closing:
             if self._paused("requests"):
                 return False
             head = self._first_frame()
@@ -191,7 +193,7 @@ class FrameQueue(ABC):
             output_left -= sent
             if self._queue and (output_left < 0 or time() > until):
                 return True
-        if self.closing:  # a paused one is needed when its session is resumed
+        if client.closing and self.closing:  # a paused one is needed when its session is resumed
             self._interceptor.connections.pop(self.client, None)
         return False
 
@@ -237,7 +239,7 @@ class FrameQueue(ABC):
         if len(queue) < 4:
             return None
         (length,) = int_at(queue, 0)
-        if self._is_raw(queue) or not 0 <= length <= self._max_frame:
+        if not 0 <= length <= self._max_frame or (not self.is_open and self._begins_raw(queue)):
             return queue
         return queue[: 4 + length] if len(queue) >= 4 + length else None
 
@@ -246,7 +248,7 @@ class FrameQueue(ABC):
         session = self.client.session
         if session is not None:
             return session.id
-        if self.state is State.CONNECTING and len(self._queue) >= 8:
+        if not self.is_open and len(self._queue) >= 8:
             try:
                 return ConnectRequest.decode(self._queue, 4).session_id
             except MarshallingError:
@@ -260,7 +262,7 @@ class FrameQueue(ABC):
         return interceptor.is_paused(self._session_id(), what)
 
     def _request_in(self, head: bytes) -> Request:
-        if self.state is State.CONNECTING:
+        if not self.is_open:
             return Request(CONNECT, self._session_id(), head[4:])
         opcode, body = (int_at(head, 8)[0], head[12:]) if len(head) >= 12 else (0, b"")
         return Request(opcode, self._session_id(), body)
@@ -269,7 +271,7 @@ class FrameQueue(ABC):
         """Execute the first frame with the faults that match it; return the bytes that answer it at once, or None if it
         must wait.
         """
-        if self._is_raw(head):
+        if not self.is_open and self._begins_raw(head):
             self._queue = b""
             self._execute_raw(head)
             return 0
@@ -289,6 +291,7 @@ class FrameQueue(ABC):
             return None
         matched, self._matched = self._matched, None
         self._queue = self._queue[len(head) :]
+        self.is_open = True
         return self._execute(head, request, matched)
 
     def _end_delay(self, number: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zoolet.protocol.records import RequestHeader
-from zoolet.server.core.server_connection import ServerConnection, State
+from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.testing.frames.actions import Effect
 from zoolet.server.testing.frames.faults import Fault
 from zoolet.server.testing.frames.frame_queue import FrameQueue, effect_of, rate_of
@@ -24,27 +24,16 @@ class InterceptedConnection(FrameQueue):
 
     def __init__(self, interceptor: Interceptor, inner: ServerConnection, resume: Callable[[], object]) -> None:
         self._inner = inner
-        super().__init__(interceptor, inner.client, resume, inner.engine.settings.max_frame)
-
-    @property
-    def state(self) -> State:
-        """The state of the core's connection."""
-        return self._inner.state
-
-    @property
-    def _is_over(self) -> bool:
-        return self._inner.closing
+        settings = inner.engine.settings
+        super().__init__(interceptor, inner.client, resume, settings.max_frame, settings.max_output_per_turn)
 
     def connection_lost(self) -> None:
         """Remove the connection, because the peer is gone."""
         self._inner.connection_lost()
         super().connection_lost()
 
-    def _is_raw(self, data: bytes) -> bool:
+    def _begins_raw(self, data: bytes) -> bool:
         return self._inner.is_command(data)
-
-    def _output_left(self) -> float:
-        return self._inner.engine.settings.max_output_per_turn
 
     def _more_output(self) -> bytes:
         return self._inner.data_to_send()

@@ -22,7 +22,6 @@ from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import ConnectResponse
 from zoolet.protocol.records import ReplyHeader, WatcherEvent
 from zoolet.server.core.client_connection import ClientConnection, Session
-from zoolet.server.core.server_connection import State
 from zoolet.server.testing.frames.actions import Action, Effect
 from zoolet.server.testing.frames.faults import Fault
 from zoolet.server.testing.frames.frame_queue import FrameQueue, effect_of, rate_of
@@ -74,10 +73,9 @@ class ProxiedConnection(FrameQueue):
         connect: Callable[[asyncio.Protocol], asyncio.Task[None]],
         unread: Callable[[], int],
     ) -> None:
-        super().__init__(interceptor, client, resume, MAX_FRAME)
+        super().__init__(interceptor, client, resume, MAX_FRAME, inf)
         self._unread = unread
         self._expected: deque[_Expected] = deque()
-        self._has_begun = False  # the connect request has passed
         self._is_command = False  # bytes pass as they are
         self._dropping = False  # a request was dropped: nothing behind it passes
         self._unsent: list[bytes] | None = []  # for the server, until there is a connection to it
@@ -87,24 +85,12 @@ class ProxiedConnection(FrameQueue):
         self._connecting = connect(_Upstream(self))
 
     @property
-    def state(self) -> State:
-        """The state of the connection, as far as the requests are."""
-        return State.CLOSED if self.client.closing else State.OPEN if self._has_begun else State.CONNECTING
-
-    @property
     def is_raw(self) -> bool:
         """Whether its bytes pass as they are: TLS, or a four-letter command."""
         return self._is_command
 
-    @property
-    def _is_over(self) -> bool:
-        return self.client.closing
-
-    def _is_raw(self, data: bytes) -> bool:
-        return self._is_command or not (self._has_begun or 0 <= int_at(data, 0)[0] <= MAX_FRAME)
-
-    def _output_left(self) -> float:
-        return inf
+    def _begins_raw(self, data: bytes) -> bool:
+        return self._is_command or not 0 <= int_at(data, 0)[0] <= MAX_FRAME
 
     def _more_output(self) -> bytes:
         return b""
@@ -136,7 +122,6 @@ class ProxiedConnection(FrameQueue):
         self._send(data)
 
     def _execute(self, head: bytes, request: Request, matched: list[Fault]) -> int:
-        self._has_begun = True
         xid = int_at(head, 4)[0] if request.opcode != CONNECT and len(head) >= 8 else 0
         expected = _Expected(xid, request, matched)
         effect = expected.effect.effect if expected.effect is not None else None
