@@ -24,7 +24,9 @@ here only where none can be.
 Invariants:
 
 - Nothing is sent that shows a transaction which the log has not got, except for reads while it is failing.
-- One commit is under way at most; while it is, its log is touched by the log's thread alone.
+- One commit is under way at most. Logs are synced, closed and abandoned by the log's thread alone, one after the other.
+- A log that could not be synced takes nothing more, and what it has is not certain. With ``interval`` and ``never`` it
+  was acknowledged: :attr:`GroupCommit.doubtful_zxid` is the end of it, and no snapshot counts that needs it.
 - A log gets its name only after the one before it is on the disk: first commits run in the log's thread, after its
   close. So what a loss of power leaves has no gap between two logs, with ``interval`` and ``never``, too.
 """
@@ -80,6 +82,8 @@ class GroupCommit:
     Attributes:
         journal: What the engine has applied since the last commit.
         logged_zxid: The zxid of the last transaction that was logged.
+        doubtful_zxid: The zxid of the last transaction that was acknowledged and may be lost with the power for good,
+            until a snapshot has it; 0 for none.
         on_committed: Called after each commit with its number of transactions and of bytes.
         on_log_unusable: Called when only a snapshot and another log help: this one could not be synced, or may not
             grow.
@@ -93,13 +97,14 @@ class GroupCommit:
         self._loop = asyncio.get_running_loop()
         self.journal = engine.journal = Journal(engine.zxid)
         self.logged_zxid = engine.zxid
+        self.doubtful_zxid = 0
         self.on_committed: Callable[[int, int], object] = lambda entries, size: None
         self.on_log_unusable: Callable[[], object] = lambda: None
         self._waits = settings.fsync == "always"
         self._log: LogFile | None = None
         self._next: LogFile | None = self._new_log()  # in reserve, so that a full disk does not prevent it
         self._log_thread = ThreadPoolExecutor(1, "zoolet-log")
-        self._closing = False
+        self._closing = self._has_stopped = False
         self._waiting: dict[Output, None] = {}  # those whose output is for the next commit
         self._paused: dict[Output, None] = {}
         self._committing: Commit | None = None
@@ -178,30 +183,29 @@ class GroupCommit:
         assert commit is not None
         if not commit.entries:
             self._committed(None)
-        elif self._waits or self._failing or self._log is None:  # the first of a log comes after the close of another
+        elif self._waits or self._failing or self._log is None or self._log.has_failed:
+            # The first commit of a log comes after the close of the log before it.
             future = self._log_thread.submit(self._append, commit, sync=self._waits or self._failing)
             future.add_done_callback(self._in_loop(self._committed))
         else:
             try:
                 self._append(commit, sync=False)
-            except OSError as error:
+            except (OSError, MemoryError) as error:
                 self._committed(error)
             else:
                 self._committed(None)
 
     def _append(self, commit: Commit, *, sync: bool) -> None:
         """Write a commit to the log; with ``always`` this runs in the log's thread."""
+        if self._log is not None and self._log.has_failed:
+            log, self._log = self._log, None
+            log.abandon()
         if self._log is None:
             self._log, self._next = self._next or self._new_log(), None
-        self._log.append(commit.entries[0][2], commit.data)
+        log = self._log
+        log.append(commit.entries[0][2], commit.data)
         if sync:
-            try:
-                self._log.sync()
-            except OSError:
-                # What the file has is not certain any more, and another sync may succeed wrongly.
-                log, self._log = self._log, None
-                log.abandon()
-                raise
+            log.sync()
 
     def _new_log(self) -> LogFile:
         return LogFile(self._folder, self._disk, self._settings.preallocated << 10)
@@ -244,6 +248,8 @@ class GroupCommit:
 
     def _fail(self, error: BaseException) -> None:
         self._failing = True
+        if self._log is not None and self._log.has_failed:
+            self._note_doubt()
         if str(error) != self._failure:
             self._failure = str(error)
             _log.error("writes are refused: the log cannot be written: %s; trying again each second", error)
@@ -254,7 +260,14 @@ class GroupCommit:
             if output in self._paused and not self._closing:
                 del self._paused[output]
                 output.resume()
-        self._write_timer = self._loop.call_later(RETRY, self._write)
+        if not self._has_stopped:
+            self._write_timer = self._loop.call_later(RETRY, self._write)
+
+    def _note_doubt(self) -> None:
+        """Note that what the present log has is not certain: with ``always`` it was not acknowledged."""
+        if not self._waits and self.doubtful_zxid < self.logged_zxid:
+            self.doubtful_zxid = self.logged_zxid
+            self.on_log_unusable()
 
     def _check_space(self) -> None:
         log = self._log or self._next
@@ -300,16 +313,12 @@ class GroupCommit:
         if log is not None and self._unsynced:
             self._unsynced = False
             future = self._log_thread.submit(log.sync)
-            future.add_done_callback(self._in_loop(lambda error: self._synced(log, error)))
+            future.add_done_callback(self._in_loop(self._synced))
 
-    def _synced(self, log: LogFile, error: BaseException | None) -> None:
-        if error is None or self._closing:
-            return
-        _log.error("the log could not be synced, so that a snapshot is written: %s", error)
-        if self._log is log:  # what it has is not certain any more
-            self._log = None
-            log.abandon()
-        self.on_log_unusable()
+    def _synced(self, error: BaseException | None) -> None:
+        if error is not None and not self._closing:
+            _log.error("the log could not be synced, so that a snapshot is written: %s", error)
+            self._note_doubt()
 
     # --- for snapshots ---
 
@@ -328,8 +337,9 @@ class GroupCommit:
         if closing is not None:
             try:
                 await closing
-            except OSError as error:  # no loss: the snapshot has what that log has
+            except OSError as error:  # no loss, once the snapshot counts: it has what that log has
                 _log.error("the log could not be synced at its end: %s", error)
+                self._note_doubt()
 
     def _retire(self) -> None:
         """Detach and close the log between two commits, if that was asked for."""
@@ -350,13 +360,14 @@ class GroupCommit:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._next = log
 
-    async def on_disk(self, zxid: int) -> None:
-        """Wait until all transactions up to a zxid are in the log and outlive a loss of power, however many others
-        follow.
+    async def on_disk(self, after: int, zxid: int) -> None:
+        """Wait until the transactions after one zxid, up to another, outlive a loss of power, however many follow.
 
         Raises:
-            OSError: The log could not be synced.
+            OSError: They may not: a log could not be synced, or the server stops.
         """
+        if self._has_stopped:
+            raise OSError("the server stops")
         if self.logged_zxid < zxid and self.journal.zxid > self.logged_zxid:
             self._waiters.append((min(zxid, self.journal.zxid), waiter := self._loop.create_future()))
             self.commit_soon()
@@ -365,8 +376,10 @@ class GroupCommit:
             try:
                 await self._in_log_thread(log.sync)
             except OSError as error:
-                self._synced(log, error)
+                self._synced(error)
                 raise
+        if self.doubtful_zxid > after:
+            raise OSError(f"the transactions up to 0x{self.doubtful_zxid:x}, which it needs, may not be on the disk")
 
     def _wake_waiters(self) -> None:
         for zxid, waiter in self._waiters:
@@ -399,6 +412,7 @@ class GroupCommit:
         except TimeoutError:
             lost = len(self.journal.entries) + (len(self._committing.entries) if self._committing is not None else 0)
             _log.error("%d transactions could not be logged before the end", lost)
+        self._has_stopped = True
         for timer in (self._sync_timer, self._write_timer, self._reserve_timer):
             if timer is not None:
                 timer.cancel()
@@ -410,10 +424,13 @@ class GroupCommit:
         return lost
 
     async def close_logs(self) -> None:
-        """Close the files."""
+        """Close the files, after what their thread still does."""
+        await self._in_log_thread(self._close_logs)
+        self._log_thread.shutdown()
+
+    def _close_logs(self) -> None:
         for log in filter(None, (self._log, self._next)):
             try:
-                await self._in_log_thread(log.close)
+                log.close()
             except OSError as error:
                 _log.error("the log could not be closed: %s", error)
-        self._log_thread.shutdown()

@@ -30,6 +30,8 @@ class LogFile:
         path: Its file.
         is_short: Whether there was no space to reserve more.
         is_full: Whether there was none because a file may not be larger; another one may have it.
+        has_failed: Whether a sync has failed: what it has is not certain, and a later sync might succeed wrongly. It
+            takes nothing more.
 
     Raises:
         OSError: It cannot be created.
@@ -40,7 +42,7 @@ class LogFile:
     def __init__(self, folder: Path, disk: Disk, preallocated: int) -> None:
         LogFile._count += 1
         self.path = folder / f"zoolet-log-{LogFile._count}.tmp"
-        self.is_short = self.is_full = False
+        self.is_short = self.is_full = self.has_failed = False
         self._disk = disk
         self._preallocated = preallocated
         self._reserved = self._size = 0
@@ -59,6 +61,7 @@ class LogFile:
         Raises:
             OSError: They cannot be written, or the file has gone.
         """
+        self._check_usable()
         if not self._is_begun:
             self._begin(first_zxid)
         self._check_in_place()
@@ -96,8 +99,21 @@ class LogFile:
             self.is_short = self.is_full = False
 
     def sync(self) -> None:
-        """Wait until what was appended outlives a loss of power."""
-        self._disk.sync(self._descriptor)
+        """Wait until what was appended outlives a loss of power.
+
+        Raises:
+            OSError: It may not, now and from now on.
+        """
+        self._check_usable()
+        try:
+            self._disk.sync(self._descriptor)
+        except OSError:
+            self.has_failed = True
+            raise
+
+    def _check_usable(self) -> None:
+        if self.has_failed:
+            raise OSError(errno.EIO, "a sync of the log has failed before", str(self.path))
 
     def close(self) -> None:
         """Return the space that is not used, and close the file; one without a name is removed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -75,6 +76,11 @@ class SnapshotFile:
         """Name the file: from now on it counts."""
         await self._in_thread(self._disk.rename, self._temporary, self.path)
         await self._in_thread(self._disk.sync_folder, self.path.parent)
+
+    def discard(self) -> None:
+        """Remove the file, if it has no name yet."""
+        with suppress(OSError):  # it has its name, or has gone
+            self._disk.remove(self._temporary)
 
     async def _in_thread(self, function: Callable[..., None], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._executor, lambda: function(*arguments))

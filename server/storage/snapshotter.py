@@ -8,7 +8,8 @@ Invariants:
 
 - A snapshot is written while the tree changes, so it has effects of later transactions. It gets its name, and counts,
   only when the log has all of them on the disk; the logs from its zxid on are the other half of it.
-- One is written at a time. If another is wanted meanwhile, because the log has become unusable, it follows.
+- One is written at a time. If another is wanted meanwhile, because the log has become unusable, it follows; and while
+  something acknowledged is only in a log that could not be synced, one that fails is tried again each second.
 - Files are deleted only when a later snapshot counts, by the rule of :meth:`DataDir.purge`.
 """
 
@@ -23,7 +24,7 @@ from time import perf_counter
 from typing import Final
 
 from zoolet.server.core.engine import Engine
-from zoolet.server.storage import live
+from zoolet.server.storage import group_commit, live
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.disk import Disk
@@ -72,12 +73,14 @@ class Snapshotter:
         self._thread = ThreadPoolExecutor(1, "zoolet-snapshot")
         self._ending = self._another = False
         self._transactions = self._bytes = 0  # since the last one was begun
-        self._size = 0  # of the last one
+        self._size = self._zxid = 0  # of the last one that counts
+        self._problem = ""  # what was last logged of one that does not
+        self._retry: asyncio.TimerHandle | None = None
         self._valid: set[Path] = set()  # those that were read or written by this process
         self._valid.update(path for path in list(directory.snapshots.values())[:1] if path not in directory.rejected)
         self.task: asyncio.Task[None] | None = None
         commits.on_committed = self._count
-        commits.on_log_unusable = self.begin
+        commits.on_log_unusable = self._begin_if_running
 
     def _count(self, transactions: int, size: int) -> None:
         """Begin a snapshot if so much was logged that the next start would take long, or need much space."""
@@ -85,6 +88,10 @@ class Snapshotter:
         self._bytes += size
         limit = self._settings.log_size << 10 or max(MIN_LOG_BYTES, SNAPSHOTS_PER_LOG * self._size)
         if self.task is None and (self._transactions >= self._settings.snap_count or self._bytes >= limit):
+            self._begin_if_running()
+
+    def _begin_if_running(self) -> None:
+        if not self._ending:
             self.begin()
 
     def begin(self) -> asyncio.Task[None]:
@@ -115,8 +122,13 @@ class Snapshotter:
             pieces = snapshots.encode_growing(tables, live.nodes_of(self._engine.tree, tables), lambda: journal.zxid)
             file = SnapshotFile(self._directory.folder, zxid, self._disk, self._thread)
             written = await file.write(pieces, lambda: self._ending)
-            await self._commits.on_disk(self._engine.zxid)  # what it has seen while it was written
-            await file.publish()
+            try:
+                await self._commits.on_disk(zxid, self._engine.zxid)  # what it has seen while it was written
+                await file.publish()
+            except BaseException:
+                file.discard()
+                raise
+            self._zxid, self._problem = zxid, ""
             self._size = written
             self._valid.add(file.path)
             self._note_session(self._engine.sessions.highest_id)
@@ -124,7 +136,11 @@ class Snapshotter:
             if self._settings.purge:
                 await self._loop.run_in_executor(self._thread, self._purge)
         except OSError as error:
-            _log.error("the snapshot of zxid 0x%x could not be written: %s", zxid, error)
+            if str(error) != self._problem and not self._ending:
+                self._problem = str(error)
+                _log.error("the snapshot of zxid 0x%x could not be written: %s", zxid, error)
+            if self._commits.doubtful_zxid > self._zxid and not self._ending:
+                self._retry = self._loop.call_later(group_commit.RETRY, self._begin_if_running)
 
     def _purge(self) -> None:
         try:
@@ -140,8 +156,10 @@ class Snapshotter:
             await asyncio.sleep(0)
 
     def end(self) -> None:
-        """Write no more; what is being written of one is removed."""
+        """Write no more; one that is not complete is removed."""
         self._ending = True
+        if self._retry is not None:
+            self._retry.cancel()
 
     async def ended(self) -> None:
         """Wait until nothing is written any more."""

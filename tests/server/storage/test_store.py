@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -396,10 +397,10 @@ async def test_a_client_that_is_not_read_from_does_not_expire(tmp_path: Path) ->
 
 
 class BadLog(Disk):
-    """A disk on which one sync of a log fails."""
+    """A disk on which one sync of a log fails, one of a snapshot, or one write of a log."""
 
     def __init__(self) -> None:
-        self.fails = False
+        self.fails = self.fails_snapshot = self.fails_write = False
         self.syncs_snapshot, self.may_sync = threading.Event(), threading.Event()
 
     def sync(self, descriptor: int) -> None:
@@ -411,7 +412,17 @@ class BadLog(Disk):
         if "snapshot" in path:
             self.syncs_snapshot.set()
             assert self.may_sync.wait(20)
+            if self.fails_snapshot:
+                self.fails_snapshot = False
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
         super().sync(descriptor)
+
+    def write(self, descriptor: int, data: bytes, offset: int) -> None:
+        """Write, or fail once."""
+        if self.fails_write:
+            self.fails_write = False
+            raise MemoryError
+        super().write(descriptor, data, offset)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
@@ -439,3 +450,113 @@ async def test_a_log_that_a_snapshot_could_not_sync_is_replaced_by_a_snapshot(tm
         assert server.store._log is not suspect
         assert not disk.fails
         await client.aclose()
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try again soon, and sync often."""
+    monkeypatch.setattr(group_commit, "RETRY", 0.01)
+    monkeypatch.setattr(group_commit, "SYNC_INTERVAL", 0.01)
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+@pytest.mark.parametrize("snapshot_fails", [False, True])
+async def test_a_snapshot_does_not_count_that_needs_a_log_that_could_not_be_synced(
+    tmp_path: Path, snapshot_fails: bool
+) -> None:
+    disk = BadLog()
+    disk.may_sync.set()
+    async with StoredServer(tmp_path, disk, fsync="interval") as server:
+        client = await client_of(server)
+        await client.create("/a", b"")
+        await server.store.snapshot_written()
+        disk.syncs_snapshot.clear()
+        disk.may_sync.clear()
+        begun = server.engine.zxid
+        server.store.snapshot_soon()
+        await until(disk.syncs_snapshot.is_set)
+        await client.set("/a", b"1")  # the new log has begun
+        disk.fails = True
+        await client.set("/a", b"2")
+        await until(lambda: server.store.doubtful_zxid > begun)
+        disk.fails_snapshot = snapshot_fails
+        disk.may_sync.set()
+        last = server.engine.zxid
+        await until(lambda: max(DataDir.find(tmp_path).snapshots) >= last)
+
+        assert begun not in DataDir.find(tmp_path).snapshots
+        assert not list(tmp_path.rglob("zoolet-snapshot.tmp"))  # noqa: ASYNC240
+        await client.aclose()
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+async def test_a_log_whose_sync_fails_after_a_failed_write_is_replaced_by_a_snapshot(tmp_path: Path) -> None:
+    disk = BadLog()
+    disk.may_sync.set()
+    async with StoredServer(tmp_path, disk, fsync="interval") as server:
+        client = await client_of(server)
+        await client.create("/a", b"")
+        await server.store.snapshot_written()
+        disk.fails_write = True
+        pending = client.set("/a", b"1")
+        await until(lambda: server.store._failing)
+        disk.fails = True
+        await pending
+        last = server.engine.zxid
+        await until(lambda: max(DataDir.find(tmp_path).snapshots) >= last)
+        await client.aclose()
+
+
+class StrictDisk(SlowDisk):
+    """A slow disk that remembers what was done with a file that was closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed: set[int] = set()
+        self.misused: list[str] = []
+
+    def create(self, path: Path) -> int:
+        """Create a file, whose descriptor may be that of an earlier one."""
+        descriptor = super().create(path)
+        self.closed.discard(descriptor)
+        return descriptor
+
+    def _check(self, what: str, descriptor: int) -> None:
+        if descriptor in self.closed:
+            self.misused.append(what)
+
+    def sync(self, descriptor: int) -> None:
+        """Sync, slowly."""
+        self._check("sync", descriptor)
+        super().sync(descriptor)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        """Truncate."""
+        self._check("truncate", descriptor)
+        super().truncate(descriptor, size)
+
+    def close(self, descriptor: int) -> None:
+        """Close."""
+        self._check("close", descriptor)
+        self.closed.add(descriptor)
+        super().close(descriptor)
+
+
+async def test_a_stop_during_a_sync_closes_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "STOP_SECONDS", 0.02)
+    monkeypatch.setattr(group_commit, "RETRY", 0.01)
+    disk = StrictDisk()
+    async with StoredServer(tmp_path, disk) as server:
+        client = await client_of(server)
+        await client.create("/a")
+        disk.may_sync.clear()
+        pending = client.set("/a", b"1")
+        await until(lambda: disk.syncing > disk.synced)
+        asyncio.get_running_loop().call_later(0.1, disk.may_sync.set)
+        await server.daemon.stop()
+    with suppress(ZooKeeperError):  # it was logged in the end, or not
+        await pending
+    await client.aclose()
+    assert disk.misused == []
