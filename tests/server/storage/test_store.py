@@ -528,9 +528,12 @@ class StrictDisk(SlowDisk):
             self.misused.append(what)
 
     def sync(self, descriptor: int) -> None:
-        """Sync, slowly."""
+        """Sync, slowly, and fail if it was slow."""
         self._check("sync", descriptor)
+        was_slow = not self.may_sync.is_set()
         super().sync(descriptor)
+        if was_slow:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def truncate(self, descriptor: int, size: int) -> None:
         """Truncate."""
