@@ -282,9 +282,9 @@ class BaseClient:
             return 0.0
         return max(0.0, session.last_confirmed + session.timeout_ms / 1000 - core.connection.now())
 
-    def states(self) -> AsyncIterator[State]:
+    def states(self) -> States:
         """Iterate the states from now on, the present one first; ends after CLOSED. None is left out."""
-        return _States(self._core)
+        return States(self._core)
 
     async def wait_for(self, *states: State) -> State:
         """Wait until the client is in one of these states, and return it.
@@ -419,7 +419,7 @@ def _checked_tls(tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
     return tls
 
 
-class _States:
+class States(AsyncIterator[State]):
     """The states of a client, one after the other; none is left out."""
 
     def __init__(self, core: ClientCore) -> None:
@@ -435,6 +435,11 @@ class _States:
         self._states.append(state)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def rest(self) -> list[State]:
+        """Return the states that were not taken, when no others follow."""
+        rest, self._over = [] if self._over else list(self._states), True
+        return rest
 
     async def __anext__(self) -> State:
         if self._over:

@@ -8,8 +8,9 @@ are made of the asyncio client's by :mod:`~zoolet.client.blocking.proxy`, its ty
 from __future__ import annotations
 
 from zoolet.client.aio import client as aio
+from zoolet.client.blocking import recipes  # noqa: F401 - the classes of what calls return are made there
 from zoolet.client.blocking.proxy import face_of
-from zoolet.client.blocking.thread_client import ThreadClient
+from zoolet.client.blocking.thread_client import DIRECT, HIDDEN, ThreadClient
 
 __all__ = ["Client"]
 
@@ -19,4 +20,4 @@ DOC = """A ZooKeeper client for threads; ``with Client("127.0.0.1:2181") as zk:`
     the seconds after which it is cancelled, and raises TimeoutError; it may have been applied. So is a call that is
     interrupted by a signal, such as Ctrl-C.
     """
-Client = face_of(aio.Client, ThreadClient, module=__name__, doc=DOC)
+Client = face_of(aio.Client, ThreadClient, hidden=HIDDEN, direct=DIRECT, module=__name__, doc=DOC)

@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from random import Random
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from zoolet.client.aio import client
 from zoolet.client.aio.base import ClientStatistics
@@ -46,7 +46,7 @@ class Client:
         on_request: RequestHook | None = ...,
         rng: Random | None = ...,
     ) -> None: ...
-    def __enter__(self) -> Client: ...
+    def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
@@ -217,9 +217,9 @@ class Client:
         """Find out whether a node exists (``initial`` is its Stat, or None) and receive its next change, once."""
     def who_am_i(self, *, timeout: float | None = ...) -> list[records.ClientInfo]:
         """Return the identities that the server knows this client by (ZooKeeper 3.7 and newer)."""
-    def with_acl(self, acl: Iterable[ACL] | None) -> Client:
+    def with_acl(self, acl: Iterable[ACL] | None) -> Self:
         """Return the same client, with the same session, for nodes that are created with another ACL list."""
-    def with_operation_timeout(self, operation_timeout: float) -> Client:
+    def with_operation_timeout(self, operation_timeout: float) -> Self:
         """Return the same client, with the same session, for calls that wait so many seconds for a connection."""
-    def with_serializer(self, serializer: Serializer) -> Client:
+    def with_serializer(self, serializer: Serializer) -> Self:
         """Return the same client, with the same session, for values that are written another way."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
@@ -36,6 +37,11 @@ class LoopThread:
         return self._loop is not None and not isinstance(self._terminal_error(), RuntimeError)
 
     @property
+    def has_ended(self) -> bool:
+        """Whether it was stopped: nothing runs in the loop any more."""
+        return self._loop is None and self._thread is not None
+
+    @property
     def alive(self) -> bool:
         """Whether the thread has not ended yet."""
         return self._thread is not None and self._thread.is_alive()
@@ -60,7 +66,14 @@ class LoopThread:
             started.set()
             await ended.wait()
 
-        asyncio.run(main())
+        with asyncio.Runner() as runner:
+            loop = runner.get_loop()
+            serving = loop.create_task(main())
+            while not serving.done():
+                # A function of the user's may raise these inside a task. They end run_until_complete(), and would end
+                # the thread; but they are the result of that task, too, and so reach the thread that waits for it.
+                with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                    loop.run_until_complete(serving)
 
     def stop(self) -> None:
         """Stop the loop and wait for the thread; harmless when it does not run. Calls that still wait are refused."""
@@ -86,27 +99,80 @@ class LoopThread:
         """
         terminal_error = self._terminal_error()
         if isinstance(terminal_error, RuntimeError):  # this is a fork, which does not have the thread that would answer
-            raise terminal_error
+            raise terminal_error.with_traceback(None)
         if threading.current_thread() is self._thread:
             raise RuntimeError("a blocking call in the client's own loop would wait forever")
         call = _Call(do, checked_timeout(timeout))
         with self._lock:
             if self._loop is None:  # why, may have become known in this moment
                 not_running = RuntimeError("this Client does not run; use it as 'with Client(...) as zk:'")
-                raise self._terminal_error() or not_running
+                raise (self._terminal_error() or not_running).with_traceback(None)
             self._calls.add(call)
-            context = copy_context()
-            context.run(caller.set, threading.current_thread())
-            self._loop.call_soon_threadsafe(call.start, context=context)
+            loop = self._loop
         try:
-            result: T = call.wait()
+            try:
+                context = copy_context()
+                context.run(caller.set, threading.current_thread())
+                loop.call_soon_threadsafe(call.start, context=context)
+                result: T = call.wait()
+            finally:
+                self._calls.discard(call)
+            return result
         except asyncio.CancelledError:
             if self._loop is not None:
                 raise
             raise (self._terminal_error() or ClosedError(detail="the client was closed")).with_traceback(None) from None
-        finally:
-            self._calls.discard(call)
+        except BaseException:
+            if not call.has_failed:  # interrupted by a signal
+                call.abandon(loop)
+            raise
+
+    def run_to_the_end(self, do: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do something in the loop as :meth:`run` does; if the wait is interrupted by a signal, it is done all the
+        same, and the interrupt raised after it.
+        """
+        interrupt: BaseException | None = None
+        work: asyncio.Task[T] | None = None
+
+        async def once() -> T:
+            nonlocal work
+            if work is None:
+                work = asyncio.ensure_future(do())
+            return await asyncio.shield(work)
+
+        while True:
+            try:
+                result = self.run(once)
+            except (Exception, asyncio.CancelledError):
+                raise
+            except BaseException as error:
+                if work is not None and work.done():
+                    raise  # it is the result
+                interrupt = error
+            else:
+                break
+        if interrupt is not None:
+            raise interrupt
         return result
+
+
+class CarriedError(Exception):
+    """Carries what must not be raised in a task or a future of the loop to the thread that waits.
+
+    Args:
+        error: SystemExit, KeyboardInterrupt or the like.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(repr(error))
+        self.error = error
+
+
+def carried(error: BaseException) -> BaseException:
+    """Return an error as a task or a future of the loop may raise it."""
+    if isinstance(error, StopIteration):
+        return RuntimeError("a handler raised StopIteration")
+    return error if isinstance(error, Exception | asyncio.CancelledError) else CarriedError(error)
 
 
 class _Call:
@@ -117,7 +183,7 @@ class _Call:
         self._timeout = timeout
         self._done = threading.Event()
         self._task: asyncio.Task[Any] | None = None
-        self._abandoned = False
+        self._abandoned = self._is_released = self.has_failed = False
         self._result: Any = None
         self._error: BaseException | None = None
 
@@ -141,6 +207,8 @@ class _Call:
             if limit.expired() and not str(error):
                 raise TimeoutError(f"there was no result within {self._timeout:g} s") from None
             raise
+        except (SystemExit, KeyboardInterrupt) as error:  # raised in a task, they would end the loop and its thread
+            raise carried(error) from None
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
@@ -156,7 +224,8 @@ class _Call:
             self._result, self._error = result, error
             self._done.set()
         held = getattr(result, "asyncio_object", result)  # what stands for it here would wait for this loop
-        if self._abandoned and hasattr(held, "release_nowait"):
+        if self._abandoned and not self._is_released and hasattr(held, "release_nowait"):
+            self._is_released = True
             held.release_nowait()
 
     def _cancel(self) -> None:
@@ -168,18 +237,18 @@ class _Call:
     # --- in the thread that waits ---
 
     def wait(self) -> Any:
-        """Return the result; cancel the call if the wait is interrupted by a signal."""
-        try:
-            self._done.wait()
-        except BaseException:
-            self._abandoned = True
-            loop = self._task.get_loop() if self._task is not None else None
-            if loop is not None and not loop.is_closed():
-                loop.call_soon_threadsafe(self._cancel)
-            raise
+        """Return the result."""
+        self._done.wait()
         if self._error is not None:
+            self.has_failed = True
             try:
-                raise self._error
+                raise self._error.error if isinstance(self._error, CarriedError) else self._error
             finally:
                 self._error = None  # it refers to this frame
         return self._result
+
+    def abandon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Cancel the call: its wait was interrupted by a signal."""
+        self._abandoned = True
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._cancel)

@@ -12,6 +12,7 @@ an asynchronous iterator        an iterator
 a lease, recipe, one-shot event the same, blocking
 a live mapping of a cache       a copy of it
 a client with other options     the same for threads
+another function that is given  called in the loop of the client: it must be short, and make no calls of the client
 a handler that is given         an ordinary function, called in a thread of its own
 ==============================  ====================================================================
 
@@ -26,7 +27,7 @@ import concurrent.futures
 import functools
 import inspect
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping
 from types import FunctionType, MappingProxyType, NoneType, TracebackType
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar, cast
 
@@ -34,7 +35,7 @@ from zoolet.client.aio.client import Client
 from zoolet.client.aio.one_shot_event import OneShotEvent
 from zoolet.client.aio.watcher import Watcher
 from zoolet.client.blocking.context import BlockingTransaction, BlockingWatcher
-from zoolet.client.blocking.loop_thread import LoopThread
+from zoolet.client.blocking.loop_thread import LoopThread, carried
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.recipes._lease import Lease
 from zoolet.client.recipes._lock_base import LockBase
@@ -77,13 +78,23 @@ def unwrapped(value: Any) -> Any:
 _FACES: Final[dict[type, type[Blocking]]] = {}
 
 
-def face_of(kind: type, mixed_in: type | None = None, *, module: str = "", doc: str = "") -> type[Blocking]:
+def face_of(
+    kind: type,
+    mixed_in: type | None = None,
+    *,
+    hidden: Container[str] = (),
+    direct: Container[str] = (),
+    module: str = "zoolet.client.blocking.recipes",
+    doc: str = "",
+) -> type[Blocking]:
     """Return the class for threads of an asyncio class, which is made once.
 
     Args:
         kind: The asyncio class.
-        mixed_in: A base class with what is its own, and takes the place of what it would have of *kind*.
-        module: Where it is found; by default among the recipes.
+        mixed_in: A base class, whose members take the place of those of *kind*.
+        hidden: Members of *kind* that threads do not have.
+        direct: Those that touch nothing of the loop's, and are read and called in the caller's thread.
+        module: The module in which it is found.
         doc: Its docstring; by default that of *kind*.
     """
     face = _FACES.get(kind)
@@ -91,17 +102,16 @@ def face_of(kind: type, mixed_in: type | None = None, *, module: str = "", doc: 
         own = (mixed_in,) if mixed_in is not None else ()
         bases = (*own, *(face_of(base) for base in kind.__bases__ if base is Lease))
         bases = bases if any(issubclass(base, Blocking) for base in bases) else (*bases, Blocking)
-        members: dict[str, Any] = {"asyncio_class": kind, "__doc__": doc or kind.__doc__}
-        members["__module__"] = module or "zoolet.client.blocking.recipes"
-        members |= _members(kind, mixed_in or Blocking)
-        face = _FACES[kind] = cast("type[Blocking]", type(kind.__name__, bases, members))
+        members: dict[str, Any] = {"asyncio_class": kind, "__doc__": doc or kind.__doc__, "__module__": module}
+        members |= _members(kind, mixed_in or Blocking, hidden, direct)
+        if hasattr(kind, "__aenter__") and not hasattr(mixed_in, "__enter__"):
+            members |= {"__enter__": _enter, "__exit__": _exit}
+        face = _FACES.setdefault(kind, cast("type[Blocking]", type(kind.__name__, bases, members)))
     return face
 
 
-def _members(kind: type, own: type) -> Iterator[tuple[str, Any]]:
-    """Yield the methods and properties for threads of a class, but those that a class has of its own."""
-    hidden: frozenset[str] = getattr(own, "HIDDEN", frozenset())
-    direct: frozenset[str] = getattr(own, "DIRECT", frozenset())
+def _members(kind: type, own: type, hidden: Container[str], direct: Container[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the methods and properties for threads of a class, except for hidden ones and those of another class."""
     for name in dir(kind):
         if name.startswith("_") or name in hidden or hasattr(own, name) or hasattr(Blocking, name):
             continue
@@ -117,14 +127,13 @@ def _method(name: str, method: FunctionType) -> Callable[..., Any]:
     code = method.__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     has_timeout = "timeout" in parameters
-    returned = str(method.__annotations__.get("return"))  # what tells of each call would take longer than the rest
-    is_awaited = inspect.iscoroutinefunction(method) or returned.startswith(("Call[", "Awaitable[", "Coroutine["))
+    is_awaited = is_asynchronous(method)
     defaults = {"on_lost": "flag"} if "on_lost" in parameters else {}  # a thread cannot be cancelled
     has_handler = any(handler in parameters for handler in HANDLERS)
 
     @functools.wraps(method)
     def call(self: Blocking, *args: Any, **options: Any) -> Any:
-        timeout = None if has_timeout else options.pop("timeout", None)
+        timeout = options.pop("timeout", None) if is_awaited and not has_timeout else None
         if defaults:
             options = {**defaults, **options}
         thread, bound = self._thread, getattr(self.asyncio_object, name)
@@ -139,9 +148,34 @@ def _method(name: str, method: FunctionType) -> Callable[..., Any]:
             result = bound(*args, **options)
             return blocking(thread, await result if is_awaited else result)
 
+        if thread.has_ended and not is_awaited:
+            return blocking(thread, bound(*args, **options))
         return thread.run(do, timeout)
 
+    call.__signature__ = _signature(method, defaults, adds_timeout=is_awaited and not has_timeout)  # type: ignore[attr-defined]
+    call.__annotations__ = {}
     return call
+
+
+def is_asynchronous(method: Callable[..., Any]) -> bool:
+    """Return whether the result of a method is awaited; to ask that of each result would take longer than the rest."""
+    returned = str(method.__annotations__.get("return"))
+    return inspect.iscoroutinefunction(method) or returned.startswith(("Call[", "Awaitable[", "Coroutine["))
+
+
+def _signature(method: Callable[..., Any], defaults: Mapping[str, Any], *, adds_timeout: bool) -> inspect.Signature:
+    """Return the signature for threads of an asyncio method."""
+    signature = inspect.signature(method)
+    parameters = []
+    for parameter in signature.parameters.values():
+        is_other = parameter.name in defaults
+        parameters.append(parameter.replace(default=defaults[parameter.name]) if is_other else parameter)
+    if adds_timeout:
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter("timeout", kind, default=None, annotation="float | None"))
+    returned = str(signature.return_annotation)
+    returned = returned.removeprefix("Call[").removesuffix("]") if returned.startswith("Call[") else returned
+    return signature.replace(parameters=parameters, return_annotation=returned)
 
 
 def _direct_method(name: str, method: FunctionType) -> Callable[..., Any]:
@@ -149,7 +183,8 @@ def _direct_method(name: str, method: FunctionType) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call(self: Blocking, *args: Any, **options: Any) -> Any:
-        return blocking(self._thread, getattr(self.asyncio_object, name)(*args, **options))
+        result = getattr(self.asyncio_object, name)(*args, **options)
+        return type(self).of(self._thread, result) if isinstance(result, Client) else blocking(self._thread, result)
 
     return call
 
@@ -161,7 +196,8 @@ def _property(name: str, member: property, direct: bool) -> property:
         async def do() -> Any:
             return blocking(self._thread, getattr(self.asyncio_object, name))
 
-        return blocking(self._thread, getattr(self.asyncio_object, name)) if direct else self._thread.run(do)
+        is_direct = direct or self._thread.has_ended
+        return blocking(self._thread, getattr(self.asyncio_object, name)) if is_direct else self._thread.run(do)
 
     return property(read, doc=member.__doc__)
 
@@ -190,7 +226,7 @@ class Blocking:
         return f"<blocking {self.asyncio_object!r}>"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Blocking) and other.asyncio_object is self.asyncio_object
+        return other.asyncio_object is self.asyncio_object if isinstance(other, Blocking) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.asyncio_object)
@@ -199,11 +235,11 @@ class Blocking:
         return bool(self.asyncio_object)
 
     def __dir__(self) -> list[str]:
-        return [name for name in dir(self.asyncio_object) if not name.startswith("_")]
+        return sorted({*object.__dir__(self), *dir(self.asyncio_object)} - {"asyncio_class"})
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(f"{type(self.asyncio_object).__name__} has no attribute {name!r}")
+        if name.startswith("_") or name == "asyncio_object":  # also of one that is being copied
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
         async def copy() -> Any:
             return blocking(self._thread, getattr(self.asyncio_object, name))
@@ -212,30 +248,34 @@ class Blocking:
             return self._thread.run(copy)  # it may change while it is copied
         return blocking(self._thread, value)
 
-    def __enter__(self) -> Any:
-        async def enter() -> Any:
-            entered = await self.asyncio_object.__aenter__()
-            return self if entered is self.asyncio_object else blocking(self._thread, entered)
 
-        return self._thread.run(enter)
+def _enter(self: Blocking) -> Any:
+    async def enter() -> Any:
+        entered = await self.asyncio_object.__aenter__()
+        return self if entered is self.asyncio_object else blocking(self._thread, entered)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        async def leave() -> None:
-            await self.asyncio_object.__aexit__(kind, error, trace)
+    return self._thread.run(enter)
 
-        if self._thread.running:  # otherwise all has gone with the session
-            self._thread.run(leave)
+
+def _exit(
+    self: Blocking, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+) -> None:
+    async def leave() -> None:
+        await self.asyncio_object.__aexit__(kind, error, trace)
+
+    if self._thread.running:  # otherwise all has gone with the session
+        self._thread.run_to_the_end(leave)
 
 
 class BlockingIterator(Generic[T]):
-    """An asynchronous iterator, for threads."""
+    """An asynchronous iterator, for threads; each item goes to one of them."""
 
     def __init__(self, thread: LoopThread, iterator: AsyncIterator[T]) -> None:
         self._thread = thread
         self._iterator = iterator
+        self._turn = asyncio.Lock()
         self._asked: asyncio.Future[T | object] | None = None  # for the next item
+        self._closed = False
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -247,30 +287,31 @@ class BlockingIterator(Generic[T]):
         """Return the next item.
 
         Raises:
-            StopIteration: There is none.
+            StopIteration: There is none, or the iteration was ended.
             TimeoutError: None came within so many seconds.
         """
         end = object()
 
         async def ask() -> Any:
-            # A task of its own: a timeout must not cancel it, which would end the iteration.
-            if self._asked is None:
-                self._asked = asyncio.ensure_future(_first(self._iterator, end))
-            await asyncio.wait((self._asked,), timeout=timeout)
-            if not self._asked.done():
-                raise TimeoutError
-            asked, self._asked = self._asked, None
-            return blocking(self._thread, asked.result())
+            async with self._turn:
+                if self._closed:
+                    return end
+                # A task of its own: a timeout must not cancel it, which would end the iteration.
+                asked = self._asked = self._asked or asyncio.ensure_future(_first(self._iterator, end))
+                await asyncio.wait((asked,))
+                self._asked = None
+                return end if asked.cancelled() else blocking(self._thread, asked.result())
 
-        item = self._thread.run(ask)
+        item = self._thread.run(ask, timeout)
         if item is end:
             raise StopIteration
         return cast("T", item)
 
     def close(self) -> None:
-        """End the iteration."""
+        """End the iteration, that of other threads too."""
 
-        async def end() -> None:
+        async def close() -> None:
+            self._closed = True
             if self._asked is not None:
                 self._asked.cancel()
                 await asyncio.wait((self._asked,))
@@ -279,7 +320,7 @@ class BlockingIterator(Generic[T]):
                 await aclose()
 
         if self._thread.running:
-            self._thread.run(end)
+            self._thread.run(close)
 
     def __enter__(self) -> Self:
         return self
@@ -294,7 +335,9 @@ async def _first(iterator: AsyncIterator[Any], end: object) -> Any:
 
 def in_thread(thread: LoopThread, handler: Callable[..., Any]) -> Callable[..., Any]:
     """Return a coroutine function that calls an ordinary function in a thread of its own, with blocking arguments."""
-    if inspect.iscoroutinefunction(handler):
+    if not callable(handler):
+        raise TypeError(f"a handler must be a function, not {handler!r}")
+    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
         return handler
 
     @functools.wraps(handler)
@@ -306,9 +349,13 @@ def in_thread(thread: LoopThread, handler: Callable[..., Any]) -> Callable[..., 
 
         def work() -> None:
             try:
-                result.set_result(handler(*[blocking(thread, value) for value in args]))
+                value = handler(*[blocking(thread, value) for value in args])
+                if inspect.iscoroutine(value):
+                    value.close()
+                    raise TypeError(f"{handler!r} returned {value!r}: it must be an ordinary function, or async")
+                result.set_result(value)
             except BaseException as error:  # the caller's to handle, whatever it is
-                result.set_exception(error)
+                result.set_exception(carried(error))
 
         threading.Thread(target=work, name="zoolet-handler", daemon=True).start()
         return await asyncio.wrap_future(result, loop=loop)

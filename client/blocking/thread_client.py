@@ -18,20 +18,21 @@ from zoolet.client.wire.states import State
 from zoolet.protocol.errors import ClosedError, ConnectionLossError, ThrottledOpError
 
 T = TypeVar("T")
-_INNER: Final = frozenset(dir(Blocking)) | {"asyncio_class", "asyncio_object"}
+HIDDEN: Final = frozenset("aclose add_listener flush for_recipe new_uuid rng shared spawn".split())
+"""Members of the asyncio client that recipes need, and threads do not have."""
+DIRECT: Final = frozenset(
+    """
+    add_chroot last_reason last_zxid serializer session_id session_password session_timeout state strip_chroot
+    terminal_error transaction watch watch_children watch_data watch_exists with_acl with_operation_timeout
+    with_serializer
+    """.split()
+)
+"""Members that touch nothing of the loop's: they are read and called in the caller's thread."""
 
 
 class ThreadClient(Blocking):
     """A client that runs an asyncio client in a thread of its own; arguments as for :class:`zoolet.client.Client`."""
 
-    # What is not for threads, and what touches nothing of the loop's: that is read and called in the caller's thread.
-    HIDDEN: ClassVar = frozenset("aclose add_listener flush for_recipe new_uuid rng shared spawn".split())
-    DIRECT: ClassVar = frozenset(
-        """
-        add_chroot last_reason last_zxid serializer session_id session_password session_timeout state strip_chroot
-        terminal_error with_acl with_operation_timeout with_serializer
-        """.split()
-    )
     asyncio_object: aio.Client
 
     __signature__: ClassVar = inspect.signature(aio.Client)
@@ -51,7 +52,7 @@ class ThreadClient(Blocking):
         return self._thread
 
     def __dir__(self) -> list[str]:
-        return [name for name in object.__dir__(self) if name[0] != "_" and not name.isupper() and name not in _INNER]
+        return sorted(set(object.__dir__(self)) - {"asyncio_class", "of"})
 
     if not TYPE_CHECKING:  # type checkers would take every name for one that is there
 
@@ -81,9 +82,11 @@ class ThreadClient(Blocking):
     def close(self) -> None:
         """End the session and the connection; ``with`` does this."""
         if self._thread.running:
-            with contextlib.suppress(ClosedError):  # another thread has closed it in this moment
-                self.run(self.asyncio_client.aclose)
-            self._thread.stop()
+            try:
+                with contextlib.suppress(ClosedError):  # another thread has closed it in this moment
+                    self.run(self.asyncio_client.aclose)
+            finally:
+                self._thread.stop()
 
     def __enter__(self) -> Self:
         self.start()
@@ -129,10 +132,13 @@ class ThreadClient(Blocking):
         async def ask() -> State | None:
             return await anext(states, None)
 
-        while (state := self.run(ask)) is not None:
-            yield state
-            if state is State.CLOSED:
-                return
+        def iterate() -> Iterator[State]:
+            with contextlib.suppress(ClosedError):  # its loop has ended
+                while not self._thread.has_ended and (state := self.run(ask)) is not None:
+                    yield state
+            yield from states.rest()
+
+        return iterate()
 
     def retry(self, do: Callable[[], T], backoff: Backoff | None = None) -> T:
         """Repeat a call while the connection is lost or the server is too busy. Use this only for calls that may be

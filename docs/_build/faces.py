@@ -21,8 +21,8 @@ from typing import Any, Final
 from zoolet.client import recipes
 from zoolet.client.aio.client import Client
 from zoolet.client.blocking.client import DOC
-from zoolet.client.blocking.proxy import WRAPPED
-from zoolet.client.blocking.thread_client import ThreadClient
+from zoolet.client.blocking.proxy import WRAPPED, is_asynchronous
+from zoolet.client.blocking.thread_client import HIDDEN, ThreadClient
 from zoolet.client.recipes import Lease
 
 FOLDER: Final = Path(__file__).parents[2] / "client" / "blocking"
@@ -33,6 +33,7 @@ INNER: Final = frozenset(
 """What recipes and their parts have for each other."""
 REPLACED: Final = {
     "AsyncIterator": "BlockingIterator",
+    "States": "Iterator",
     "Awaitable": "",
     "Call": "",
     "Client": "Client",
@@ -171,7 +172,7 @@ class Faces:
         """Yield the lines of a method."""
         signature = inspect.signature(function)
         kind = str(signature.return_annotation)
-        asynchronous = inspect.iscoroutinefunction(function) or kind.startswith("Call[")
+        asynchronous = is_asynchronous(function)
         result = self.text(kind, function.__module__, owner)
         if prefix:
             yield f"    {prefix}"
@@ -313,9 +314,9 @@ class ClientFaces(Faces):
 
     def name(self, name: str, module: str, owner: type) -> str:
         """Return what a name of a module is called in the stub, and import it."""
-        if name == "Client":
-            return name
-        return name if name == "T" else super().name(name, module, owner)
+        if name == "Self":
+            self.imports["typing"].add(name)
+        return name if name in ("Client", "Self", "T") else super().name(name, module, owner)
 
 
 def client_stub() -> str:
@@ -323,7 +324,7 @@ def client_stub() -> str:
     faces = ClientFaces()
     faces.imports["typing"] = {"Any", "TypeVar"}
     lines = ["class Client:", docstring(DOC, " " * 4), *faces.method("__init__", Client.__init__, Client)]
-    for name in sorted({*dir(Client), *vars(ThreadClient)} - ThreadClient.HIDDEN - {"__init__"}):
+    for name in sorted({*dir(Client), *vars(ThreadClient)} - HIDDEN - {"__init__"}):
         own = name in vars(ThreadClient)
         member = inspect.getattr_static(ThreadClient if own else Client, name)
         if name.startswith("_") and name not in ("__enter__", "__exit__"):
