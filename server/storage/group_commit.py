@@ -34,6 +34,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -85,8 +86,7 @@ class GroupCommit:
         doubtful_zxid: The zxid of the last transaction that was acknowledged and may be lost with the power for good,
             until a snapshot has it; 0 for none.
         on_committed: Called after each commit with its number of transactions and of bytes.
-        on_log_unusable: Called when only a snapshot and another log help: this one could not be synced, or may not
-            grow.
+        on_log_unusable: Called when only a snapshot and another log help: this one could not be synced.
     """
 
     def __init__(self, engine: Engine, folder: Path, settings: StorageSettings, disk: Disk) -> None:
@@ -105,6 +105,7 @@ class GroupCommit:
         self._next: LogFile | None = self._new_log()  # in reserve, so that a full disk does not prevent it
         self._log_thread = ThreadPoolExecutor(1, "zoolet-log")
         self._closing = self._has_stopped = False
+        self._is_certain = True  # at the end: no sync has failed
         self._waiting: dict[Output, None] = {}  # those whose output is for the next commit
         self._paused: dict[Output, None] = {}
         self._committing: Commit | None = None
@@ -170,7 +171,6 @@ class GroupCommit:
         self._scheduled = False
         if self._committing is not None:
             return
-        self._retire()
         data = txnlog.encode(self.journal.entries)  # if this fails, nothing is forgotten
         entries = self.journal.pop_all()
         outputs = [(output, *output.pop_output()) for output in self._waiting]
@@ -183,7 +183,7 @@ class GroupCommit:
         assert commit is not None
         if not commit.entries:
             self._committed(None)
-        elif self._waits or self._failing or self._log is None or self._log.has_failed:
+        elif self._waits or self._failing or (log := self._log) is None or log.has_failed or log.is_full:
             # The first commit of a log comes after the close of the log before it.
             future = self._log_thread.submit(self._append, commit, sync=self._waits or self._failing)
             future.add_done_callback(self._in_loop(self._committed))
@@ -200,6 +200,9 @@ class GroupCommit:
         if self._log is not None and self._log.has_failed:
             log, self._log = self._log, None
             log.abandon()
+        if self._log is not None and self._log.is_full:
+            self._log.close()
+            self._log = None
         if self._log is None:
             self._log, self._next = self._next or self._new_log(), None
         log = self._log
@@ -223,6 +226,7 @@ class GroupCommit:
             self._fail(error)
             return
         self._committing = None
+        self._retire()
         if commit.entries:
             self.logged_zxid = commit.entries[-1][2]
             self.on_committed(len(commit.entries), len(commit.data))
@@ -289,8 +293,6 @@ class GroupCommit:
             return
         if (log := self._log or self._next) is not None:
             log.try_reserve()
-            if log.is_full:
-                self.on_log_unusable()
         self._check_space()
 
     def _update_writable(self) -> None:
@@ -316,7 +318,9 @@ class GroupCommit:
             future.add_done_callback(self._in_loop(self._synced))
 
     def _synced(self, error: BaseException | None) -> None:
-        if error is not None and not self._closing:
+        if error is not None and self._closing:
+            self._is_certain = False
+        elif error is not None:
             _log.error("the log could not be synced, so that a snapshot is written: %s", error)
             self._note_doubt()
 
@@ -330,6 +334,11 @@ class GroupCommit:
         """
         if self._next is None:
             await self._in_log_thread(self._prepare_log)
+        if (log := self._log) is not None and not self._waits:
+            with contextlib.suppress(OSError):  # which its close raises again
+                await self._in_log_thread(log.sync)  # so that commits do not wait for long when it is closed
+        if self._has_stopped:
+            raise OSError("the server stops")
         self._retiring = retired = self._loop.create_future()
         if self._committing is None:
             self._retire()
@@ -423,14 +432,16 @@ class GroupCommit:
             self._retiring = None
         return lost
 
-    async def close_logs(self) -> None:
-        """Close the files, after what their thread still does."""
+    async def close_logs(self) -> bool:
+        """Close the files, after what their thread still does; return whether all that was logged is on the disk."""
         await self._in_log_thread(self._close_logs)
         self._log_thread.shutdown()
+        return self._is_certain
 
     def _close_logs(self) -> None:
         for log in filter(None, (self._log, self._next)):
             try:
                 log.close()
             except OSError as error:
+                self._is_certain = False
                 _log.error("the log could not be closed: %s", error)

@@ -29,7 +29,7 @@ class LogFile:
     Attributes:
         path: Its file.
         is_short: Whether there was no space to reserve more.
-        is_full: Whether there was none because a file may not be larger; another one may have it.
+        is_full: Whether a file may not be larger (RLIMIT_FSIZE): another one takes what follows.
         has_failed: Whether a sync has failed: what it has is not certain, and a later sync might succeed wrongly. It
             takes nothing more.
 
@@ -47,6 +47,7 @@ class LogFile:
         self._preallocated = preallocated
         self._reserved = self._size = 0
         self._is_named = self._is_begun = False  # it has its name; the name is on the disk
+        self._has_entries = False
         self._descriptor = disk.create(self.path)
         if preallocated:
             self.try_reserve()
@@ -65,8 +66,13 @@ class LogFile:
         if not self._is_begun:
             self._begin(first_zxid)
         self._check_in_place()
-        self._disk.write(self._descriptor, data, self._size)
+        try:
+            self._disk.write(self._descriptor, data, self._size)
+        except OSError as error:
+            self.is_full = error.errno == errno.EFBIG and self._has_entries
+            raise
         self._size += len(data)
+        self._has_entries = True
         if self._preallocated and self._reserved - self._size < self._preallocated // RESERVE:
             self.try_reserve()
 
@@ -88,15 +94,21 @@ class LogFile:
             raise OSError(errno.ENOENT, "the file of the log has gone", str(self.path))
 
     def try_reserve(self) -> None:
-        """Reserve more space; :attr:`is_short` says whether there was none."""
+        """Reserve more space; :attr:`is_short` says whether there was none. Where a file may not be so large, the log
+        does without.
+        """
         start = max(self._reserved, self._size)
         try:
             self._disk.reserve(self._descriptor, start, self._preallocated)
         except OSError as error:
-            self.is_short, self.is_full = True, error.errno == errno.EFBIG and self._size > 0
+            self.is_short = error.errno != errno.EFBIG
+            if not self.is_short and self._has_entries:
+                self.is_full = True
+            elif not self.is_short:
+                self._preallocated = 0
         else:
             self._reserved = start + self._preallocated
-            self.is_short = self.is_full = False
+            self.is_short = False
 
     def sync(self) -> None:
         """Wait until what was appended outlives a loss of power.
@@ -120,7 +132,7 @@ class LogFile:
         try:
             if self._is_named:
                 self._disk.truncate(self._descriptor, self._size)
-                self._disk.sync(self._descriptor)
+                self.sync()
             else:
                 self._disk.remove(self.path)
         finally:

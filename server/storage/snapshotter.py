@@ -52,6 +52,7 @@ class Snapshotter:
 
     Attributes:
         task: The snapshot that is being written; None if none is.
+        zxid: That of the last one which this process has written, and which counts; 0 for none.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Snapshotter:
         self._thread = ThreadPoolExecutor(1, "zoolet-snapshot")
         self._ending = self._another = False
         self._transactions = self._bytes = 0  # since the last one was begun
-        self._size = self._zxid = 0  # of the last one that counts
+        self._size = self.zxid = 0  # of the last one that counts
         self._problem = ""  # what was last logged of one that does not
         self._retry: asyncio.TimerHandle | None = None
         self._valid: set[Path] = set()  # those that were read or written by this process
@@ -128,7 +129,7 @@ class Snapshotter:
             except BaseException:
                 file.discard()
                 raise
-            self._zxid, self._problem = zxid, ""
+            self.zxid, self._problem = zxid, ""
             self._size = written
             self._valid.add(file.path)
             self._note_session(self._engine.sessions.highest_id)
@@ -139,7 +140,7 @@ class Snapshotter:
             if str(error) != self._problem and not self._ending:
                 self._problem = str(error)
                 _log.error("the snapshot of zxid 0x%x could not be written: %s", zxid, error)
-            if self._commits.doubtful_zxid > self._zxid and not self._ending:
+            if self._commits.doubtful_zxid > self.zxid and not self._ending:
                 self._retry = self._loop.call_later(group_commit.RETRY, self._begin_if_running)
 
     def _purge(self) -> None:

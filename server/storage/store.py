@@ -25,7 +25,7 @@ class Store(GroupCommit):
 
     Attributes:
         snapshots: The snapshots.
-        is_complete: Whether all that was applied is in the log, and nothing can follow.
+        is_complete: Whether all that was applied is on the disk, and nothing can follow.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Store(GroupCommit):
         """Log what remains, and close the files; a disk that is full or failing gets three seconds.
 
         Returns:
-            Whether all could be logged.
+            Whether all is on the disk.
         """
         self.snapshots.end()
         lost = await self.stop_logging()
         await self.snapshots.ended()
-        await self.close_logs()
-        self.is_complete = not lost
+        is_certain = await self.close_logs()
+        self.is_complete = is_certain and not lost and self.doubtful_zxid <= self.snapshots.zxid
         return self.is_complete

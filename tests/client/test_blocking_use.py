@@ -147,13 +147,13 @@ def test_a_lease_and_the_states_can_be_asked_after_the_client_was_closed(server:
 def test_an_iterator_gives_each_item_to_one_thread_and_its_end_to_all(zk: Client) -> None:
     found: list[object] = []
 
-    def take() -> None:
+    def consume() -> None:
         found.extend(iterator)
 
     zk.create("/c")
     with ChildrenCache(zk, "/c") as cache:
         iterator = cache.changes()
-        threads = [threading.Thread(target=take) for _ in range(3)]
+        threads = [threading.Thread(target=consume) for _ in range(3)]
         for thread in threads:
             thread.start()
         deadline = time.monotonic() + DEADLINE_S

@@ -119,6 +119,9 @@ class FullDisk(Disk):
         if not self.writes:
             super().write(descriptor, data[: len(data) // 2], offset)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if offset + len(data) > self.max_file:
+            super().write(descriptor, data[: self.max_file - offset], offset)
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
         super().write(descriptor, data, offset)
 
     def sync(self, descriptor: int) -> None:
@@ -293,7 +296,10 @@ class GatedDisk(RememberingDisk):
     Attributes:
         gates: The gates, ``log`` and ``snapshot``; open at first.
         arrived: How many syncs have come to each gate.
+        log_fails: Whether syncs of logs fail.
     """
+
+    log_fails = False
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -307,6 +313,8 @@ class GatedDisk(RememberingDisk):
         name = os.readlink(f"/proc/self/fd/{descriptor}")
         gate = "snapshot" if "snapshot" in Path(name).name else "log"
         self.arrived[gate] += 1
+        if gate == "log" and self.log_fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         assert self.gates[gate].wait(20)
         super().sync(descriptor)
 

@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 from support.effort import effort
-from support.stored import FullDisk, RememberingDisk, SlowDisk, StoredServer, client_of, recovered, state_of
+from support.stored import FullDisk, GatedDisk, RememberingDisk, SlowDisk, StoredServer, client_of, recovered, state_of
 from support.waiting import until
 
 from zoolet.client import Client
@@ -152,18 +152,81 @@ async def test_writes_are_refused_while_no_space_can_be_reserved(
         await client.aclose()
 
 
-async def test_a_log_that_may_not_grow_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_commit, "RETRY", 0.02)
+@pytest.mark.parametrize("fsync", ["always", "interval"])
+@pytest.mark.parametrize("preallocated", [0, 64, 1024])
+async def test_a_log_that_may_not_grow_is_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preallocated: int, fsync: str
+) -> None:
+    monkeypatch.setattr(group_commit, "RETRY", 0.01)
     disk = FullDisk()
     disk.max_file = 150_000
+    async with StoredServer(tmp_path, disk, preallocated=preallocated, fsync=fsync) as server:
+        client = await client_of(server)
+        await client.create("/a")
+        for size in (*[4000] * 90, 100_000, 120_000):
+            await client.set("/a", bytes(size))
+        assert len(DataDir.find(tmp_path).logs) > 3
+        await client.aclose()
+        expected = state_of(server.engine)
+    assert state_of(recovered(tmp_path)) == expected
+
+
+async def test_a_snapshot_is_begun_when_nothing_follows_the_present_commit(tmp_path: Path) -> None:
+    disk = SlowDisk()
     async with StoredServer(tmp_path, disk) as server:
         client = await client_of(server)
         await client.create("/a")
-        while not server.engine.refusal:
-            await client.set("/a", bytes(4000))
-        await until(lambda: not server.engine.refusal)
-        await client.set("/a", b"goes on")
+        await server.store.snapshot_written()
+        disk.may_sync.clear()
+        before = disk.syncing
+        writes = [asyncio.ensure_future(client.set("/a", b"1"))]
+        await until(lambda: disk.syncing > before)
+        writes.append(asyncio.ensure_future(client.set("/a", b"2")))
+        await until(lambda: server.engine.tree.find("/a").version == 2)
+        writing = server.store.snapshot_soon()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        disk.may_sync.set()
+        await asyncio.gather(*writes)
+        await asyncio.wait_for(writing, 10)
         await client.aclose()
+
+
+async def test_a_stop_does_not_wait_for_a_snapshot_that_needs_what_cannot_be_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "STOP_SECONDS", 0.05)
+    disk = GatedDisk(tmp_path)
+    async with StoredServer(tmp_path, disk) as server:
+        client = await client_of(server)
+        await client.create("/a")
+        await server.store.snapshot_written()
+        before = dict(disk.arrived)
+        disk.gates["snapshot"].clear()
+        server.store.snapshot_soon()
+        await until(lambda: disk.arrived["snapshot"] > before["snapshot"])
+        disk.log_fails = True
+        pending = asyncio.ensure_future(client.set("/a", b"1"))
+        await until(lambda: bool(server.engine.refusal))
+        asyncio.get_running_loop().call_later(0.2, disk.gates["snapshot"].set)
+        assert not await asyncio.wait_for(server.daemon.stop(), 10)
+    with suppress(ZooKeeperError):
+        await pending
+    await client.aclose()
+
+
+@pytest.mark.parametrize("fsync", ["interval", "never"])
+async def test_a_sync_that_fails_at_the_end_is_no_clean_end(tmp_path: Path, fsync: str) -> None:
+    disk = FullDisk()
+    async with StoredServer(tmp_path, disk, fsync=fsync) as server:
+        client = await client_of(server)
+        await client.create("/a")
+        await server.store.snapshot_written()
+        await client.set("/a", b"1")
+        await client.aclose()
+        disk.syncs = False
+        assert not await server.daemon.stop()
+    assert b"pid " in (tmp_path / "version-2" / "zoolet.lock").read_bytes()
 
 
 @pytest.mark.parametrize("fails", ["writes", "syncs"])
