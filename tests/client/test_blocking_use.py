@@ -51,7 +51,7 @@ with Client({server.hosts!r}) as zk:
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
-def test_an_exit_in_a_function_of_the_user_s_reaches_its_caller_and_the_client_goes_on(zk: Client) -> None:
+def test_an_exit_in_a_function_of_the_user_s_reaches_its_caller(zk: Client) -> None:
     zk.create("/a")
     for leave in (SystemExit(3), KeyboardInterrupt()):
 

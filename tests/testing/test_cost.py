@@ -18,6 +18,15 @@ OBSERVED_S: Final = 2.5
 ENVIRONMENT: Final = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
+def cpu_of(code: str) -> float:
+    """Run a program in an interpreter of its own; return the seconds of CPU it took."""
+    process = subprocess.Popen([sys.executable, "-c", code], env=ENVIRONMENT)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return used.ru_utime + used.ru_stime
+
+
 def output_of(code: str) -> str:
     """Run a program in an interpreter of its own."""
     return subprocess.run(
@@ -85,11 +94,9 @@ async def test_a_server_in_a_loop_stops_within_20_ms() -> None:
 )
 def test_an_interpreter_that_imports_it_takes_100_ms_in_all(code: str, limit: float) -> None:
     output_of(code)  # the first one may have to compile
-    took = []
-    for _ in range(5):
-        began = time.perf_counter()
-        output_of(code)
-        took.append(time.perf_counter() - began)
+    took = [cpu_of(code)]
+    while min(took) > limit and len(took) < 20:  # other work on the machine only ever adds to it
+        took.append(cpu_of(code))
 
     assert min(took) <= limit, took
 
