@@ -143,10 +143,8 @@ class LoopThread:
         while True:
             try:
                 result = self.run(once)
-            except (Exception, asyncio.CancelledError):
-                raise
             except BaseException as error:
-                if work is not None and work.done():
+                if isinstance(error, Exception | asyncio.CancelledError) or (work is not None and work.done()):
                     raise  # it is the result
                 interrupt = error
             else:
