@@ -3,13 +3,12 @@
 ``from zoolet.client import Client``; its recipes are in :mod:`zoolet.client.recipes`.
 """
 
-from __future__ import annotations
-
 if __name__ != "zoolet.client":
     raise ImportError("import zoolet.client, not client")
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+# Under names that completion does not offer among those of the package.
+import importlib as _importlib
+import typing as _typing
 
 from zoolet.client import acl, serializers
 from zoolet.client.aio.call import Call
@@ -38,7 +37,7 @@ from zoolet.protocol.errors import (
 )
 from zoolet.protocol.records import Stat
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from zoolet.client.aio.client import Client
     from zoolet.client.recipes import LockLostError
 
@@ -75,7 +74,7 @@ __all__ = [
     "serializers",
 ]
 
-_LATER: Final = {"Client": "zoolet.client.aio.client", "LockLostError": "zoolet.client.recipes"}
+_LATER: _typing.Final = {"Client": "zoolet.client.aio.client", "LockLostError": "zoolet.client.recipes"}
 """Imported lazily, because it loads all recipes, which a command of the shell does without."""
 
 
@@ -83,10 +82,10 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if not TYPE_CHECKING:  # type checkers would take every name for one that is there
+if not _typing.TYPE_CHECKING:  # type checkers would take every name for one that is there
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> _typing.Any:
         if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(_LATER[name]), name)
+        value = globals()[name] = getattr(_importlib.import_module(_LATER[name]), name)
         return value
