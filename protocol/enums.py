@@ -28,6 +28,11 @@ MAX_TTL: Final = (1 << 40) - 1
 """The longest TTL, in milliseconds."""
 
 
+def is_ttl(seconds: float) -> bool:
+    """Return whether a number of seconds can be a TTL: at least a millisecond, at most :data:`MAX_TTL`."""
+    return 0.001 <= seconds <= MAX_TTL / 1000
+
+
 class EventType(IntEnum):
     """The change that a watch event reports.
 

@@ -12,7 +12,7 @@ import base64
 from typing import Any, Final, NamedTuple
 
 from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
-from zoolet.protocol.enums import PERM_LETTERS
+from zoolet.protocol.enums import MAX_TTL, PERM_LETTERS, is_ttl
 
 _SETTINGS: Final = ("$data", "$base64", "$ttl", "$container", "$acl", "$children_created")
 
@@ -93,8 +93,8 @@ def node_of(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
     container, ttl = settings.get("$container", False), settings.get("$ttl")
     if not isinstance(container, bool):
         raise NodeJsonError(f"{path}: $container is {container!r}; it must be true or false")
-    if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < 1e9):
-        raise NodeJsonError(f"{path}: $ttl is {ttl!r}; it must be a number of seconds above 0")
+    if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int | float) or not is_ttl(ttl)):
+        raise NodeJsonError(f"{path}: $ttl is {ttl!r}; it must be from 0.001 to {MAX_TTL / 1000} seconds")
     encoded = {"base64": settings["$base64"]} if "$base64" in settings else settings.get("$data", "")
     acl = _acl(settings["$acl"], path) if "$acl" in settings else None
     created = settings.get("$children_created", 0)

@@ -14,7 +14,7 @@ from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE, AclList
 from zoolet.protocol.codec import Record, compiled, pack_int
-from zoolet.protocol.enums import MAX_TTL, CreateMode
+from zoolet.protocol.enums import MAX_TTL, CreateMode, is_ttl
 from zoolet.protocol.errors import MarshallingError, error_for
 from zoolet.protocol.operations import OPERATIONS, OpCode, codes_named
 
@@ -54,8 +54,8 @@ def create_mode(ephemeral: bool, sequential: bool, container: bool, ttl: float |
     if ttl is not None:
         if ephemeral:
             raise ValueError("an ephemeral node has no ttl: it ends with its session")
-        if not 0.001 <= ttl <= MAX_TTL / 1000:
-            raise ValueError(f"ttl is {ttl!r} s; it must be from 0.001 to 1,099,511,627.775")
+        if not is_ttl(ttl):
+            raise ValueError(f"ttl is {ttl!r} s; it must be from 0.001 to {MAX_TTL / 1000:,}")
         return CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL if sequential else CreateMode.PERSISTENT_WITH_TTL
     if container:
         return CreateMode.CONTAINER

@@ -184,6 +184,7 @@ async def test_a_proxy_has_the_commands_that_need_no_server() -> None:
         ("stop_recording", {"recording": 1, "save": "/tmp/x"}, "has no parameter save"),
         ("populate", {"nodes": {"/a": {"$container": "no"}}}, "container is 'no'"),
         ("populate", {"nodes": {"/a": {"$ttl": True}}}, "ttl is True"),
+        ("populate", {"nodes": {"/a": {"$ttl": float("inf")}}}, "must be from 0.001 to 1099511627.775 seconds"),
         ("populate", {"nodes": {"$data": "x"}}, "which belongs to a node"),
         ("fault", {"action": "boom"}, "action is 'boom'; it must be one of delay, error"),
         ("fault", {"action": "delay"}, "delay needs seconds"),

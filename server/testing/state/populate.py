@@ -9,7 +9,7 @@ from typing import Any
 from zoolet.protocol import paths
 from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
 from zoolet.protocol.codec import Record
-from zoolet.protocol.enums import MAX_TTL
+from zoolet.protocol.enums import is_ttl
 from zoolet.protocol.txns import CreateContainerTxn, CreateTTLTxn, CreateTxn, SetDataTxn
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.node import int32
@@ -104,7 +104,7 @@ def _check(path: str, node: Znode) -> None:
 
 
 def _is_valid_ttl(seconds: float, container: bool) -> bool:
-    return not container and 1 <= round(seconds * 1000) <= MAX_TTL
+    return not container and is_ttl(seconds)
 
 
 def _make(engine: Engine, path: str, node: Znode) -> None:
