@@ -145,10 +145,10 @@ def _method(name: str, method: FunctionType) -> Callable[..., Any]:
             options = {name: unwrapped(value) for name, value in options.items()}
 
         async def do() -> Any:
-            result = bound(*args, **options)
-            return blocking(thread, await result if is_awaited else result)
+            result = await bound(*args, **options) if is_awaited else bound(*args, **options)
+            return result if type(result) in PLAIN else blocking(thread, result)
 
-        if thread.has_ended and not is_awaited:
+        if not is_awaited and thread.has_ended:
             return blocking(thread, bound(*args, **options))
         return thread.run(do, timeout)
 
