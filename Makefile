@@ -83,7 +83,7 @@ ensemble: setup  ## five minutes of locks on an Apache ensemble whose leaders ar
 budget: setup  ## exit 1 if a request costs more CPU than benchmarks/budget.toml allows
 	$(BIN)/python benchmarks/inproc.py --check
 
-faces: setup  ## client/blocking/recipes.pyi from the signatures of the asyncio recipes
+faces: setup  ## client/blocking/client.pyi and recipes.pyi from the signatures of the asyncio client and recipes
 	$(BIN)/python docs/_build/faces.py
 
 docs: $(VENV)/.docs  ## the pages that are made from tables, and the documentation site in build/site

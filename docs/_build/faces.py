@@ -350,6 +350,7 @@ def main() -> int:
         if "--check" not in sys.argv:
             file.write_text(text)
         elif not file.exists() or file.read_text() != text:
+            print(f"{file} is not what the signatures make of it: `make faces` writes it", file=sys.stderr)
             differ = True
     return int(differ)
 
