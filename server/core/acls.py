@@ -5,6 +5,14 @@ Key 0 is world:anyone with all permissions, which most nodes have; they cost no 
 A list becomes a :class:`Grants` when it is interned, so that a check costs one look-up for each identity of the client
 (for an address: one for each prefix length in the list), however long the list is.
 
+Invariants:
+
+- A key counts the nodes that have it: :meth:`Acls.intern` adds one, :meth:`Acls.release` takes one, and at none the key
+  and its list are forgotten. A key is never given to another list.
+- Inside a transaction nothing is forgotten: what it releases is released at its commit, what it interned at its
+  rollback. So a rollback finds every list that a node had before.
+- Data files name lists by these keys; after a start they are interned again, in the order of the nodes.
+
 Source: ReferenceCountedACLCache; PrepRequestProcessor.fixupACL; ZooKeeperServer.checkACL.
 """
 

@@ -9,6 +9,15 @@ Back-pressure: a client that does not read its replies is not read from. Events 
 not limit them: a client for which more than ``max_unread_bytes`` bytes of events wait is disconnected; its session
 stays alive, and the events that it missed are sent when it has reconnected.
 
+Two numbers decide when a connection is queued for its turn:
+
+- ``_typical``, the seconds of its turns, is a moving average over about four of them. It begins above :data:`CHEAP`,
+  so that a new connection counts as expensive, and falls below it after a few short turns. It rises by a fifth of CHEAP
+  a turn at most: a connection that becomes expensive is queued after five turns or more, and one slow turn, which may
+  be the machine's, queues nobody. Above CHEAP and while the server is busy, what is read is queued.
+- ``_spent`` is what the connection has used of the present iteration of the event loop, in which uvloop may read it 32
+  times. Above the length of a turn it waits for its next one; a pause of :data:`_SAME_ROUND` begins a new iteration.
+
 When the server closes a connection, it shuts down its sending side first, and closes the socket when the peer has
 closed its side, or a second after the last byte was sent: closing a socket with unread bytes in the kernel would
 discard output that the peer has not read yet.
