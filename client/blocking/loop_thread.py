@@ -144,14 +144,16 @@ class LoopThread:
             try:
                 result = self.run(once)
             except BaseException as error:
-                if isinstance(error, Exception | asyncio.CancelledError) or (work is not None and work.done()):
-                    raise  # it is the result
-                interrupt = error
-            else:
-                break
-        if interrupt is not None:
-            raise interrupt
-        return result
+                is_result = isinstance(error, Exception | asyncio.CancelledError) or (work is not None and work.done())
+                if not is_result:
+                    interrupt = error
+                    continue
+                if interrupt is not None:
+                    raise interrupt from error
+                raise
+            if interrupt is not None:
+                raise interrupt
+            return result
 
 
 class CarriedError(Exception):

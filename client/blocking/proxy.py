@@ -51,6 +51,8 @@ WRAPPED: Final = (Client, Lease, LockBase, Recipe, ReadWriteLock, Election, Node
 """Types of results and attributes that are made blocking."""
 PLAIN: Final = frozenset({NoneType, bool, bytes, int, str, tuple, Stat})
 """Types of most results, which are for threads as they are."""
+DEFAULTS: Final = {"on_lost": "flag"}
+"""Defaults of parameters that are others for threads: a thread cannot be cancelled."""
 
 
 def blocking(thread: LoopThread, value: Any) -> Any:
@@ -128,7 +130,7 @@ def _method(name: str, method: FunctionType) -> Callable[..., Any]:
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     has_timeout = "timeout" in parameters
     is_awaited = is_asynchronous(method)
-    defaults = {"on_lost": "flag"} if "on_lost" in parameters else {}  # a thread cannot be cancelled
+    defaults = {name: value for name, value in DEFAULTS.items() if name in parameters}
     has_handler = any(handler in parameters for handler in HANDLERS)
 
     @functools.wraps(method)
@@ -145,20 +147,20 @@ def _method(name: str, method: FunctionType) -> Callable[..., Any]:
             options = {name: unwrapped(value) for name, value in options.items()}
 
         async def do() -> Any:
-            result = await bound(*args, **options) if is_awaited else bound(*args, **options)
-            return result if type(result) in PLAIN else blocking(thread, result)
+            result = bound(*args, **options)
+            return blocking(thread, await result if is_awaited else result)
 
         if not is_awaited and thread.has_ended:
             return blocking(thread, bound(*args, **options))
         return thread.run(do, timeout)
 
     call.__signature__ = _signature(method, defaults, adds_timeout=is_awaited and not has_timeout)  # type: ignore[attr-defined]
-    call.__annotations__ = {}
+    call.__annotations__ = {}  # those of asyncio are not true; the stubs have the types
     return call
 
 
 def is_asynchronous(method: Callable[..., Any]) -> bool:
-    """Return whether the result of a method is awaited; to ask that of each result would take longer than the rest."""
+    """Return whether the results of a method are awaited, as its definition says."""
     returned = str(method.__annotations__.get("return"))
     return inspect.iscoroutinefunction(method) or returned.startswith(("Call[", "Awaitable[", "Coroutine["))
 
@@ -235,7 +237,8 @@ class Blocking:
         return bool(self.asyncio_object)
 
     def __dir__(self) -> list[str]:
-        return sorted({*object.__dir__(self), *dir(self.asyncio_object)} - {"asyncio_class"})
+        public = (name for name in dir(self.asyncio_object) if not name.startswith("_"))
+        return sorted({*object.__dir__(self), *public} - {"asyncio_class"})
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "asyncio_object":  # also of one that is being copied

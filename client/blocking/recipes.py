@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from zoolet.client import recipes
 from zoolet.client.aio import client as aio
 from zoolet.client.aio.one_shot_event import OneShotEvent
-from zoolet.client.blocking.proxy import WRAPPED, Blocking, bound_arguments, face_of
+from zoolet.client.blocking.proxy import DEFAULTS, WRAPPED, Blocking, bound_arguments, face_of
 from zoolet.client.blocking.thread_client import ThreadClient
 from zoolet.client.recipes._owned_node import OwnedNode
 from zoolet.client.recipes.multilock import MultiLease
@@ -33,12 +33,11 @@ class _Recipe:
 
     def __init__(self, client: ThreadClient, *args: Any, **options: Any) -> None:
         recipe = self.asyncio_class
-        if "on_lost" in inspect.signature(recipe).parameters:
-            options.setdefault("on_lost", "flag")
+        signature = inspect.signature(recipe)
+        options = {name: value for name, value in DEFAULTS.items() if name in signature.parameters} | options
         if not isinstance(client, ThreadClient):
             hint = ": its recipes are those of zoolet.client.recipes" if isinstance(client, aio.Client) else ""
             raise TypeError(f"a recipe for threads needs a zoolet.client.blocking.Client, not {client!r}{hint}")
-        signature = inspect.signature(recipe)
         bound = bound_arguments(client.loop_thread, signature, (client.asyncio_client, *args), options)
 
         async def make() -> Any:

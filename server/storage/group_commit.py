@@ -5,8 +5,8 @@
 While one commit is being synced, the next turns run; their transactions and output are the next commit. So there is one
 sync for everything that arrived during the one before. No output overtakes the transactions that it may show, whether
 it is a reply, an event, or what another client reads; for a log that is failing see below.
-With ``interval`` and ``never`` nothing waits for a sync: the bytes are handed to the operating system before the output
-is sent.
+With ``interval`` and ``never`` output waits for a sync only where a log follows another: the bytes are given to the
+operating system before the output is sent.
 
 States of the log::
 
@@ -34,7 +34,6 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 import os
@@ -161,7 +160,8 @@ class GroupCommit:
 
     def commit_soon(self) -> None:
         """Log what was applied, at the end of this iteration of the event loop or behind the present commit."""
-        if not self._scheduled and self._committing is None and (self.journal.entries or self._waiting):
+        idle = not self._scheduled and self._committing is None and not self._has_stopped
+        if idle and (self.journal.entries or self._waiting):
             self._scheduled = True
             self._loop.call_soon(self._commit)
 
@@ -189,23 +189,25 @@ class GroupCommit:
             future.add_done_callback(self._in_loop(self._committed))
         else:
             try:
-                self._append(commit, sync=False)
+                log.append(commit.entries[0][2], commit.data)
             except (OSError, MemoryError) as error:
                 self._committed(error)
             else:
                 self._committed(None)
 
     def _append(self, commit: Commit, *, sync: bool) -> None:
-        """Write a commit to the log; with ``always`` this runs in the log's thread."""
-        if self._log is not None and self._log.has_failed:
-            log, self._log = self._log, None
-            log.abandon()
-        if self._log is not None and self._log.is_full:
-            self._log.close()
-            self._log = None
-        if self._log is None:
-            self._log, self._next = self._next or self._new_log(), None
+        """Write a commit to the log, or to another if it takes no more; this runs in the log's thread."""
         log = self._log
+        if log is not None and log.has_failed:
+            self._log = None
+            log.abandon()
+        elif log is not None and log.is_full:
+            log.sync()
+            self._log = None  # whatever becomes of its end, which is zeros
+            log.close()
+        if (log := self._log) is None:
+            log, self._next = self._next or self._new_log(), None
+            self._log = log
         log.append(commit.entries[0][2], commit.data)
         if sync:
             log.sync()
@@ -335,8 +337,10 @@ class GroupCommit:
         if self._next is None:
             await self._in_log_thread(self._prepare_log)
         if (log := self._log) is not None and not self._waits:
-            with contextlib.suppress(OSError):  # which its close raises again
-                await self._in_log_thread(log.sync)  # so that commits do not wait for long when it is closed
+            try:  # so that commits do not wait for long when it is closed
+                await self._in_log_thread(log.sync)
+            except OSError as error:
+                self._synced(error)
         if self._has_stopped:
             raise OSError("the server stops")
         self._retiring = retired = self._loop.create_future()

@@ -69,7 +69,7 @@ class LogFile:
         try:
             self._disk.write(self._descriptor, data, self._size)
         except OSError as error:
-            self.is_full = error.errno == errno.EFBIG and self._has_entries
+            self._note_limit(error)
             raise
         self._size += len(data)
         self._has_entries = True
@@ -102,13 +102,16 @@ class LogFile:
             self._disk.reserve(self._descriptor, start, self._preallocated)
         except OSError as error:
             self.is_short = error.errno != errno.EFBIG
-            if not self.is_short and self._has_entries:
-                self.is_full = True
-            elif not self.is_short:
+            self._note_limit(error)
+            if not self.is_short and not self._has_entries:
                 self._preallocated = 0
         else:
             self._reserved = start + self._preallocated
             self.is_short = False
+
+    def _note_limit(self, error: OSError) -> None:
+        """Note whether another file may have what this one may not; one without transactions is such a file."""
+        self.is_full |= error.errno == errno.EFBIG and self._has_entries
 
     def sync(self) -> None:
         """Wait until what was appended outlives a loss of power.

@@ -35,8 +35,9 @@ from zoolet.server.storage.snapshot_file import SnapshotFile
 
 _log = logging.getLogger("zoolet.server")
 MIN_LOG_BYTES: Final = 256 << 20
-SNAPSHOTS_PER_LOG: Final = 4
-"""The next snapshot is written when so many bytes were logged, or so many times as many as the last snapshot has."""
+"""Bytes that are logged before the next snapshot, at least, where no limit is set."""
+LOG_BYTES_A_SNAPSHOT_BYTE: Final = 4
+"""How many times the size of the last snapshot they are, if that is more."""
 
 
 class Snapshotter:
@@ -87,7 +88,7 @@ class Snapshotter:
         """Begin a snapshot if so much was logged that the next start would take long, or need much space."""
         self._transactions += transactions
         self._bytes += size
-        limit = self._settings.log_size << 10 or max(MIN_LOG_BYTES, SNAPSHOTS_PER_LOG * self._size)
+        limit = self._settings.log_size << 10 or max(MIN_LOG_BYTES, LOG_BYTES_A_SNAPSHOT_BYTE * self._size)
         if self.task is None and (self._transactions >= self._settings.snap_count or self._bytes >= limit):
             self._begin_if_running()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from zoolet.client.shell import words
+from zoolet.client.shell.command import find
 
 MAX_LINES: Final = 10_000
 """Lines that are kept."""
@@ -23,12 +24,14 @@ def _file() -> Path:
 
 
 def is_kept(line: str) -> bool:
-    """Return whether a line is kept: not one that begins with a blank, nor one that may have a password: addauth, also
-    misspelt, and what follows the name of a scheme.
+    """Return whether a line is kept: not one that begins with a blank, nor one that may have a password: addauth, and a
+    misspelt command that may have meant it.
     """
     typed = words.split(line)
     if not typed or line[0] in words.BLANKS or len(words.lines(line)) != 1:
         return False
+    if find(typed[0]) is not None:
+        return typed[0] != "addauth"
     return not get_close_matches(typed[0].lower(), ("addauth",)) and "digest" not in typed[1:2]
 
 

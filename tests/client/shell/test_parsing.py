@@ -169,5 +169,6 @@ def test_lines_that_are_not_kept(line: str) -> None:
     assert not is_kept(line)
 
 
-def test_lines_that_are_kept() -> None:
-    assert is_kept("ls /")
+@pytest.mark.parametrize("line", ["ls /", "addWatch /a", "get digest", "gte /a"])
+def test_lines_that_are_kept(line: str) -> None:
+    assert is_kept(line)

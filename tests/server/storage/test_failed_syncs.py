@@ -224,3 +224,58 @@ async def test_a_sync_that_fails_at_the_end_is_no_clean_end(tmp_path: Path, fsyn
         disk.syncs = False
         assert not await server.daemon.stop()
     assert b"pid " in (tmp_path / "version-2" / "zoolet.lock").read_bytes()
+
+
+@pytest.mark.parametrize("fsync", ["always", "interval"])
+async def test_a_full_log_whose_last_sync_fails_is_closed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: str
+) -> None:
+    monkeypatch.setattr(group_commit, "RETRY", 0.01)
+
+    class Limited(StrictDisk):
+        fails = False
+
+        def write(self, descriptor: int, data: bytes, offset: int) -> None:
+            if offset + len(data) > 20_000:
+                self.fails = True
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+            super().write(descriptor, data, offset)
+
+        def sync(self, descriptor: int) -> None:
+            if self.fails:
+                self.fails = False
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            super().sync(descriptor)
+
+    disk = Limited()
+    async with StoredServer(tmp_path, disk, preallocated=0, fsync=fsync) as server:
+        client = await client_of(server)
+        await client.create("/a")
+        for _ in range(12):
+            await client.set("/a", bytes(4000))
+        await client.aclose()
+        await server.store.snapshot_written()
+    assert disk.misused == []
+
+
+async def test_a_stop_that_gave_up_logs_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(group_commit, "STOP_SECONDS", 0.02)
+    disk = SlowDisk()
+    async with StoredServer(tmp_path, disk) as server:
+        client = await client_of(server)
+        await client.create("/a")
+        await server.store.snapshot_written()
+        disk.may_sync.clear()
+        before = disk.syncing
+        writes = [client.set("/a", b"1")]
+        await until(lambda: disk.syncing > before)
+        writes.append(client.set("/a", b"2"))
+        await until(lambda: server.engine.tree.find("/a").version == 2)
+        asyncio.get_running_loop().call_later(0.1, disk.may_sync.set)
+        assert not await server.daemon.stop()
+    await asyncio.gather(*writes, return_exceptions=True)
+    await client.aclose()
+    assert "cannot schedule" not in caplog.text
+    assert "Bad file descriptor" not in caplog.text

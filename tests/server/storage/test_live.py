@@ -35,7 +35,8 @@ async def test_snapshots_are_written_while_the_tree_changes_and_old_files_are_de
                 await client.delete(f"/n{(number - 40) % 40}-{number - 40}")
         await server.store.snapshot_written()
         expected = state_of(server.engine)
-        names = sorted(path.name for path in (tmp_path / "version-2").iterdir())
+        # The next log is there, and has no name, if nothing was written after the last snapshot had begun.
+        names = sorted(path.name for path in (tmp_path / "version-2").iterdir() if path.suffix != ".tmp")
         await client.aclose()
         snapshots = [name for name in names if name.startswith("snapshot.")]
         assert len(snapshots) == 3

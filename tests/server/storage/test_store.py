@@ -179,8 +179,7 @@ async def test_a_snapshot_is_begun_when_nothing_follows_the_present_commit(tmp_p
         writes.append(asyncio.ensure_future(client.set("/a", b"2")))
         await until(lambda: server.engine.tree.find("/a").version == 2)
         writing = server.store.snapshot_soon()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await until(lambda: server.store._log_thread._work_queue.qsize() > 0)  # the next log is to be created
         disk.may_sync.set()
         await asyncio.gather(*writes)
         await asyncio.wait_for(writing, 10)
