@@ -182,8 +182,8 @@ def _twice(path: Path) -> Iterator[Path]:
 
 
 async def _load_file(options: argparse.Namespace, file: Path) -> int:
+    from zoolet.client.aio.subtree import MAX_IN_FLIGHT
     from zoolet.client.transfer import files
-    from zoolet.client.transfer.source import MAX_IN_FLIGHT
     from zoolet.client.transfer.target import Target
 
     total = files.check(file)  # so that nothing is written of a file that is damaged

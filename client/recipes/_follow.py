@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from zoolet.client.aio.client import Client
 from zoolet.client.aio.reliable import PAUSE, ensure_container, repeat
+from zoolet.client.aio.subtree import ask
 from zoolet.client.aio.watcher import Watcher
 from zoolet.client.wire.states import State
 from zoolet.protocol import paths
@@ -59,15 +60,8 @@ async def children_of(client: Client, path: str) -> list[str]:
 
 async def values_of(client: Client, path: str, names: list[str]) -> dict[str, Any]:
     """Read some children of a node at once; return the values by name, without those that are gone."""
-    calls = [client.get(paths.join(path, name)) for name in names]
-    values = {}
-    for name, answer in zip(names, await asyncio.gather(*calls, return_exceptions=True), strict=True):
-        if isinstance(answer, BaseException):
-            if not isinstance(answer, NoNodeError):
-                raise answer
-        else:
-            values[name] = answer[0]
-    return values
+    answers = await ask(client.get, [paths.join(path, name) for name in names], NoNodeError)
+    return {name: answer[0] for name, answer in zip(names, answers, strict=True) if isinstance(answer, tuple)}
 
 
 async def set_shared_number(client: Client, path: str, number: int) -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from zoolet.client import serializers
+from zoolet.client.aio.subtree import ask, names_below, subtree
 from zoolet.client.recipes._base import Recipe
-from zoolet.client.recipes._follow import children_of
 from zoolet.client.recipes._node_names import NAMINGS, in_order
 from zoolet.protocol.errors import NoAuthError, NoNodeError
 from zoolet.protocol.records import Stat
-
-_AT_ONCE = 1000
-"""Nodes that are read at the same time."""
 
 
 class LockEntry(NamedTuple):
@@ -88,16 +84,7 @@ class LockTable(Recipe):
 
     async def _listing(self) -> dict[str, list[str]]:
         """Return the names of the children of each node."""
-        listing = {}
-        pending = [self._path]
-        while pending:
-            listed = await asyncio.gather(*[self._names(path) for path in pending[:_AT_ONCE]])
-            parents, pending = pending[:_AT_ONCE], pending[_AT_ONCE:]
-            for parent, names in zip(parents, listed, strict=True):
-                prefix = parent.rstrip("/")
-                pending += [f"{prefix}/{name}" for name in names]
-                listing[parent] = names
-        return listing
+        return {path: names async for path, names in subtree(self._client, self._path)}
 
     async def _lines(self, listing: dict[str, list[str]]) -> list[LockLine]:
         lines = []
@@ -105,25 +92,10 @@ class LockTable(Recipe):
             lines += [line for naming in NAMINGS if (line := await self._line(parent, naming, names)) is not None]
         return sorted(lines)
 
-    async def _names(self, path: str) -> list[str]:
-        try:
-            return await children_of(self._client, path)
-        except NoAuthError:
-            return []
-
     async def _read_nodes(self, nodes: list[str]) -> list[tuple[str, bytes, Stat]]:
         """Return path, data and Stat of each node that is there and may be read."""
-        results = []
-        for first in range(0, len(nodes), _AT_ONCE):
-            batch = nodes[first : first + _AT_ONCE]
-            answers: list[Any] = await asyncio.gather(*map(self._client.get, batch), return_exceptions=True)
-            for path, answer in zip(batch, answers, strict=True):
-                if isinstance(answer, NoNodeError | NoAuthError):
-                    continue
-                if isinstance(answer, BaseException):
-                    raise answer
-                results.append((path, *answer))
-        return results
+        answers = await ask(self._client.get, nodes, NoNodeError, NoAuthError)
+        return [(path, *answer) for path, answer in zip(nodes, answers, strict=True) if isinstance(answer, tuple)]
 
     async def _line(self, path: str, naming: str, names: list[str]) -> LockLine | None:
         line = in_order(naming, NAMINGS[naming], names)
@@ -150,7 +122,9 @@ class LockTable(Recipe):
         """Read lines again, and return who waits for each other both times."""
         # Nodes are not created again: what is there both times was there at one moment in between, in all lines.
         before = {(entry.path, entry.session_id, entry.holds) for line in lines for entry in line.entries}
-        listing = {path: await self._names(path) for path in {line.path for line in lines}}
+        parents = list({line.path for line in lines})
+        lists = await names_below(self._client, parents)
+        listing = {path: names for path, names in zip(parents, lists, strict=True) if isinstance(names, list)}
         both = [
             line._replace(
                 entries=tuple(entry for entry in line.entries if (entry.path, entry.session_id, entry.holds) in before)

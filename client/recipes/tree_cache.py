@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from zoolet.client.aio.client import Client
+from zoolet.client.aio.subtree import ask, subtree
 from zoolet.client.recipes._base import FollowingRecipe
 from zoolet.client.recipes._follow import SessionGuard
 from zoolet.client.serializers import UndecodableError
-from zoolet.protocol import paths
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import NoAuthError, NoNodeError
 from zoolet.protocol.records import Stat
@@ -82,22 +81,10 @@ class TreeCache(FollowingRecipe):
                     await self._read(event.path)
 
     async def _read_all(self) -> None:
-        existing: set[str] = set()
-        pending = [self._path]
-        while pending:
-            calls = [self._client.children(path) for path in pending]
-            parents, pending = pending, []
-            for path, names in zip(parents, await asyncio.gather(*calls, return_exceptions=True), strict=True):
-                if not isinstance(names, BaseException):
-                    existing.add(path)
-                    pending += [paths.join(path, name) for name in names]
-                elif not isinstance(names, NoNodeError | NoAuthError):
-                    raise names
+        existing = {path async for path, _ in subtree(self._client, self._path)}
         for path in (self._nodes.keys() | self._errors.keys()) - existing:
             self._set(path, None)
-        for error in await asyncio.gather(*map(self._read, sorted(existing)), return_exceptions=True):
-            if error is not None:
-                raise error
+        await ask(self._read, sorted(existing))
 
     async def _read(self, path: str) -> None:
         try:

@@ -2,54 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterable
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator
+from typing import Final
 
 from zoolet.client.aio.client import Client
+from zoolet.client.aio.subtree import MAX_IN_FLIGHT, names_below
 from zoolet.client.shell.errors import CommandError
 from zoolet.protocol import paths
-from zoolet.protocol.errors import MarshallingError, NoAuthError, NoNodeError, ZooKeeperError
+from zoolet.protocol.errors import NoAuthError, ZooKeeperError
 
-T = TypeVar("T")
 NAMED: Final = 20
 """Nodes that could not be read and are named."""
-AT_ONCE: Final = 500
-"""Nodes that are asked for at the same time."""
-
-
-async def each(calls: Iterable[Awaitable[T]]) -> list[T | NoNodeError | NoAuthError]:
-    """Wait for many answers; nodes that are gone or may not be read have their error in their place.
-
-    Raises:
-        ZooKeeperError: The first other error.
-    """
-    answers: list[T | NoNodeError | NoAuthError] = []
-    for answer in await asyncio.gather(*calls, return_exceptions=True):
-        if isinstance(answer, BaseException) and not isinstance(answer, NoNodeError | NoAuthError):
-            raise answer
-        answers.append(answer)
-    return answers
 
 
 async def children_of(client: Client, parents: list[str]) -> list[list[str] | ZooKeeperError]:
     """Return the sorted paths of the children of each node, or why they cannot be listed."""
-    results: list[list[str] | ZooKeeperError] = []
-    for parent, answer in zip(parents, await each(map(client.children, parents)), strict=True):
-        listed = not isinstance(answer, ZooKeeperError)
-        results.append([_joined(parent, name) for name in sorted(answer)] if listed else answer)  # type: ignore[arg-type]
-    return results
-
-
-def _joined(parent: str, name: str) -> str:
-    """Return the path of a child.
-
-    Raises:
-        MarshallingError: No node can have that name; such a server could name children without end.
-    """
-    if "/" in name or not paths.is_valid_name(name):
-        raise MarshallingError(parent, f"the server names a child {name!r}, which is no name of a node")
-    return paths.join(parent, name)
+    return [
+        [paths.join(parent, name) for name in sorted(names)] if isinstance(names, list) else names
+        for parent, names in zip(parents, await names_below(client, parents), strict=True)
+    ]
 
 
 async def walk(client: Client, root: str, forbidden: set[str] | None = None) -> AsyncIterator[list[str]]:
@@ -98,9 +69,9 @@ class _Siblings:
 
     async def next(self, client: Client) -> list[str] | ZooKeeperError:
         """Return the children of the next one."""
-        place = self.at % AT_ONCE
+        place = self.at % MAX_IN_FLIGHT
         if place == 0:
-            self._known = await children_of(client, self.paths[self.at : self.at + AT_ONCE])
+            self._known = await children_of(client, self.paths[self.at : self.at + MAX_IN_FLIGHT])
         self.at += 1
         return self._known[place]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
 from zoolet.client.aio.client import Client
+from zoolet.client.aio.subtree import MAX_IN_FLIGHT, answers
 from zoolet.client.transfer.node import TransferNode, joined
 from zoolet.client.wire.states import State
 from zoolet.protocol import records as r
@@ -20,8 +21,6 @@ from zoolet.protocol.errors import (
 )
 from zoolet.protocol.operations import OpCode
 
-MAX_IN_FLIGHT: Final = 500
-"""Nodes that are read or written at once."""
 BATCH_BYTES: Final = 4 << 20
 """The data of a batch above which the next one has fewer nodes."""
 RECONNECT_TIMEOUTS: Final = 6
@@ -53,15 +52,6 @@ async def retried(client: Client, attempt: Callable[[], Awaitable[T]]) -> T:
     return await attempt()
 
 
-async def answers(calls: list[Awaitable[Any]], *expected: type[ZooKeeperError]) -> list[Any]:
-    """Wait for replies; expected errors are returned in their places, and the first other one is raised."""
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException) and not isinstance(result, expected):
-            raise result
-    return results
-
-
 class Look(NamedTuple):
     """A node of a server."""
 
@@ -76,7 +66,7 @@ async def look(client: Client, paths: list[str]) -> list[Look | ZooKeeperError]:
     for path in paths:
         calls.append(client.call(OpCode.GET_DATA, r.GetDataRequest(client.add_chroot(path), False)))
         calls.append(client.call(OpCode.GET_ACL, r.GetACLRequest(client.add_chroot(path))))
-    replies = iter(await answers(calls, NoNodeError, NoAuthError))
+    replies: Iterator[Any] = iter(await answers(calls, NoNodeError, NoAuthError))
     looks: list[Look | ZooKeeperError] = []
     for data, acl in zip(replies, replies, strict=True):
         errors = [reply for reply in (data, acl) if isinstance(reply, ZooKeeperError)]

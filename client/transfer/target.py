@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zoolet.client.aio.client import Client
+from zoolet.client.aio.subtree import answers
 from zoolet.client.transfer.node import TransferNode, joined
-from zoolet.client.transfer.source import NO_PERMISSION, Look, Source, answers, creates_of, look, retried
+from zoolet.client.transfer.source import NO_PERMISSION, Look, Source, creates_of, look, retried
 from zoolet.protocol import paths
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE

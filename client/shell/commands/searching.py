@@ -7,6 +7,7 @@ import re
 import time
 from typing import TYPE_CHECKING
 
+from zoolet.client.aio.subtree import MAX_IN_FLIGHT, ask
 from zoolet.client.shell.command import command
 from zoolet.client.shell.commands.nodes import number
 from zoolet.client.shell.errors import CommandError
@@ -14,10 +15,10 @@ from zoolet.client.shell.flags import Flag, Parsed
 from zoolet.client.shell.matcher import Matcher
 from zoolet.client.shell.output import BOLD
 from zoolet.client.shell.texts import stat_json
-from zoolet.client.shell.walk import AT_ONCE, each, report, walk
+from zoolet.client.shell.walk import report, walk
 from zoolet.protocol import paths
 from zoolet.protocol import records as r
-from zoolet.protocol.errors import NoAuthError, NoNodeError
+from zoolet.protocol.errors import NoAuthError, NoNodeError, ZooKeeperError
 
 if TYPE_CHECKING:
     from zoolet.client.shell.shell import Shell
@@ -44,8 +45,8 @@ async def find(shell: Shell, arguments: Parsed) -> None:
     forbidden: set[str] = set()
     async for batch in walk(shell.client, root, forbidden):
         named = [path for path in batch if pattern.match(paths.name(path))]
-        for start in range(0, len(named), AT_ONCE):
-            part = named[start : start + AT_ONCE]
+        for start in range(0, len(named), MAX_IN_FLIGHT):
+            part = named[start : start + MAX_IN_FLIGHT]
             await _show(shell, part, test, forbidden)
             shell.out.flush()
     report(forbidden)
@@ -57,7 +58,7 @@ async def _show(shell: Shell, part: list[str], test: _Test, forbidden: set[str])
         for path in part:
             shell.out.line(None, path)
         return
-    for path, stat in zip(part, await each(map(shell.client.exists, part)), strict=True):
+    for path, stat in zip(part, await ask(shell.client.exists, part, NoNodeError, NoAuthError), strict=True):
         if isinstance(stat, NoAuthError):
             forbidden.add(path)
         elif isinstance(stat, r.Stat) and test.passes(stat):
@@ -117,8 +118,8 @@ async def grep(shell: Shell, arguments: Parsed) -> None:
     forbidden: set[str] = set()
     async with Matcher(pattern, ignore_case=arguments.has("i")) as matcher:
         async for batch in walk(shell.client, root, forbidden):
-            for start in range(0, len(batch), AT_ONCE):
-                part = batch[start : start + AT_ONCE]
+            for start in range(0, len(batch), MAX_IN_FLIGHT):
+                part = batch[start : start + MAX_IN_FLIGHT]
                 matched = await _search(shell, part, matcher, arguments.has("l"), forbidden) or matched
                 shell.out.flush()
     report(forbidden)
@@ -129,10 +130,10 @@ async def grep(shell: Shell, arguments: Parsed) -> None:
 async def _search(shell: Shell, paths: list[str], matcher: Matcher, only_paths: bool, forbidden: set[str]) -> bool:
     """Print what matches in the data of some nodes; return whether anything does."""
     matched = False
-    for path, answer in zip(paths, await each(map(shell.client.get, paths)), strict=True):
+    for path, answer in zip(paths, await ask(shell.client.get, paths, NoNodeError, NoAuthError), strict=True):
         if isinstance(answer, NoAuthError):
             forbidden.add(path)
-        if isinstance(answer, NoNodeError | NoAuthError):
+        if isinstance(answer, ZooKeeperError):
             continue
         lines = await matcher.lines(answer[0] or b"")
         matched = matched or bool(lines)

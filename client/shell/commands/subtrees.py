@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from zoolet.client.aio.subtree import MAX_IN_FLIGHT, ask
 from zoolet.client.shell.command import command
 from zoolet.client.shell.commands.nodes import number
 from zoolet.client.shell.errors import CommandError
 from zoolet.client.shell.flags import Flag, Parsed
 from zoolet.client.shell.nodes_text import shown_data
-from zoolet.client.shell.walk import AT_ONCE, children_of, each, report, walk
+from zoolet.client.shell.walk import children_of, report, walk
 from zoolet.progress import Progress
 from zoolet.protocol import records as r
 from zoolet.protocol.errors import NoAuthError, NoNodeError, ZooKeeperError
@@ -95,7 +96,7 @@ async def tree(shell: Shell, arguments: Parsed) -> None:
     async for node, line in _branches(shell, first, depth, arguments.has("d"), forbidden):
         shell.out.line({"path": node}, line)
         count += 1
-        if count % AT_ONCE == 0:
+        if count % MAX_IN_FLIGHT == 0:
             shell.out.flush()
     if not shell.out.as_json:
         shell.out.show(None, ["", f"{count + 1:,} node{'s' * (count > 0)}"])
@@ -128,7 +129,7 @@ async def _branches(
         level = levels.pop()
         if level.place == len(level.paths):
             continue
-        coming = level.paths[level.place :][:AT_ONCE]
+        coming = level.paths[level.place :][:MAX_IN_FLIGHT]
         known = level.known or await _ask(shell, coming, len(levels) + 1 < depth, with_data, forbidden)
         path, (children, text) = level.paths[level.place], known[0]
         last = level.place == len(level.paths) - 1
@@ -151,7 +152,7 @@ async def _ask(
 async def _texts(shell: Shell, paths: list[str]) -> list[str]:
     """Return what is printed behind the name of each node."""
     texts = []
-    for answer in await each(map(shell.client.get, paths)):
+    for answer in await ask(shell.client.get, paths, NoNodeError, NoAuthError):
         text = "" if isinstance(answer, ZooKeeperError) else shown_data(answer[0])
         texts.append(f"  {text}" if text else "")
     return texts
@@ -177,9 +178,11 @@ async def du(shell: Shell, arguments: Parsed) -> None:
     done = 0
     with Progress("reading") as progress:
         async for batch in walk(shell.client, root, forbidden):
-            for start in range(0, len(batch), AT_ONCE):
-                part = batch[start : start + AT_ONCE]
-                for path, stat in zip(part, await each(map(shell.client.exists, part)), strict=True):
+            for start in range(0, len(batch), MAX_IN_FLIGHT):
+                part = batch[start : start + MAX_IN_FLIGHT]
+                for path, stat in zip(
+                    part, await ask(shell.client.exists, part, NoNodeError, NoAuthError), strict=True
+                ):
                     if isinstance(stat, NoAuthError):
                         forbidden.add(path)
                     elif isinstance(stat, r.Stat):
