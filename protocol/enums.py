@@ -24,6 +24,9 @@ class CreateMode(IntEnum):
 SEQUENTIAL_MODES: Final = frozenset({2, 3, 6})
 EPHEMERAL_MODES: Final = frozenset({1, 3})
 TTL_MODES: Final = frozenset({5, 6})
+MODES: Final = frozenset(map(int, CreateMode))
+PLAIN_MODES: Final = MODES - TTL_MODES
+"""Those whose create has no TTL."""
 MAX_TTL: Final = (1 << 40) - 1
 """The longest TTL, in milliseconds."""
 

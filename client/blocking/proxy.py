@@ -39,8 +39,8 @@ from zoolet.client.blocking.loop_thread import LoopThread, carried
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.recipes._lease import Lease
 from zoolet.client.recipes._lock_base import LockBase
+from zoolet.client.recipes._queue_entry import Entry
 from zoolet.client.recipes.election import Election
-from zoolet.client.recipes.locking_queue import Entry
 from zoolet.client.recipes.node_election import NodeElection
 from zoolet.client.recipes.rwlock import ReadWriteLock
 from zoolet.client.wire.transaction import Transaction

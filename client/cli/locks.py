@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoolet.client.cli.options import OptionError, add_connection, add_timeout, auth_of, seconds, tls_of
 from zoolet.event_loop import run_loop
+from zoolet.protocol.hexadecimal import hexadecimal
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     from zoolet.client.aio.client import Client
@@ -144,7 +145,7 @@ def _entry(entry: LockEntry) -> dict[str, Any]:
 
     return {
         "node": entry.path,
-        "session": f"{entry.session_id & 0xFFFFFFFFFFFFFFFF:#x}" if entry.session_id else None,
+        "session": hexadecimal(entry.session_id) if entry.session_id else None,
         "data": data_json(entry.data),
         "reader": entry.shared,
         "since": entry.since,

@@ -2,6 +2,7 @@
 
 from zoolet.client.recipes._lease import Lease, LockLostError
 from zoolet.client.recipes._lock_base import DeadlockError
+from zoolet.client.recipes._queue_entry import Entry
 from zoolet.client.recipes.barrier import Barrier
 from zoolet.client.recipes.children_cache import ChildrenCache
 from zoolet.client.recipes.config import Config
@@ -12,7 +13,7 @@ from zoolet.client.recipes.durable_lock import DurableLease, DurableLock, Holder
 from zoolet.client.recipes.election import Election
 from zoolet.client.recipes.lock import Lock
 from zoolet.client.recipes.lock_table import LockEntry, LockLine, LockTable, Wait
-from zoolet.client.recipes.locking_queue import Entry, LockingQueue
+from zoolet.client.recipes.locking_queue import LockingQueue
 from zoolet.client.recipes.master import Master
 from zoolet.client.recipes.multilock import MultiLock
 from zoolet.client.recipes.node_cache import NodeCache

@@ -19,6 +19,7 @@ from zoolet.client.wire.arguments import checked_choice, checked_timeout
 from zoolet.protocol import paths
 from zoolet.protocol.acl import ACL
 from zoolet.protocol.errors import NoNodeError, ZooKeeperError
+from zoolet.protocol.hexadecimal import hexadecimal
 
 Release = Literal["send", "wait"]
 _RELEASES: Final[tuple[str, ...]] = get_args(Release)
@@ -152,7 +153,9 @@ class Lock(LockBase[Lease]):
                     name = data.decode() or "somebody"
                 now = places[0].server_time() if places else None
                 since = f", which asked for it {now - stat.ctime / 1000:.0f} s ago" if now is not None else ""
-                return f": held by {name} (session {stat.ephemeralOwner:#x}{since}), {len(others) - 1} waiting"
+                return (
+                    f": held by {name} (session {hexadecimal(stat.ephemeralOwner)}{since}), {len(others) - 1} waiting"
+                )
         return ""
 
     async def attempt(self) -> Lease | None:

@@ -11,6 +11,7 @@ from zoolet.client.aio.subtree import ask, names_below, subtree
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.recipes._node_names import NAMINGS, in_order
 from zoolet.protocol.errors import NoAuthError, NoNodeError
+from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.protocol.records import Stat
 
 
@@ -229,4 +230,4 @@ def _with_two_locks(steps: list[list[Wait]]) -> list[Wait]:
 def name_of(entry: LockEntry) -> str:
     """Return how people know one that holds or waits: by its data and its session."""
     name = entry.data.decode(errors="replace") or "somebody"
-    return f"{name} (session {entry.session_id & 0xFFFFFFFFFFFFFFFF:#x})" if entry.session_id else name
+    return f"{name} (session {hexadecimal(entry.session_id)})" if entry.session_id else name

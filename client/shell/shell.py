@@ -11,7 +11,7 @@ from zoolet.client.aio.client import Client
 from zoolet.client.serializers import Serializer
 from zoolet.client.shell.errors import CommandError, checked_path, text_of
 from zoolet.client.shell.output import Output
-from zoolet.client.shell.texts import event_text, java_hex, printable
+from zoolet.client.shell.texts import event_text, printable
 from zoolet.client.shell.watches import ShellWatches
 from zoolet.client.wire.backoff import Backoff
 from zoolet.client.wire.states import Event, State
@@ -20,6 +20,7 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE, AclList
 from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import CreateMode, EventType
 from zoolet.protocol.errors import AuthFailedError, ClosedError, ErrorCode, ZooKeeperError
+from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.protocol.operations import OpCode
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ class Shell:
             "event": event.type.name.lower(),
             "state": state,
             "path": event.path or None,
-            "zxid": None if event.zxid is None else java_hex(event.zxid),
+            "zxid": None if event.zxid is None else hexadecimal(event.zxid),
         }
         show = self._show_later or self.out.event
         show(event_text(event.type, event.path, state, event.zxid), value)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import AclList
 from zoolet.protocol.enums import PERM_LETTERS, EventType
+from zoolet.protocol.hexadecimal import hexadecimal
 
 _IDS: Final = frozenset({"czxid", "mzxid", "pzxid", "ephemeralOwner"})
 _HARMLESS: Final = frozenset("\n\t\xa0\u3000")
@@ -38,30 +39,25 @@ def date(milliseconds: int) -> str:
 def stat_lines(stat: r.Stat) -> list[str]:
     """Return a Stat as eleven lines."""
     return [
-        f"cZxid = {java_hex(stat.czxid)}",
+        f"cZxid = {hexadecimal(stat.czxid)}",
         f"ctime = {date(stat.ctime)}",
-        f"mZxid = {java_hex(stat.mzxid)}",
+        f"mZxid = {hexadecimal(stat.mzxid)}",
         f"mtime = {date(stat.mtime)}",
-        f"pZxid = {java_hex(stat.pzxid)}",
+        f"pZxid = {hexadecimal(stat.pzxid)}",
         f"cversion = {stat.cversion}",
         f"dataVersion = {stat.version}",
         f"aclVersion = {stat.aversion}",
-        f"ephemeralOwner = {java_hex(stat.ephemeralOwner)}",
+        f"ephemeralOwner = {hexadecimal(stat.ephemeralOwner)}",
         f"dataLength = {stat.dataLength}",
         f"numChildren = {stat.numChildren}",
     ]
-
-
-def java_hex(number: int) -> str:
-    """Return a number of 64 bits as Java's Long.toHexString does, behind 0x."""
-    return f"0x{number & 0xFFFFFFFFFFFFFFFF:x}"
 
 
 def stat_json(stat: r.Stat) -> dict[str, Any]:
     """Return a Stat as JSON: its fields by their names on the wire. Zxids and the session are text, for many programs
     read numbers of 64 bits inexactly.
     """
-    return {name: java_hex(getattr(stat, name)) if name in _IDS else getattr(stat, name) for name in stat.fields()}
+    return {name: hexadecimal(getattr(stat, name)) if name in _IDS else getattr(stat, name) for name in stat.fields()}
 
 
 def acl_lines(acl: AclList) -> list[str]:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from ipaddress import IPv6Address
 from typing import Final
 
+from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.protocol.operations import OPERATIONS
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
@@ -193,7 +194,7 @@ def _full(client: ClientConnection, *, asking: bool) -> str:
     xid = f",lcxid=0x{client.last_xid:x}" if client.last_xid >= 0 else ""
     return (
         f"{line[:-1]},sid=0x{session.id:x},lop={op},est={client.since},to={session.timeout_ms}{xid},"
-        f"lzxid=0x{client.last_zxid & (1 << 64) - 1:x},lresp=0,llat=0,minlat=0,avglat=0,maxlat=0)"
+        f"lzxid={hexadecimal(client.last_zxid)},lresp=0,llat=0,minlat=0,avglat=0,maxlat=0)"
     )
 
 

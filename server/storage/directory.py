@@ -1,4 +1,4 @@
-"""A data directory: its files, its lock, and what a restart or a purge removes from it.
+"""A data directory: what is read from its files, and what a restart or a purge removes from them.
 
 ::
 
@@ -12,10 +12,7 @@ Source: FileTxnSnapLog, FileSnap.findNValidSnapshots, FileTxnLog.getLogFiles, Pu
 
 from __future__ import annotations
 
-import fcntl
 import gzip
-import os
-import re
 import zlib
 from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
@@ -28,6 +25,7 @@ from zoolet.server.core.journal import ERROR
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
+from zoolet.server.storage.layout import PRIVATE, folder_in, log_path_of, write_file
 from zoolet.server.storage.snapshot import Snapshot
 from zoolet.server.storage.txnlog import Log, LogEntry
 
@@ -43,15 +41,6 @@ NEW_EPOCH: Final = -2
 """The xid of the transaction with which zxids go on in a new epoch, at a start where the last writes may be lost; its
 session is the last zxid before.
 """
-SUBFOLDER: Final = "version-2"
-"""Where the files are in a data directory."""
-LOCK: Final = "zoolet.lock"
-LOCK_SIZE: Final = 128
-LOGS: Final = "zoolet.logs"
-"""Says where the logs are, if they are in another directory."""
-PRIVATE: Final = "zoolet-"
-"""Prefix of the names of our own files, which ZooKeeper ignores."""
-MOVED: Final = f"if they were moved, delete {LOGS}"
 EPOCHS: Final = ("acceptedEpoch", "currentEpoch")
 """The files in which a member of an ensemble notes its epoch: it does not start if the files have a later one."""
 MAX_TRIED: Final = 100
@@ -60,7 +49,6 @@ MAX_ZXID: Final = (1 << 63) - (1 << 40)
 """The highest zxid with which a server begins."""
 MAX_UNPACKED: Final = 1 << 34
 """The most bytes of a compressed snapshot that is unpacked."""
-_FACT: Final = re.compile(r"(pid|zxid|session) (\d{1,19})")
 
 
 @dataclass
@@ -132,9 +120,9 @@ class DataDir:
             StorageError: One of them does not exist, is not a directory, is of another version, or has files of the
                 other.
         """
-        folder = _folder_in(Path(path))
-        log_path = _log_path(Path(path), log_path)
-        log_folder = folder if log_path is None else _folder_in(Path(log_path))
+        folder = folder_in(Path(path))
+        log_path = log_path_of(Path(path), log_path)
+        log_folder = folder if log_path is None else folder_in(Path(log_path))
         files, logs = sorted(folder.iterdir()), sorted(log_folder.iterdir())
         snapshots = dict(_named(files, "snapshot", ("", ".gz", ".snappy")))
         if log_folder != folder:
@@ -322,177 +310,6 @@ def _last_valid(path: Path) -> int | None:
             for entry in log:
                 last = entry.header.zxid
         return last
-
-
-class Lock:
-    """The lock of a directory, which one server has at a time, and its file with what the last one has noted. The lock
-    ends with the process; it is that of the folder, so that nobody can delete it.
-
-    The file has lines: ``pid N`` while a server runs, ``zxid N`` after a clean end, ``session N``, the highest session
-    id that was given, and spaces up to :data:`LOCK_SIZE` bytes.
-
-    Args:
-        path: The directory.
-
-    Attributes:
-        was_clean: Whether the previous server stopped cleanly, or there was none.
-        zxid: The last zxid that it had then; 0 if that is not known.
-        session_id: The highest session id that it has noted; 0 for none.
-
-    Raises:
-        StorageError: Another server has it.
-        OSError: The file cannot be created.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path.resolve() / LOCK
-        self._is_new = not self._path.exists()
-        self._folder = os.open(path, os.O_RDONLY)
-        self._descriptor = -1
-        facts: dict[str, str] = {}
-        try:
-            self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-            self._before = os.read(self._descriptor, 200)
-            facts = dict(_FACT.findall(self._before.decode(errors="replace")))
-            fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.release()
-            where = str(path).removesuffix(f"/{SUBFOLDER}")
-            owner = facts.get("pid", "unknown")
-            raise StorageError(where, f"another server uses this directory, process {owner}") from None
-        except BaseException:
-            self.release()
-            raise
-        self.was_clean = self._is_new or ("zxid" in facts and "pid" not in facts)
-        self.zxid, self.session_id = int(facts.get("zxid", 0)), int(facts.get("session", 0))
-        self.note_session(self.session_id)
-        os.fsync(self._descriptor)  # or the end of the server before this one would look clean after a loss of power
-
-    @property
-    def name(self) -> str:
-        """The name of its file."""
-        return self._path.name
-
-    def note_session(self, session_id: int) -> None:
-        """Note the highest session id that was given, while the server runs."""
-        self._write(b"pid %d\nsession %d\n" % (os.getpid(), session_id))
-
-    def note_clean_end(self, zxid: int, session_id: int) -> None:
-        """Note that the server has stopped cleanly, with its last zxid and the highest session id."""
-        self._write(b"zxid %d\nsession %d\n" % (zxid, session_id))
-
-    def undo(self) -> None:
-        """Release the directory, and leave the file as it was before."""
-        if self._is_new:
-            self._path.unlink(missing_ok=True)
-        else:
-            self._write(self._before)
-        self.release()
-
-    def release(self) -> None:
-        """Release the directory for another server."""
-        for descriptor in (self._descriptor, self._folder):
-            if descriptor >= 0:
-                os.close(descriptor)
-
-    def _write(self, data: bytes) -> None:
-        os.pwrite(self._descriptor, data.ljust(LOCK_SIZE), 0)  # at once, and all of it: at no moment is it empty
-
-
-def check_new(path: Path) -> None:
-    """Check that a directory that has no data can become a data directory; it may have other files.
-
-    Raises:
-        StorageError: It is a file, or has data of another version.
-    """
-    if path.exists() and not path.is_dir():
-        raise StorageError(str(path), "this is not a directory")
-    _check_version(path)
-
-
-def create(path: Path) -> None:
-    """Create a data directory, if it is not there, for its owner only.
-
-    Raises:
-        OSError: It cannot be created.
-    """
-    missing = [folder for folder in (path / SUBFOLDER, path, *path.parents) if not folder.exists()]
-    for folder in reversed(missing):
-        folder.mkdir(mode=0o700, exist_ok=True)
-        Disk().sync_folder(folder.parent)
-
-
-def write_file(disk: Disk, path: Path, data: bytes) -> None:
-    """Write a file that is there as a whole, or not at all."""
-    temporary = path.with_name(f"{PRIVATE}{path.name}.tmp")
-    descriptor = disk.create(temporary)
-    try:
-        disk.write(descriptor, data, 0)
-        disk.sync(descriptor)
-    finally:
-        disk.close(descriptor)
-    disk.rename(temporary, path)
-    disk.sync_folder(path.parent)
-
-
-def remove_leftovers(folder: Path, disk: Disk) -> None:
-    """Remove what was being written when a server ended."""
-    for path in folder.glob(f"{PRIVATE}*.tmp"):
-        disk.remove(path)
-
-
-def remember_logs(path: Path, log_path: Path, disk: Disk) -> None:
-    """Note in a data directory where its logs are, so that nobody begins without them."""
-    note = path / LOGS
-    if not note.exists():
-        write_file(disk, note, f"{log_path.resolve()}\n".encode())
-
-
-def noted_logs(path: Path) -> Path | None:
-    """Return where the logs of a data directory are, if that was noted.
-
-    Raises:
-        StorageError: They are not there.
-    """
-    note = path / LOGS
-    if not note.is_file():
-        return None
-    noted = Path(note.read_text(encoding="utf-8", errors="replace").strip())
-    if not noted.is_dir():
-        raise StorageError(str(path), f"its logs are in {noted}, as {LOGS} says, which is not there; {MOVED}")
-    if not (noted / SUBFOLDER / LOCK).exists() and not (noted / LOCK).exists():
-        raise StorageError(
-            str(path), f"its logs are in {noted}, as {LOGS} says, which has none: is it mounted? {MOVED}"
-        )
-    return noted
-
-
-def _log_path(path: Path, log_path: str | Path | None) -> str | Path | None:
-    """Return where the logs are: where the caller says, or where it was noted.
-
-    Raises:
-        StorageError: The note says something else.
-    """
-    noted = noted_logs(path)
-    if noted is not None and log_path is not None and Path(log_path).resolve() != noted:
-        raise StorageError(str(path), f"its logs are in {noted}, as {LOGS} says, and not in {log_path}; {MOVED}")
-    return log_path if noted is None else noted
-
-
-def _folder_in(path: Path) -> Path:
-    if not path.is_dir():
-        raise StorageError(str(path), "this is not a directory")
-    inner = path / SUBFOLDER
-    if inner.is_dir():
-        return inner
-    _check_version(path)
-    return path
-
-
-def _check_version(path: Path) -> None:
-    for other in sorted(path.glob("version-*")):
-        if other.name != SUBFOLDER:
-            raise StorageError(str(path), f"it has data of another version: {other.name}; known is {SUBFOLDER}")
 
 
 def _named(files: list[Path], kind: str, suffixes: tuple[str, ...]) -> Iterator[tuple[int, Path]]:

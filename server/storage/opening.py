@@ -11,12 +11,12 @@ from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.txns import ErrorTxn
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.journal import ERROR
-from zoolet.server.storage import directory as files
-from zoolet.server.storage import live, txnlog
+from zoolet.server.storage import layout, live, txnlog
 from zoolet.server.storage import snapshot as snapshots
-from zoolet.server.storage.directory import DataDir, Lock, Progress, no_progress
+from zoolet.server.storage.directory import NEW_EPOCH, DataDir, Progress, no_progress
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
+from zoolet.server.storage.lock import Lock
 from zoolet.server.storage.log_file import LogFile
 from zoolet.server.storage.recovery import Recovered, recover
 from zoolet.server.storage.settings import StorageSettings
@@ -48,18 +48,18 @@ class OpenDirectory:
         self._log_path = paths[1] if len(paths) > 1 else None
         self._locks: list[Lock] = []
         self._store: Store | None = None
-        noted = files.noted_logs(paths[0])  # before anything is created where they should be
-        new = [path for path in paths if not (path / files.SUBFOLDER).is_dir()]
+        noted = layout.noted_logs(paths[0])  # before anything is created where they should be
+        new = [path for path in paths if not (path / layout.SUBFOLDER).is_dir()]
         for path in new:
-            files.check_new(path)
+            layout.check_new(path)
         try:
             for path in paths:
                 if path in new:
-                    files.create(path)
-                self._locks.append(Lock(path / files.SUBFOLDER))
+                    layout.create(path)
+                self._locks.append(Lock(path / layout.SUBFOLDER))
             if self._log_path is None and noted is not None:
                 self._log_path = noted
-                self._locks.append(Lock(noted / files.SUBFOLDER))
+                self._locks.append(Lock(noted / layout.SUBFOLDER))
             self.directory = DataDir.find(paths[0], self._log_path)
         except BaseException:
             self.release()
@@ -94,13 +94,13 @@ class OpenDirectory:
         self._use_passwords(engine)
         directory.set_aside(disk)
         directory.truncate(disk)  # before another log follows: from then on it is damage
-        files.remove_leftovers(directory.folder, disk)
-        files.remove_leftovers(directory.log_folder, disk)
+        layout.remove_leftovers(directory.folder, disk)
+        layout.remove_leftovers(directory.log_folder, disk)
         for problem in recovered.problems:
             _log.error("while recovering: %s", problem)
         if self._log_path is not None:
             disk.sync_folder(directory.log_folder)  # the name of the lock, by which the folder is known
-            files.remember_logs(directory.path, self._log_path, disk)
+            layout.remember_logs(directory.path, self._log_path, disk)
         if is_new:
             _log.info("%s: a new data directory", directory.path)
             engine.zxid = first
@@ -149,13 +149,13 @@ class OpenDirectory:
                 raise StorageError(str(path), f"a key of session passwords has 32 bytes; this has {len(key)}")
         else:
             key = engine.rng.randbytes(32)
-            files.write_file(self.disk, path, key)
+            layout.write_file(self.disk, path, key)
         engine.sessions.set_key(key)
 
     def _write_first_snapshot(self, engine: Engine) -> None:
         """Write what an empty server has: without a snapshot ZooKeeper does not use a log."""
         path = self.directory.folder / f"snapshot.{engine.zxid:x}"
-        files.write_file(self.disk, path, b"".join(snapshots.encode(live.snapshot_of(engine))))
+        layout.write_file(self.disk, path, b"".join(snapshots.encode(live.snapshot_of(engine))))
 
     def _check_complete(self, engine: Engine) -> None:
         """Check that the files have all that the previous server had when it stopped cleanly.
@@ -167,7 +167,7 @@ class OpenDirectory:
         engine.sessions.skip_id(lock.session_id)
         last = engine.zxid if self.directory.snapshots or self.directory.logs else 0
         if last < lock.zxid:
-            hint = f"if these files are of an earlier time on purpose, delete {files.SUBFOLDER}/{files.LOCK}"
+            hint = f"if these files are of an earlier time on purpose, delete {layout.SUBFOLDER}/{layout.LOCK}"
             reason = (
                 f"the previous server stopped at 0x{lock.zxid:x}, and the files end with 0x{last:x}: a log is missing"
             )
@@ -185,5 +185,5 @@ class OpenDirectory:
         engine.zxid = (epoch << 32) + 1
         log = LogFile(self.directory.log_folder, self.disk, 0)
         failure = ErrorTxn(ErrorCode.OK)
-        log.append(engine.zxid, txnlog.encode([(last, files.NEW_EPOCH, engine.zxid, engine.now, ERROR, failure)]))
+        log.append(engine.zxid, txnlog.encode([(last, NEW_EPOCH, engine.zxid, engine.now, ERROR, failure)]))
         log.close()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zoolet.server.storage.directory import PRIVATE, SUBFOLDER, DataDir, Lock, Remainder
+from zoolet.server.storage.directory import DataDir, Remainder
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
+from zoolet.server.storage.layout import PRIVATE, SUBFOLDER
+from zoolet.server.storage.lock import Lock
 from zoolet.server.storage.txnlog import Log
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-from zoolet.server.storage.directory import PRIVATE
 from zoolet.server.storage.disk import Disk
+from zoolet.server.storage.layout import PRIVATE
 
 SLICE: Final = 0.001
 """Seconds for which a snapshot is encoded before the server serves for as long at least."""

@@ -36,7 +36,7 @@ from zoolet.client.recipes import (
     UniqueId,
     Worker,
 )
-from zoolet.client.recipes.locking_queue import Entry
+from zoolet.client.recipes._queue_entry import Entry
 from zoolet.protocol.errors import NodeExistsError, NoNodeError, ZooKeeperError
 from zoolet.server import Server
 from zoolet.server.testing import Simulation

@@ -19,8 +19,8 @@ from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.clock import RealClock
 from zoolet.server.net.daemon import Daemon
-from zoolet.server.storage.directory import LOCK, SUBFOLDER
 from zoolet.server.storage.disk import Disk
+from zoolet.server.storage.layout import LOCK, SUBFOLDER
 from zoolet.server.storage.opening import OpenDirectory
 from zoolet.server.storage.recovery import recover
 from zoolet.server.storage.settings import StorageSettings

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 @command("getAcl", "[-s] path", "print the ACL list of a node", STAT, least=1, paths=1)
 async def get_acl(shell: Shell, arguments: Parsed) -> None:
+    """Print the ACL list of a node, and with ``-s`` its Stat.
+
+    Raises:
+        NoNodeError: There is no such node.
+        ZooKeeperError: The server refuses it.
+    """
     path = shell.path(arguments.words[0])
     acl, stat = await shell.client.get_acl(path)
     value = {"path": path, "acl": [acl_text(entry) for entry in acl]}
@@ -40,6 +46,13 @@ async def get_acl(shell: Shell, arguments: Parsed) -> None:
     paths=1,
 )
 async def set_acl(shell: Shell, arguments: Parsed) -> None:
+    """Replace the ACL list of a node, with ``-R`` those of all below it too.
+
+    Raises:
+        CommandError: The list is empty.
+        InvalidACLError: An entry of it cannot be used.
+        ZooKeeperError: The server refuses it.
+    """
     path = shell.path(arguments.words[0])
     acl = parse_acl(arguments.words[1], shell.out)
     if not acl:
@@ -56,6 +69,12 @@ async def set_acl(shell: Shell, arguments: Parsed) -> None:
 
 @command("addauth", "scheme auth", "authenticate, as in addauth digest user:password", least=1)
 async def add_auth(shell: Shell, arguments: Parsed) -> None:
+    """Authenticate the session with a scheme.
+
+    Raises:
+        UsageError: The identity is missing.
+        AuthFailedError: The server does not accept it; the session is over then.
+    """
     if len(arguments.words) < 2 and arguments.words[0] != "world":
         raise UsageError
     await shell.client.add_auth(arguments.words[0], arguments.word(1).encode("utf-8", "surrogateescape"))
@@ -64,6 +83,11 @@ async def add_auth(shell: Shell, arguments: Parsed) -> None:
 
 @command("whoami", "", "print the identities that the server knows this session by")
 async def whoami(shell: Shell, arguments: Parsed) -> None:
+    """Print what the session has authenticated as.
+
+    Raises:
+        UnimplementedError: The server is older than 3.7.
+    """
     identities = [(identity.scheme, identity.user) for identity in await shell.client.who_am_i()]
     value = [{"scheme": scheme, "user": user} for scheme, user in identities]
     shell.out.show(value, ["Auth scheme: User", *(f"{scheme}: {user}" for scheme, user in identities)])

@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     ours=True,
 )
 async def cp(shell: Shell, arguments: Parsed) -> None:
+    """Copy a node, with ``-R`` all below it too.
+
+    Raises:
+        CommandError: There is no such node, nothing to put it into, the target is below it, or some nodes were not
+            copied.
+        ZooKeeperError: The server refuses it.
+    """
     from zoolet.client.transfer.source import Source
     from zoolet.client.transfer.target import Target, copy
 
@@ -71,6 +78,12 @@ async def cp(shell: Shell, arguments: Parsed) -> None:
 
 @command("edit", "path", "change the data of a node in $VISUAL or $EDITOR", least=1, paths=1, most=1, ours=True)
 async def edit(shell: Shell, arguments: Parsed) -> None:
+    """Open the data of a node in an editor and write what was changed, unless somebody else has changed it.
+
+    Raises:
+        CommandError: It could not be written; the text is kept in a file, which is named.
+        NoNodeError: There is no such node.
+    """
     path = shell.path(arguments.words[0])
     data, stat = await shell.client.get(path)
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"

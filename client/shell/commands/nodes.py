@@ -83,6 +83,12 @@ def version(arguments: Parsed) -> int:
     paths=1,
 )
 async def create(shell: Shell, arguments: Parsed) -> None:
+    """Create a node, and print its path.
+
+    Raises:
+        CommandError: The ACL list cannot be used.
+        ZooKeeperError: The server refuses it.
+    """
     mode, ttl = _mode(arguments)
     path = _new_path(shell, arguments.words[0], mode)
     data = arguments.words[1].encode("utf-8", "surrogateescape") if len(arguments.words) > 1 else None
@@ -151,6 +157,12 @@ async def read(shell: Shell, path: str, watch: bool) -> tuple[bytes | None, r.St
     paths=1,
 )
 async def get(shell: Shell, arguments: Parsed) -> None:
+    """Print the data of a node, with ``-s`` its Stat; ``-w`` leaves a watch.
+
+    Raises:
+        NoNodeError: There is no such node.
+        ZooKeeperError: The server refuses it.
+    """
     if len(arguments.words) > 1:
         shell.out.remark(deprecated("get path [watch]", "get [-s] [-w] path"))
     path = shell.path(arguments.words[0])
@@ -180,6 +192,13 @@ async def get(shell: Shell, arguments: Parsed) -> None:
     paths=1,
 )
 async def set_data(shell: Shell, arguments: Parsed) -> None:
+    """Replace the data of a node.
+
+    Raises:
+        CommandError: The data is not what ``-b`` says it is.
+        BadVersionError: Its version is not that of ``-v``.
+        ZooKeeperError: The server refuses it.
+    """
     path = shell.path(arguments.words[0])
     data = arguments.words[1].encode("utf-8", "surrogateescape")
     if arguments.has("b"):
@@ -195,6 +214,11 @@ async def set_data(shell: Shell, arguments: Parsed) -> None:
 
 @command("stat", "[-w] path", "print the Stat of a node", WATCH, least=1, paths=1)
 async def stat(shell: Shell, arguments: Parsed) -> None:
+    """Print the Stat of a node; ``-w`` leaves a watch.
+
+    Raises:
+        NoNodeError: There is no such node.
+    """
     if len(arguments.words) > 1:
         shell.out.remark(deprecated("stat path [watch]", "stat [-w] path"))
     path = shell.path(arguments.words[0])
@@ -221,6 +245,13 @@ async def stat(shell: Shell, arguments: Parsed) -> None:
     paths=1,
 )
 async def ls(shell: Shell, arguments: Parsed) -> None:
+    """Print the names of a node's children, with ``-R`` of all below it.
+
+    Raises:
+        CommandError: An option is unknown.
+        UsageError: There is no path, and no directory was set.
+        NoNodeError: There is no such node.
+    """
     if arguments.has("?"):
         row = find("ls")
         assert row is not None
@@ -237,6 +268,12 @@ async def ls(shell: Shell, arguments: Parsed) -> None:
 
 
 async def _list(shell: Shell, path: str, watch: bool, with_stat: bool) -> None:
+    """Print a node's children, and its Stat if that is asked for.
+
+    Raises:
+        NoNodeError: There is no such node.
+        NoAuthError: Its children may not be listed.
+    """
     if watch:
         names = await shell.watches.set(Kind.CHILD, path)
         result = await shell.client.exists(path) if with_stat else None
@@ -252,6 +289,12 @@ async def _list(shell: Shell, path: str, watch: bool, with_stat: bool) -> None:
 
 
 async def _list_all(shell: Shell, path: str, watch: bool) -> None:
+    """Print the paths of a subtree.
+
+    Raises:
+        NoNodeError: There is no such node.
+        CommandError: The children of some nodes may not be listed; the others were printed.
+    """
     async for batch in walk(shell.client, path):
         for each in batch:
             if watch:
@@ -262,6 +305,11 @@ async def _list_all(shell: Shell, path: str, watch: bool) -> None:
 
 @command("ls2", "path [watch]", "list the children of a node, and print its Stat", least=1, paths=1, most=2, ours=True)
 async def ls2(shell: Shell, arguments: Parsed) -> None:
+    """Print the names of a node's children and its Stat, as old releases did.
+
+    Raises:
+        NoNodeError: There is no such node.
+    """
     shell.out.remark(deprecated("ls2", "ls [-s] path"))
     await _list(shell, shell.path(arguments.words[0]), len(arguments.words) > 1, True)
 
@@ -271,6 +319,13 @@ async def ls2(shell: Shell, arguments: Parsed) -> None:
 
 @command("delete", "[-v version] path", "delete a node", Flag("v", "version", "version"), least=1, paths=1)
 async def delete(shell: Shell, arguments: Parsed) -> None:
+    """Delete a node that has no children.
+
+    Raises:
+        NotEmptyError: It has children.
+        BadVersionError: Its version is not that of ``-v``.
+        ZooKeeperError: The server refuses it.
+    """
     if len(arguments.words) > 1 and not arguments.has("v"):
         shell.out.remark(deprecated("delete path [version]", "delete [-v version] path"))
         arguments.flags["v"] = arguments.words[1]
@@ -281,6 +336,11 @@ async def delete(shell: Shell, arguments: Parsed) -> None:
 
 @command("getAllChildrenNumber", "path", "count the nodes below a node, at any depth", least=1, paths=1)
 async def count(shell: Shell, arguments: Parsed) -> None:
+    """Print how many nodes are below a node.
+
+    Raises:
+        UnimplementedError: The server is older than 3.6.
+    """
     path = shell.path(arguments.words[0])
     total = await shell.client.count_below(path)
     shell.out.show({"path": path, "count": total}, [str(total)])
@@ -288,6 +348,11 @@ async def count(shell: Shell, arguments: Parsed) -> None:
 
 @command("getEphemerals", "path", "list the ephemeral nodes of this session", paths=1)
 async def ephemerals(shell: Shell, arguments: Parsed) -> None:
+    """Print the ephemeral nodes of this session.
+
+    Raises:
+        UnimplementedError: The server is older than 3.6.
+    """
     prefix = shell.path_or_word(arguments.word(0, "/"))
     if prefix != "/":
         checked_path(prefix)

@@ -33,6 +33,7 @@ _KEYS: Final = {"n": "count", "b": "bytes", "N": "countHardLimit", "B": "byteHar
 
 
 def _text(numbers: dict[str, int]) -> bytes:
+    """Return a quota's data as text."""
     return Amount.of(numbers).encode()
 
 
@@ -58,6 +59,12 @@ async def _amount(shell: Shell, path: str) -> Amount | None:
     paths=1,
 )
 async def set_quota(shell: Shell, arguments: Parsed) -> None:
+    """Limit the nodes or bytes of a subtree.
+
+    Raises:
+        CommandError: There is no such node, or one above or below it has a quota.
+        ZooKeeperError: The server refuses it.
+    """
     shell.refuse_chroot("quotas are")
     path = shell.path_or_word(arguments.words[0])
     if path.startswith(QUOTA):
@@ -133,6 +140,11 @@ async def _create(shell: Shell, path: str, data: bytes | None) -> bool:
 
 
 def _warn(shell: Shell, limits: dict[str, int], used: Amount) -> None:
+    """Print a warning if the subtree has more than a limit already.
+
+    Raises:
+        ZooKeeperError: The server refuses it.
+    """
     for what, existing, keys in (
         ("count", used.count, ("count", "countHardLimit")),
         ("bytes", used.size, ("bytes", "byteHardLimit")),
@@ -144,6 +156,11 @@ def _warn(shell: Shell, limits: dict[str, int], used: Amount) -> None:
 
 @command("listquota", "path", "print the quota of a node, and what is used of it", least=1, paths=1)
 async def list_quota(shell: Shell, arguments: Parsed) -> None:
+    """Print the limits of a subtree, and how much there is.
+
+    Raises:
+        NoNodeError: There is no such node.
+    """
     shell.refuse_chroot("quotas are")
     path = shell.path_or_word(arguments.words[0])
     node = f"{QUOTA}{path}{LIMITS}"
@@ -169,6 +186,11 @@ async def list_quota(shell: Shell, arguments: Parsed) -> None:
     paths=1,
 )
 async def delete_quota(shell: Shell, arguments: Parsed) -> None:
+    """Remove limits of a subtree, all if none is named.
+
+    Raises:
+        ZooKeeperError: The server refuses it.
+    """
     shell.refuse_chroot("quotas are")
     path = shell.path_or_word(arguments.words[0])
     node = f"{QUOTA}{path}"

@@ -39,6 +39,12 @@ if TYPE_CHECKING:
     ours=True,
 )
 async def find(shell: Shell, arguments: Parsed) -> None:
+    """Print the paths of a subtree whose name and Stat are as asked for.
+
+    Raises:
+        CommandError: A condition cannot be read, or some nodes may not be read; the others were printed.
+        NoNodeError: There is no such node.
+    """
     root = shell.path(arguments.word(0, shell.directory or "/"))
     pattern = re.compile(fnmatch.translate(arguments.flags.get("name", "*")))
     test = _Test(arguments)
@@ -111,6 +117,12 @@ class _Test:
     ours=True,
 )
 async def grep(shell: Shell, arguments: Parsed) -> None:
+    """Print the lines of data that match, below a node.
+
+    Raises:
+        CommandError: Nothing matches, the pattern cannot be used, or some nodes may not be read.
+        NoNodeError: There is no such node.
+    """
     text = arguments.words[0].encode("utf-8", "surrogateescape")
     pattern = re.escape(text) if arguments.has("F") else text
     root = shell.path(arguments.word(1, shell.directory or "/"))

@@ -26,6 +26,12 @@ SYNC_SECONDS: Final = 30.0
 
 @command("sync", "path", "wait until this server knows all that the leader knows", least=1, paths=1)
 async def sync(shell: Shell, arguments: Parsed) -> None:
+    """Wait until this server has all that was written before.
+
+    Raises:
+        CommandError: It took too long.
+        ZooKeeperError: The server refuses it.
+    """
     path = shell.path(arguments.words[0])
     try:
         async with asyncio.timeout(SYNC_SECONDS):
@@ -48,6 +54,11 @@ async def sync(shell: Shell, arguments: Parsed) -> None:
     Flag("c", "as a connect string for clients"),
 )
 async def config(shell: Shell, arguments: Parsed) -> None:
+    """Print the configuration of the ensemble.
+
+    Raises:
+        NoAuthError: It may not be read.
+    """
     if arguments.has("w"):
         shell.refuse_chroot("the configuration that is watched is")
         data, stat = await shell.watches.set(Kind.DATA, CONFIG)
@@ -91,6 +102,13 @@ def _connect_string(text: str) -> str:
     Flag("remove", "ids of servers that leave", "list"),
 )
 async def reconfig(shell: Shell, arguments: Parsed) -> None:
+    """Change the members of the ensemble, and print them.
+
+    Raises:
+        CommandError: Options contradict each other, or the version is no number.
+        UsageError: Neither members nor changes are named.
+        ZooKeeperError: The server refuses it.
+    """
     joining, leaving, members = (_lower(arguments.flags.get(name)) for name in ("add", "remove", "members"))
     file = arguments.flags.get("file")
     if joining is leaving is members is file is None:
@@ -116,10 +134,16 @@ async def reconfig(shell: Shell, arguments: Parsed) -> None:
 
 
 def _lower(text: str | None) -> str | None:
+    """Return a list of members in lower case, as the server compares them."""
     return None if text is None else text.lower()
 
 
 def _config_version(text: str | None) -> int:
+    """Return the version that the configuration must have; -1 for any.
+
+    Raises:
+        CommandError: It is no number.
+    """
     try:
         version = -1 if text is None else int(text, 16)
     except ValueError:
@@ -142,6 +166,7 @@ def _members_of(file: str) -> str:
 
 @command("version", "", "print the version of the shell", offline=True)
 async def version(shell: Shell, arguments: Parsed) -> None:
+    """Print the version of zoolet."""
     from zoolet import __version__
 
     shell.out.show({"version": __version__}, [f"ZooKeeper CLI version: zoolet {__version__}"])

@@ -33,6 +33,13 @@ BATCH: Final = 1000
     paths=1,
 )
 async def delete_all(shell: Shell, arguments: Parsed) -> None:
+    """Delete a node and all below it, and print how many.
+
+    Raises:
+        CommandError: The size of a batch cannot be used.
+        NoNodeError: There is no such node.
+        ZooKeeperError: The server refuses it.
+    """
     text = arguments.flags.get("b", str(BATCH))
     batch = number(text, "-b argument must be an int value")
     if not 0 < batch < 1 << 31:
@@ -41,6 +48,12 @@ async def delete_all(shell: Shell, arguments: Parsed) -> None:
 
 
 async def _delete_all(shell: Shell, path: str, batch: int) -> None:
+    """Delete a subtree, many nodes at once, each after those below it.
+
+    Raises:
+        NoNodeError: There is no such node.
+        NoAuthError: The children of a node may not be listed; nothing was deleted.
+    """
     nodes: list[str] = []
     with Progress("listing") as progress:
         async for paths in walk(shell.client, path):
@@ -66,6 +79,12 @@ async def _delete_all(shell: Shell, path: str, batch: int) -> None:
 
 @command("rmr", "path", "delete a node and all below it", least=1, paths=1, most=1, ours=True)
 async def rmr(shell: Shell, arguments: Parsed) -> None:
+    """Delete a node and all below it, as old releases did.
+
+    Raises:
+        NoNodeError: There is no such node.
+        ZooKeeperError: The server refuses it.
+    """
     shell.out.remark("The command 'rmr' has been deprecated. Please use 'deleteall' instead.")
     await _delete_all(shell, shell.path(arguments.words[0]), BATCH)
 
@@ -84,6 +103,12 @@ async def rmr(shell: Shell, arguments: Parsed) -> None:
     ours=True,
 )
 async def tree(shell: Shell, arguments: Parsed) -> None:
+    """Draw a subtree.
+
+    Raises:
+        NoNodeError: There is no such node.
+        CommandError: The children of some nodes may not be listed; the others were printed.
+    """
     path = shell.path(arguments.word(0, shell.directory or "/"))
     depth = _levels(arguments, "1000000")
     (first,) = await children_of(shell.client, [path])
@@ -171,6 +196,12 @@ async def _texts(shell: Shell, paths: list[str]) -> list[str]:
     ours=True,
 )
 async def du(shell: Shell, arguments: Parsed) -> None:
+    """Print bytes and nodes of a subtree, level by level.
+
+    Raises:
+        NoNodeError: There is no such node.
+        CommandError: Some nodes may not be read; the others were counted.
+    """
     root = shell.path(arguments.word(0, shell.directory or "/"))
     depth = _levels(arguments, "1")
     sums: dict[str, list[int]] = {}

@@ -8,11 +8,11 @@ from zoolet.client.shell.command import command
 from zoolet.client.shell.errors import CommandError, UsageError
 from zoolet.client.shell.flags import Flag, Parsed
 from zoolet.client.shell.nodes_text import shown_data
-from zoolet.client.shell.texts import java_hex
 from zoolet.client.wire.states import Event
 from zoolet.client.wire.watches import Kind
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import NoAuthError, NoNodeError
+from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.protocol.node_json import data_json
 
 if TYPE_CHECKING:
@@ -36,6 +36,12 @@ SIGNS: Final = {
     paths=1,
 )
 async def add_watch(shell: Shell, arguments: Parsed) -> None:
+    """Leave a persistent watch, recursive unless another mode is named.
+
+    Raises:
+        UsageError: There is no such mode.
+        UnimplementedError: The server is older than 3.6.
+    """
     kind = MODES.get(arguments.flags.get("m", "PERSISTENT_RECURSIVE").upper())
     if kind is None:
         raise UsageError
@@ -58,6 +64,12 @@ async def add_watch(shell: Shell, arguments: Parsed) -> None:
     paths=1,
 )
 async def remove_watches(shell: Shell, arguments: Parsed) -> None:
+    """Remove the watches of this session on a node.
+
+    Raises:
+        NoWatcherError: There are none.
+        ZooKeeperError: The server refuses it.
+    """
     kinds: tuple[Kind, ...] = tuple(Kind)
     for name, chosen in (
         ("c", (Kind.CHILD,)),
@@ -75,6 +87,7 @@ async def remove_watches(shell: Shell, arguments: Parsed) -> None:
 
 @command("printwatches", "on|off", "whether events are printed", offline=True)
 async def print_watches(shell: Shell, arguments: Parsed) -> None:
+    """Print the watches of this session."""
     if arguments.words:
         shell.shows_watches = arguments.words[0] == "on"
     text = "on" if shell.shows_watches else "off"
@@ -93,6 +106,12 @@ async def print_watches(shell: Shell, arguments: Parsed) -> None:
     paths=1,
 )
 async def watch(shell: Shell, arguments: Parsed) -> None:
+    """Print the changes below a node as they happen, until it is stopped.
+
+    Raises:
+        CommandError: The number of events cannot be read.
+        ZooKeeperError: The server refuses it.
+    """
     path = shell.path(arguments.words[0])
     text = arguments.flags.get("n", "0")
     if not text.isdecimal() or len(text) > 9 or (arguments.has("n") and int(text) == 0):
@@ -113,7 +132,7 @@ async def _follow(shell: Shell, event: Event) -> None:
     value = {
         "event": event.type.name.lower(),
         "path": event.path,
-        "zxid": None if event.zxid is None else java_hex(event.zxid),
+        "zxid": None if event.zxid is None else hexadecimal(event.zxid),
     }
     text = f"{SIGNS.get(event.type, ' ')} {event.path}"
     if event.type in (EventType.NODE_CREATED, EventType.NODE_DATA_CHANGED):

@@ -14,7 +14,7 @@ from typing import Any, Final
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import Record
-from zoolet.protocol.enums import TTL_MODES, CreateMode
+from zoolet.protocol.enums import MODES, PLAIN_MODES, TTL_MODES, CreateMode
 from zoolet.protocol.errors import ErrorCode, MarshallingError, ThrottledOpError, ZooKeeperError
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.quotas import STATS
@@ -90,7 +90,7 @@ def _decode_operations(state: ServerState, span: Span) -> Operations:
             if (
                 compat.multi_checks_flags_first
                 and type(request) is r.CreateRequest
-                and (request.acl is None or not 0 <= request.flags <= 4)
+                and (request.acl is None or request.flags not in PLAIN_MODES)
             ):
                 _check_as_a_whole(state, span)
             operations[place] = _normalize_create(compat, op, request)
@@ -128,7 +128,7 @@ def _check_create_as_a_whole(state: ServerState, request: r.CreateRequest) -> No
     Source: MultiOperationRecord.deserialize, 3.9, which constructs the operation, and so reads its flags and list, at
         once.
     """
-    if not 0 <= request.flags <= 6:
+    if request.flags not in MODES:
         raise MarshallingError(request.path, f"create flags {request.flags} are unknown")
     if request.acl is None:
         state.zxid -= 1  # multi() has taken it
@@ -208,7 +208,7 @@ def _refuse_writes(state: ServerState, operations: list[tuple[OpCode, Record]]) 
     """
     for _, request in operations:
         if state.settings.compat.multi_checks_flags_first and isinstance(request, r.CreateRequest):
-            if not 0 <= request.flags <= 6 or request.acl is None or request.flags in TTL_MODES:
+            if request.flags not in PLAIN_MODES or request.acl is None:
                 raise MarshallingError(request.path, "create flags or an ACL list that are not allowed in a multi")
     return PartialResults(wire.END)
 

@@ -15,6 +15,8 @@ from zoolet.protocol.enums import (
     ANY_VERSION,
     EPHEMERAL_MODES,
     MAX_TTL,
+    MODES,
+    PLAIN_MODES,
     SEQUENTIAL_MODES,
     TTL_MODES,
     Perm,
@@ -79,7 +81,7 @@ def reply_nothing(txn: object, outcome: object) -> bytes:
 def prepare_create(state: ServerState, client: ClientConnection, request: r.CreateRequest) -> CreateTxn:
     """Check the create of a persistent or ephemeral node."""
     flags = request.flags
-    if flags in TTL_MODES or not 0 <= flags <= 6:
+    if flags not in PLAIN_MODES:
         refuse_flags(state, request, flags)
     path, acl, parent = check_create(state, client, request, flags)
     return CreateTxn(path, request.data, acl, flags in EPHEMERAL_MODES, int32(parent.creates + 1))
@@ -91,7 +93,7 @@ def prepare_create_container(
 ) -> CreateContainerTxn:
     """Check the create of a container; of the flags only the one for a sequence number has an effect."""
     flags = request.flags
-    if flags in TTL_MODES or not 0 <= flags <= 6:
+    if flags not in PLAIN_MODES:
         refuse_flags(state, request, flags)
     path, acl, parent = check_create(state, client, request, flags)
     return CreateContainerTxn(path, request.data, acl, int32(parent.creates + 1))
@@ -105,7 +107,7 @@ def prepare_create_ttl(state: ServerState, client: ClientConnection, request: r.
     BadArguments.
     """
     flags = request.flags
-    if not 0 <= flags <= 6:
+    if flags not in MODES:
         raise BadArgumentsError(request.path, f"unknown create flags {flags}")
     if flags in TTL_MODES and not state.settings.extended_types:
         raise UnimplementedError(request.path, "TTL nodes are disabled (extendedTypesEnabled)")

@@ -13,8 +13,8 @@ from typing import Any, cast
 from zoolet.protocol import node_json
 from zoolet.protocol.acl import ACL
 from zoolet.protocol.errors import ErrorCode
+from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.protocol.node_json import NodeJsonError
-from zoolet.server.testing.frames.requests import session_name
 from zoolet.server.testing.recording.recording import Recording
 from zoolet.server.testing.state.populate import Znode
 
@@ -94,7 +94,7 @@ def json_of(value: object) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _field(field.name, getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {session_name(key) if isinstance(key, int) else key: json_of(entry) for key, entry in value.items()}
+        return {hexadecimal(key) if isinstance(key, int) else key: json_of(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple | Recording):
         return [json_of(entry) for entry in value]
     return value
@@ -102,7 +102,7 @@ def json_of(value: object) -> Any:
 
 def _field(name: str, value: object) -> Any:
     if isinstance(value, int) and (name in ("id", "session", "ephemeral_owner") or (name == "client" and value)):
-        return session_name(value)
+        return hexadecimal(value)
     if isinstance(value, int) and name.endswith("zxid"):
         return f"0x{value:x}"  # numbers of JavaScript have 53 bits
     if name == "error" and isinstance(value, int):

@@ -12,17 +12,13 @@ from zoolet.protocol.acl import AclList
 from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import ErrorCode, MarshallingError
+from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.protocol.operations import OPERATIONS, OpCode, name_of
 from zoolet.protocol.records import AddWatchRequest, AuthPacket
 
 CONNECT: Final = int(OpCode.CREATE_SESSION)
 """The op code that stands for the connect request, which has none."""
 _LISTS: Final = (OpCode.MULTI, OpCode.MULTI_READ)
-
-
-def session_name(session_id: int) -> str:
-    """Return a session id as text: ``0x1a2b``, without a sign, as ZooKeeper and Java write it."""
-    return f"0x{session_id & 0xFFFFFFFFFFFFFFFF:x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +80,7 @@ class OpView:
 
     def __str__(self) -> str:
         fault = f" [{self.fault}]" if self.fault else ""
-        return f"{session_name(self.client)} {self.title} -> {self.outcome} zxid=0x{self.zxid:x}{fault}"
+        return f"{hexadecimal(self.client)} {self.title} -> {self.outcome} zxid=0x{self.zxid:x}{fault}"
 
 
 class RecordedRequest(NamedTuple):

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.server.core.client_connection import Session
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.testing.frames.interceptor import Interceptor
-from zoolet.server.testing.frames.requests import session_name
 from zoolet.server.testing.signatures import Direction
 
 
@@ -67,7 +67,7 @@ def session_id_of(who: object, default: int | None = None) -> int:
 
 def name_of(who: object) -> str:
     """Return a session id in hexadecimal, as reports show it, or a client as it is."""
-    return session_name(who) if isinstance(who, int) else repr(who)
+    return hexadecimal(who) if isinstance(who, int) else repr(who)
 
 
 def sessions_of(engine: Engine, who: object) -> list[Session]:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Final
 
+from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.protocol.operations import OpCode
 from zoolet.server.testing.frames.interceptor import Interceptor
-from zoolet.server.testing.frames.requests import RecordedRequest, session_name, view_of
+from zoolet.server.testing.frames.requests import RecordedRequest, view_of
 from zoolet.server.testing.signatures import Direction
 from zoolet.server.testing.state import views
 from zoolet.server.testing.state.views import NodeView, SessionView
@@ -30,7 +31,7 @@ def of_server(engine: Engine, interceptor: Interceptor) -> Sections:
     sections = {
         "tree": [_node(node) for node in tree.values()],
         "sessions": [_session(view, interceptor) for view in sessions.values()],
-        "watches": [f"{watch.path} {watch.kind} {session_name(watch.session)}" for watch in views.watches(engine)],
+        "watches": [f"{watch.path} {watch.kind} {hexadecimal(watch.session)}" for watch in views.watches(engine)],
     }
     return {**sections, **_optional("locks and elections", _queues(tree)), **of_interceptor(interceptor)}
 
@@ -45,13 +46,13 @@ def of_interceptor(interceptor: Interceptor) -> Sections:
         entry for connection in interceptor.connections.values() if (entry := connection.waiting_request()) is not None
     ]
     requests = [request for request in interceptor.seen if request.opcode != OpCode.PING]
-    paused = [session_name(id) + _direction(interceptor.paused[id]) for id in sorted(interceptor.paused)]
+    paused = [hexadecimal(id) + _direction(interceptor.paused[id]) for id in sorted(interceptor.paused)]
     if interceptor.all_paused is not None:
         paused = ["all clients" + _direction(interceptor.all_paused)]
     return {
         **_optional(
             "requests that are held or delayed",
-            [f"{session_name(request.session)} {request.view.title}, by {faults}" for request, faults in waiting],
+            [f"{hexadecimal(request.session)} {request.view.title}, by {faults}" for request, faults in waiting],
         ),
         **_optional("active faults", [f"{fault!r}, {fault.hits} hits" for fault in interceptor.faults]),
         **_optional("paused clients", paused),
@@ -92,7 +93,7 @@ def _session(view: SessionView, interceptor: Interceptor) -> str:
     now = interceptor.now()
     ago = f", {now - last.time:.1f} s ago" if last is not None else ""
     return (
-        f"{session_name(view.id)} timeout {view.timeout} s, {view.client or 'not connected'}, "
+        f"{hexadecimal(view.id)} timeout {view.timeout} s, {view.client or 'not connected'}, "
         f"{len(view.ephemerals)} ephemerals, "
         f"open for {now - interceptor.began.get(view.id, now):.1f} s, last operation: {_title(last)}{ago}, "
         f"expires in {view.expires_in:.1f} s"
@@ -112,7 +113,7 @@ def _queues(tree: Mapping[str, NodeView]) -> list[str]:
     lines = []
     for lock, paths in sorted(queues.items()):
         ordered = sorted(paths, key=lambda path: path[-10:])
-        entries = [f"{session_name(tree[path].ephemeral_owner)} {path.rpartition('/')[2]}" for path in ordered]
+        entries = [f"{hexadecimal(tree[path].ephemeral_owner)} {path.rpartition('/')[2]}" for path in ordered]
         lines += [f"{lock}: {len(paths)} contenders, first come first", *(f"  {entry}" for entry in entries)]
     return lines
 
@@ -126,13 +127,12 @@ def leaks(engine: Engine) -> list[str]:
     for session in views.sessions(engine).values():
         if session.client is None:
             continue
-        lines.append(f"session {session_name(session.id)} is still open, from {session.client}")
+        lines.append(f"session {hexadecimal(session.id)} is still open, from {session.client}")
         for path in session.ephemerals:
             kind = "lock contender" if is_contender(path) else "ephemeral node"
-            lines.append(f"{kind} {path} of session {session_name(session.id)}")
+            lines.append(f"{kind} {path} of session {hexadecimal(session.id)}")
     lines += [
-        f"{watch.kind} watch on {watch.path} of session {session_name(watch.session)}"
-        for watch in views.watches(engine)
+        f"{watch.kind} watch on {watch.path} of session {hexadecimal(watch.session)}" for watch in views.watches(engine)
     ]
     return lines
 

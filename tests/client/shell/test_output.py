@@ -11,7 +11,8 @@ from support.shells import Screen
 
 from zoolet.client.shell.nodes_text import shown_data
 from zoolet.client.shell.output import Output
-from zoolet.client.shell.texts import date, hexdump, java_hex, printable
+from zoolet.client.shell.texts import date, hexdump, printable
+from zoolet.protocol.hexadecimal import hexadecimal
 
 
 @given(st.binary())
@@ -72,7 +73,7 @@ def test_json_is_a_line_each() -> None:
 
 
 def test_numbers_as_java_prints_them() -> None:
-    assert (java_hex(26), java_hex(-1)) == ("0x1a", "0xffffffffffffffff")
+    assert (hexadecimal(26), hexadecimal(-1)) == ("0x1a", "0xffffffffffffffff")
 
 
 @pytest.mark.parametrize("milliseconds", [(1 << 63) - 1, -1 << 63, 1 << 62])

@@ -19,8 +19,9 @@ from zoolet.protocol.txns import ErrorTxn
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
 from zoolet.server.storage import live, txnlog
-from zoolet.server.storage.directory import DataDir, Lock
+from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.errors import StorageError
+from zoolet.server.storage.lock import Lock
 from zoolet.server.storage.recovery import Recovered, recover
 from zoolet.server.storage.repair import repair
 from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode, encode_growing, parse

@@ -1,0 +1,90 @@
+"""The lock of a data directory."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from zoolet.server.storage.errors import StorageError
+from zoolet.server.storage.layout import LOCK, SUBFOLDER
+
+LOCK_SIZE: Final = 128
+_FACT: Final = re.compile(r"(pid|zxid|session) (\d{1,19})")
+
+
+class Lock:
+    """The lock of a directory, which one server has at a time, and its file with what the last one has noted. The lock
+    ends with the process; it is that of the folder, so that nobody can delete it.
+
+    The file has lines: ``pid N`` while a server runs, ``zxid N`` after a clean end, ``session N``, the highest session
+    id that was given, and spaces up to :data:`LOCK_SIZE` bytes.
+
+    Args:
+        path: The directory.
+
+    Attributes:
+        was_clean: Whether the previous server stopped cleanly, or there was none.
+        zxid: The last zxid that it had then; 0 if that is not known.
+        session_id: The highest session id that it has noted; 0 for none.
+
+    Raises:
+        StorageError: Another server has it.
+        OSError: The file cannot be created.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.resolve() / LOCK
+        self._is_new = not self._path.exists()
+        self._folder = os.open(path, os.O_RDONLY)
+        self._descriptor = -1
+        facts: dict[str, str] = {}
+        try:
+            self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+            self._before = os.read(self._descriptor, 200)
+            facts = dict(_FACT.findall(self._before.decode(errors="replace")))
+            fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            where = str(path).removesuffix(f"/{SUBFOLDER}")
+            owner = facts.get("pid", "unknown")
+            raise StorageError(where, f"another server uses this directory, process {owner}") from None
+        except BaseException:
+            self.release()
+            raise
+        self.was_clean = self._is_new or ("zxid" in facts and "pid" not in facts)
+        self.zxid, self.session_id = int(facts.get("zxid", 0)), int(facts.get("session", 0))
+        self.note_session(self.session_id)
+        os.fsync(self._descriptor)  # or the end of the server before this one would look clean after a loss of power
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return self._path.name
+
+    def note_session(self, session_id: int) -> None:
+        """Note the highest session id that was given, while the server runs."""
+        self._write(b"pid %d\nsession %d\n" % (os.getpid(), session_id))
+
+    def note_clean_end(self, zxid: int, session_id: int) -> None:
+        """Note that the server has stopped cleanly, with its last zxid and the highest session id."""
+        self._write(b"zxid %d\nsession %d\n" % (zxid, session_id))
+
+    def undo(self) -> None:
+        """Release the directory, and leave the file as it was before."""
+        if self._is_new:
+            self._path.unlink(missing_ok=True)
+        else:
+            self._write(self._before)
+        self.release()
+
+    def release(self) -> None:
+        """Release the directory for another server."""
+        for descriptor in (self._descriptor, self._folder):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _write(self, data: bytes) -> None:
+        os.pwrite(self._descriptor, data.ljust(LOCK_SIZE), 0)  # at once, and all of it: at no moment is it empty
