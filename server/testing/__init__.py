@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from zoolet.server.testing.server import Server
     from zoolet.server.testing.sim import Simulation
     from zoolet.server.testing.sim.schedules import zoolet_schedules
+    from zoolet.server.testing.sim.trouble import AttemptCancelledError, Trouble
     from zoolet.server.testing.state.populate import Znode
     from zoolet.server.testing.unittest import (
         KazooTestCase,
@@ -62,6 +63,8 @@ _HOMES = {
     "OpView": "frames.requests",
     "zoolet_fixture": "plugin",
     "zoolet_schedules": "sim.schedules",
+    "AttemptCancelledError": "sim.trouble",
+    "Trouble": "sim.trouble",
     "Server": "server",
     "ClientFactory": "pytest.factories",
     "KazooFactory": "pytest.factories",
@@ -76,6 +79,7 @@ _HOMES = {
 
 __all__ = [
     "Action",
+    "AttemptCancelledError",
     "ClientFactory",
     "Fault",
     "KazooFactory",
@@ -87,6 +91,7 @@ __all__ = [
     "Server",
     "ServerFactory",
     "Simulation",
+    "Trouble",
     "Znode",
     "ZooletTestCase",
     "close_after",

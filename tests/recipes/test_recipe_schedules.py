@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from support.leftovers import below
-from support.simulation import eventually, simulate
-from support.trouble import SCHEDULES, clients_in, trouble
+from support.schedules import SCHEDULES, WRONG, clients_in
+from support.simulation import eventually
 
 from zoolet.client import Backoff, Client, ConnectionLossError, SessionExpiredError, serializers
 from zoolet.client.recipes import (
@@ -39,21 +39,25 @@ from zoolet.client.recipes import (
 from zoolet.client.recipes._queue_entry import Entry
 from zoolet.protocol.errors import NodeExistsError, NoNodeError, ZooKeeperError
 from zoolet.server import Server
-from zoolet.server.testing import Simulation
+from zoolet.server.testing import Simulation, zoolet_schedules
+from zoolet.server.testing.sim.trouble import Trouble
 
+SESSION_S = 4.0
 seeds = pytest.mark.parametrize("seed", range(SCHEDULES))
 WITHOUT_ANSWER = (ConnectionLossError, SessionExpiredError)
-Do = Callable[[Simulation, Server, list[Client]], Awaitable[None]]
+Do = Callable[[Simulation, Server, list[Client], Trouble], Awaitable[None]]
 
 
 def run(seed: int, number: int, do: Do) -> None:
     """Run with so many clients; afterwards they must have left nothing."""
 
-    async def main(sim: Simulation, server: Server) -> None:
-        async with clients_in(server, number) as clients:
-            await do(sim, server, clients)
+    async def main(sim: Simulation, server: Server, trouble: Trouble) -> None:
+        trouble.end()  # until the test begins it
+        async with clients_in(sim, server, number, timeout=SESSION_S, operation_timeout=60.0) as clients:
+            await do(sim, server, clients, trouble)
+            await asyncio.sleep(SESSION_S)  # to connect again: closing is to end all sessions
 
-    simulate(main, seed, limit=20_000.0)
+    zoolet_schedules(1, seed=seed, limit=20_000.0, **WRONG)(main)()
 
 
 async def until_done(do: Callable[[], Awaitable[Any]]) -> Any:
@@ -97,13 +101,13 @@ async def scribble(sim: Simulation, zk: Client, writes: int = 40) -> None:
 
 @seeds
 def test_caches_come_to_be_what_the_tree_is(seed: int) -> None:
-    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client], trouble: Trouble) -> None:
         zk, *others = clients
         async with AsyncExitStack() as stack:
             tree = await stack.enter_async_context(TreeCache(zk, "/t"))
             children = await stack.enter_async_context(ChildrenCache(zk, "/t/a"))
             node = await stack.enter_async_context(NodeCache(zk, "/t/a/x"))
-            async with trouble(sim, server, clients):
+            with trouble:
                 await asyncio.gather(*[scribble(sim, other) for other in others])
             await asyncio.sleep(60)
             there = server.tree()
@@ -118,7 +122,7 @@ def test_caches_come_to_be_what_the_tree_is(seed: int) -> None:
 
 @seeds
 def test_a_queue_gives_no_entry_twice(seed: int) -> None:
-    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client], trouble: Trouble) -> None:
         put: list[bytes] = []
         maybe: list[bytes] = []
         got: list[bytes] = []
@@ -143,7 +147,7 @@ def test_a_queue_gives_no_entry_twice(seed: int) -> None:
                     unsure += 1
 
         async with background(*[consumer(zk) for zk in clients[2:]]):
-            async with trouble(sim, server, clients):
+            with trouble:
                 await asyncio.gather(*[producer(zk, who) for who, zk in enumerate(clients[:2])])
             await eventually(lambda: not below(server, "/q"), 100)
             await asyncio.sleep(5)
@@ -171,7 +175,7 @@ async def process(entry: Entry, work: Callable[[bytes], Awaitable[None]], how: s
 @seeds
 @pytest.mark.parametrize("how", ["with", "by hand"])
 def test_a_locking_queue_s_entries_are_acknowledged_once_and_processed_all(how: str, seed: int) -> None:
-    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client], trouble: Trouble) -> None:
         put: list[bytes] = []
         maybe: list[bytes] = []
         processed: list[bytes] = []
@@ -202,7 +206,7 @@ def test_a_locking_queue_s_entries_are_acknowledged_once_and_processed_all(how: 
                     acknowledged.append(entry.value)
 
         async with background(*[consumer(zk) for zk in clients[2:]]):
-            async with trouble(sim, server, clients):
+            with trouble:
                 await asyncio.gather(*[producer(zk, who) for who, zk in enumerate(clients[:2])])
             await eventually(lambda: set(below(server, "/q")) <= {"entries", "taken"}, 200)
             await asyncio.sleep(5)
@@ -215,13 +219,13 @@ def test_a_locking_queue_s_entries_are_acknowledged_once_and_processed_all(how: 
 @seeds
 @pytest.mark.parametrize("kind", [Queue, LockingQueue])
 def test_what_is_put_with_a_key_until_there_is_an_answer_is_put_once(kind: type[Queue], seed: int) -> None:
-    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client], trouble: Trouble) -> None:
         async def producer(zk: Client, who: int) -> None:
             for number in range(15):
                 name = f"{who}-{number}"
                 await until_done(lambda name=name: kind(zk, "/q").put(name.encode(), key=name))
 
-        async with trouble(sim, server, clients):
+        with trouble:
             await asyncio.gather(*[producer(zk, who) for who, zk in enumerate(clients)])
         await asyncio.sleep(60)
         got = list(below(server, "/q" if kind is Queue else "/q/entries").values())
@@ -232,7 +236,7 @@ def test_what_is_put_with_a_key_until_there_is_an_answer_is_put_once(kind: type[
 
 @seeds
 def test_an_entry_that_always_fails_is_tried_as_often_as_it_may_be_and_is_dead_then(seed: int) -> None:
-    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client], trouble: Trouble) -> None:
         retry = Backoff(first=0.1, longest=1.0, tries=4)
         tried: list[int] = []
 
@@ -247,7 +251,7 @@ def test_an_entry_that_always_fails_is_tried_as_often_as_it_may_be_and_is_dead_t
 
         await until_done(lambda: LockingQueue(clients[0], "/q").put(b"poison", key="poison"))
         async with background(*[consumer(zk) for zk in clients]):
-            async with trouble(sim, server, clients):
+            with trouble:
                 await asyncio.sleep(20)
             await eventually(lambda: "/q/dead" in server.tree() and below(server, "/q/dead"), 300)
             assert list(below(server, "/q/dead").values()) == [b"poison"]
@@ -259,7 +263,7 @@ def test_an_entry_that_always_fails_is_tried_as_often_as_it_may_be_and_is_dead_t
 
 @seeds
 def test_all_sites_of_a_two_phase_commit_see_one_outcome(seed: int) -> None:
-    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client], trouble: Trouble) -> None:
         names = ["a", "b", "c"]
         votes = {name: sim.rng.random() < 0.8 for name in names}
         silent = sim.rng.choice([*names, "", ""])
@@ -277,7 +281,7 @@ def test_all_sites_of_a_two_phase_commit_see_one_outcome(seed: int) -> None:
                 await until_done(lambda: transaction.acted(name))
             return bool(outcome)
 
-        async with trouble(sim, server, clients):
+        with trouble:
             sites = [asyncio.ensure_future(site(zk, name)) for zk, name in zip(clients[1:], names, strict=True)]
             transaction = TwoPhaseCommit(clients[0], "/tx/1")
             with suppress(NodeExistsError):  # proposed by a call whose reply was lost
@@ -296,7 +300,7 @@ def test_all_sites_of_a_two_phase_commit_see_one_outcome(seed: int) -> None:
 @seeds
 @pytest.mark.parametrize("naming", ["text", "long"])
 def test_counters_lose_and_double_no_acknowledged_addition(seed: int, naming: str) -> None:
-    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client], trouble: Trouble) -> None:
         sure = unsure = 0
         sums: list[int] = []
 
@@ -313,7 +317,7 @@ def test_counters_lose_and_double_no_acknowledged_addition(seed: int, naming: st
                     unsure += 1
                 await asyncio.sleep(sim.rng.uniform(0, 0.5))
 
-        async with trouble(sim, server, clients):
+        with trouble:
             await asyncio.gather(*[add(zk) for zk in clients])
         total = await until_done(lambda: Counter(clients[0], "/n", encoding=naming).value())
         assert sure <= total <= sure + unsure
@@ -324,7 +328,7 @@ def test_counters_lose_and_double_no_acknowledged_addition(seed: int, naming: st
 
 @seeds
 def test_unique_ids_are_unique_and_grow(seed: int) -> None:
-    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client], trouble: Trouble) -> None:
         given: list[int] = []
 
         async def work(zk: Client, block: int) -> None:
@@ -338,7 +342,7 @@ def test_unique_ids_are_unique_and_grow(seed: int) -> None:
                     given.append(block * 1_000_000 + number)
                 await asyncio.sleep(sim.rng.uniform(0, 0.5))
 
-        async with trouble(sim, server, clients):
+        with trouble:
             await asyncio.gather(*[work(zk, block) for zk in clients for block in (1, 3)])
         assert len(set(given)) == len(given)
 
@@ -347,7 +351,7 @@ def test_unique_ids_are_unique_and_grow(seed: int) -> None:
 
 @seeds
 def test_nobody_is_inside_a_double_barrier_before_all_are_there(seed: int) -> None:
-    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client], trouble: Trouble) -> None:
         for turn in range(4):
             came = 0
             failed = 0
@@ -367,7 +371,7 @@ def test_nobody_is_inside_a_double_barrier_before_all_are_there(seed: int) -> No
                 with suppress(*WITHOUT_ANSWER, TimeoutError):
                     await barrier.leave()
 
-            async with trouble(sim, server, clients):
+            with trouble:
                 await asyncio.gather(*[member(zk, f"/b{turn}") for zk in clients])
             await asyncio.sleep(20)
             assert set(below(server, f"/b{turn}")) <= {"ready"}, failed
@@ -377,8 +381,8 @@ def test_nobody_is_inside_a_double_barrier_before_all_are_there(seed: int) -> No
 
 @seeds
 def test_who_waits_at_a_barrier_passes_when_it_falls(seed: int) -> None:
-    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
-        async with trouble(sim, server, clients):
+    async def do(sim: Simulation, server: Server, clients: list[Client], trouble: Trouble) -> None:
+        with trouble:
             await until_done(lambda: Barrier(clients[0], "/b").create())
             waits = [asyncio.ensure_future(until_done(lambda zk=zk: Barrier(zk, "/b").wait())) for zk in clients]
             await asyncio.sleep(sim.rng.uniform(5, 15))
@@ -391,13 +395,13 @@ def test_who_waits_at_a_barrier_passes_when_it_falls(seed: int) -> None:
 
 @seeds
 def test_members_come_back(seed: int) -> None:
-    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client], trouble: Trouble) -> None:
         async with AsyncExitStack() as stack:
             for number, zk in enumerate(clients):
                 await stack.enter_async_context(Party(zk, "/p", b"%d" % number))
                 await stack.enter_async_context(Party(zk, "/c", b"%d" % number, naming="curator"))
                 await stack.enter_async_context(PersistentEphemeral(zk, f"/e/{number}", b"v"))
-            async with trouble(sim, server, clients):
+            with trouble:
                 await asyncio.sleep(40)
             await asyncio.sleep(30)
             for path in ("/p", "/c"):
@@ -413,7 +417,7 @@ def test_members_come_back(seed: int) -> None:
 
 @seeds
 def test_anyone_leaves_in_trouble_leaves_no_node(seed: int) -> None:
-    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client], trouble: Trouble) -> None:
         async def visit(zk: Client, who: int) -> None:
             for number in range(8):
                 job = asyncio.ensure_future(stay(zk, f"/e/{who}-{number}"))
@@ -425,7 +429,7 @@ def test_anyone_leaves_in_trouble_leaves_no_node(seed: int) -> None:
             async with PersistentEphemeral(zk, path):
                 await asyncio.sleep(sim.rng.uniform(0, 2))
 
-        async with trouble(sim, server, clients):
+        with trouble:
             await asyncio.gather(*[visit(zk, who) for who, zk in enumerate(clients)])
         await asyncio.sleep(60)
         assert not [path for path, view in server.tree().items() if view.ephemeral_owner]
@@ -435,10 +439,10 @@ def test_anyone_leaves_in_trouble_leaves_no_node(seed: int) -> None:
 
 @seeds
 def test_every_follower_comes_to_have_the_latest_config(seed: int) -> None:
-    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client], trouble: Trouble) -> None:
         async with AsyncExitStack() as stack:
             configs = [await stack.enter_async_context(Config(zk, "/c")) for zk in clients]
-            async with trouble(sim, server, clients):
+            with trouble:
                 for number in range(30):
                     with suppress(*WITHOUT_ANSWER, NodeExistsError, NoNodeError):
                         await sim.rng.choice(configs).publish(number)
@@ -452,14 +456,14 @@ def test_every_follower_comes_to_have_the_latest_config(seed: int) -> None:
 
 @seeds
 def test_what_is_registered_is_what_is_found(seed: int) -> None:
-    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client], trouble: Trouble) -> None:
         async with AsyncExitStack() as stack:
             found = [await stack.enter_async_context(Discovery(zk, "/s")) for zk in clients]
             for discovery in found:
                 await discovery.instances("web")
             for number, discovery in enumerate(found):
                 await discovery.register(Instance("web", f"w-{number}"))
-            async with trouble(sim, server, clients):
+            with trouble:
                 await asyncio.sleep(30)
             await asyncio.sleep(60)
             for discovery in found:
@@ -470,7 +474,7 @@ def test_what_is_registered_is_what_is_found(seed: int) -> None:
 
 @seeds
 def test_every_submitted_task_gets_a_result(seed: int) -> None:
-    async def do(sim: Simulation, server: Server, clients: list[Client]) -> None:
+    async def do(sim: Simulation, server: Server, clients: list[Client], trouble: Trouble) -> None:
         submitted: list[str] = []
         done: Multiset[str] = Multiset()
 
@@ -485,7 +489,7 @@ def test_every_submitted_task_gets_a_result(seed: int) -> None:
                 await stack.enter_async_context(Master(clients[number], "/jobs", f"m-{number}"))
             for number in (3, 4):
                 await stack.enter_async_context(Worker(clients[number], "/jobs", f"w-{number}", work))
-            async with trouble(sim, server, clients):
+            with trouble:
                 for number in range(10):
                     with suppress(*WITHOUT_ANSWER):
                         submitted.append(await seeker.submit(number))

@@ -1,4 +1,4 @@
-"""Seeded fault schedules: clients at work against a server in virtual time, while what a seed says goes wrong.
+"""Recipes under ``@zoolet_schedules``, with trouble of all kinds: a schedule that fails is reduced to what matters.
 
 A scenario says what the clients do and what must be true of it; :func:`play` lets it happen::
 
@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final
 
@@ -32,9 +32,10 @@ from zoolet.client import Backoff, Client
 from zoolet.client.recipes import LockLostError
 from zoolet.protocol.errors import ZooKeeperError
 from zoolet.server import Server
-from zoolet.server.testing import Simulation, close_after, delay, drop_request, lose_reply
+from zoolet.server.testing import Simulation, zoolet_schedules
 from zoolet.server.testing.frames.requests import RecordedRequest
 from zoolet.server.testing.sim import describe_pending_tasks
+from zoolet.server.testing.sim.trouble import AttemptCancelledError, Trouble
 
 SESSION: Final = 6.0
 """Seconds of each client's session timeout."""
@@ -42,24 +43,22 @@ BOUND: Final = 120.0
 """Virtual seconds within which everybody gets its turn once nothing goes wrong any more."""
 SETTLED: Final = 30.0
 """Virtual seconds within which all is cleaned up once everybody has had its turn."""
-OPS: Final = (
-    None,
-    "create",
-    "create2",
-    "delete",
-    "getData",
-    "getChildren",
-    "exists",
-    "multi",
-    "sync",
-    "removeWatches",
-    "connect",
-    "setData",
-)
-ENDURED: Final = (ZooKeeperError, LockLostError, TimeoutError)
+WRONG: Final = {
+    "lose_replies": 0.02,
+    "drop_requests": 0.02,
+    "close_connections": 0.01,
+    "expire_sessions": 0.004,
+    "pause_sessions": 0.01,
+    "outages": 0.002,
+    "cancel_attempts": 0.15,
+}
+"""What goes wrong in a run, with which probability."""
+SCHEDULES: Final = int(os.environ.get("ZOOLET_SCHEDULES") or effort(8, 40))
+"""Seeds that each recipe is run with; maintainers run a thousand."""
+ENDURED: Final = (ZooKeeperError, LockLostError, TimeoutError, AttemptCancelledError)
 """What a turn may fail with while things go wrong."""
 
-Turn = Callable[[Client, int], Awaitable[None]]
+Turn = Callable[[Client, int], Coroutine[Any, Any, None]]
 Scenario = Callable[["Story"], Coroutine[Any, Any, None]]
 
 
@@ -86,19 +85,22 @@ class Story:
         random: The scenario's own source of randomness.
         over: Set when nothing goes wrong any more.
         turns: How many turns each client has ended well.
-        history: What went wrong, and when.
     """
 
-    def __init__(self, sim: Simulation, server: Server, clients: list[Client]) -> None:
+    def __init__(self, sim: Simulation, server: Server, trouble: Trouble, clients: list[Client]) -> None:
         self.sim = sim
         self.server = server
+        self.trouble = trouble
         self.clients = clients
         self.rng = Random(f"story {sim.seed}")
         self.over = asyncio.Event()
         self.turns = [0] * len(clients)
-        self.history: list[str] = []
-        self._cancellable: list[asyncio.Task[None]] = []
         self._broken: list[str] = []
+
+    def end(self) -> None:
+        """End what goes wrong."""
+        self.trouble.end()
+        self.over.set()
 
     # --- what scenarios say ---
 
@@ -125,23 +127,14 @@ class Story:
         self.turns[number] += 1
 
     async def _one(self, turn: Turn, client: Client, number: int) -> bool:
-        async def run() -> None:
-            await turn(client, number)
-
-        task = asyncio.create_task(run(), name=f"turn of {number}")
-        self._cancellable.append(task)
+        task = asyncio.create_task(self.trouble.attempt(turn(client, number), by=number), name=f"turn of {number}")
         try:
             await asyncio.wait([task], timeout=4 * BOUND)
             assert task.done(), (
                 f"client {number} starves; these tasks wait:{describe_pending_tasks(asyncio.get_running_loop())}"
             )
         finally:
-            self._cancellable.remove(task)
-            if not task.done():
-                task.cancel()
-        if task.cancelled():
-            assert task in self._victims, f"the turn of client {number} was cancelled, and nobody did it"
-            return False
+            task.cancel()
         error = task.exception()
         if error is not None and not isinstance(error, ENDURED):
             raise error
@@ -172,112 +165,6 @@ class Story:
 
         self.server._interceptor.record = recorded  # type: ignore[method-assign]
 
-    # --- what goes wrong ---
-
-    _victims: set[asyncio.Task[None]]
-
-    async def trouble(self, seconds: float) -> None:
-        """Cause trouble for so long."""
-        rng = Random(f"trouble {self.sim.seed}")
-        self._victims = set()
-        kinds = (
-            [self._fault] * 8
-            + [self._drop] * 2
-            + [self._pause_network] * 2
-            + [self._pause] * 2
-            + [self._expire, self._refuse]
-        )
-        kinds += [self._cancel] * 4
-
-        async def go_wrong() -> None:
-            while True:
-                await asyncio.sleep(rng.choice((0, 0.001, 0.003, 0.01, 0.05, 0.3, 2.0)))
-                with ExitStack() as stack, suppress(LookupError):
-                    await rng.choice(kinds)(rng, stack)
-
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-                for _ in range(3):
-                    group.create_task(go_wrong())
-        self.sim.network.resume()
-        self.server.resume("all")
-        self.server.accept_connections()
-        self.over.set()
-
-    def _tell(self, what: str) -> None:
-        self.history.append(f"{self.sim.time():9.3f} s  {what}")
-
-    def _someone(self, rng: Random) -> Client:
-        return rng.choice(self.clients)
-
-    async def _fault(self, rng: Random, stack: ExitStack) -> None:
-        op, client = rng.choice(OPS), self._someone(rng)
-        action = rng.choice(
-            [
-                lose_reply(),
-                lose_reply(),
-                drop_request(),
-                close_after(),
-                delay(rng.uniform(0, 0.5)),
-                delay(rng.uniform(SESSION / 2, SESSION * 1.5)),
-            ]
-        )
-        fault = stack.enter_context(self.server.fault(action, op, client=client, times=1))
-        until = self.sim.time() + 3.0
-        while not fault.hits and self.sim.time() < until:
-            await asyncio.sleep(0.05)
-        self._tell(f"{action} for {op} of client {self.clients.index(client)}: {fault.hits} hits")
-
-    async def _drop(self, rng: Random, stack: ExitStack) -> None:
-        if rng.random() < 0.5:
-            self.sim.network.drop()
-            self._tell("all connections dropped")
-        else:
-            client = self._someone(rng)
-            self.server.drop(client)
-            self._tell(f"client {self.clients.index(client)} dropped")
-
-    async def _pause_network(self, rng: Random, stack: ExitStack) -> None:
-        self._tell("the network pauses")
-        self.sim.network.pause()
-        stack.callback(self.sim.network.resume)
-        await asyncio.sleep(rng.choice((rng.uniform(0, 1), SESSION * rng.uniform(0.5, 1.5))))
-        self._tell("the network resumes")
-
-    async def _pause(self, rng: Random, stack: ExitStack) -> None:
-        client = self._someone(rng)
-        self.server.pause(client)
-        self._tell(f"client {self.clients.index(client)} pauses")
-        await asyncio.sleep(rng.choice((rng.uniform(0, 1), SESSION * rng.uniform(0.5, 1.5))))
-        self.server.resume("all")
-        self._tell(f"client {self.clients.index(client)} goes on")
-
-    async def _expire(self, rng: Random, stack: ExitStack) -> None:
-        client = self._someone(rng)
-        self.server.expire(client)
-        self._tell(f"client {self.clients.index(client)}'s session ended")
-
-    async def _refuse(self, rng: Random, stack: ExitStack) -> None:
-        self._tell("connections are refused")
-        self.server.refuse_connections()
-        stack.callback(self.server.accept_connections)
-        if rng.random() < 0.7:
-            self.sim.network.drop()
-        await asyncio.sleep(rng.choice((rng.uniform(0, 2), rng.uniform(0, SESSION * 1.5))))
-        self._tell("connections are accepted")
-
-    async def _cancel(self, rng: Random, stack: ExitStack) -> None:
-        running = [task for task in self._cancellable if not task.done()]
-        if not running:
-            return
-        victim = rng.choice(running)
-        for _ in range(rng.randrange(6)):
-            await asyncio.sleep(0)
-        if not victim.done():
-            self._victims.add(victim)
-            victim.cancel()
-            self._tell(f"the {victim.get_name()} cancelled")
-
 
 async def _settled(story: Story) -> None:
     """Wait until nothing is left of what everybody did, though all sessions live on."""
@@ -293,43 +180,27 @@ async def _settled(story: Story) -> None:
         await asyncio.sleep(0.2)
 
 
-async def _run(sim: Simulation, scenario: Scenario, clients: int, seconds: float, options: dict[str, Any]) -> None:
-    async with sim.server() as server:
-        before = asyncio.all_tasks()
-        connections = sim.network.connections
-        made = [
-            Client(
-                server.hosts,
-                SESSION,
-                rng=Random(f"client {sim.seed} {number}"),
-                backoff=Backoff(longest=1.0),
-                **options,
-            )
-            for number in range(clients)
-        ]
-        for client in made:
+@asynccontextmanager
+async def clients_in(sim: Simulation, server: Server, number: int, **options: Any) -> AsyncIterator[list[Client]]:
+    """Start clients with different randomness; afterwards they have left no session, node, watch, task or link."""
+    before = asyncio.all_tasks()
+    connections = sim.network.connections
+    options = {"timeout": SESSION, "backoff": Backoff(longest=1.0), **options}
+    clients = [Client(server.hosts, rng=Random(f"client {sim.seed} {who}"), **options) for who in range(number)]
+    try:
+        for client in clients:
             await client.start()
-        story = Story(sim, server, made)
-        trouble = asyncio.create_task(story.trouble(seconds))
-        try:
-            try:
-                await scenario(story)
-                await trouble
-                await _settled(story)
-            finally:
-                trouble.cancel()
-                for client in made:
-                    await client.aclose()
-            assert not [client for client in made if client.session_id in server.sessions()], "sessions are left"
-            await asyncio.sleep(2 * SESSION)  # sessions whose connect response was lost expire by themselves
-            assert not asyncio.all_tasks() - before, "tasks are left"
-            assert sim.network.connections == connections, "connections are left"
-            assert not server.sessions(), "sessions are left"
-            assert not server.watches(), "watches are left"
-        except BaseException as error:
-            repeat = f"ZOOLET_SCHEDULE={sim.seed} pytest ... repeats it"
-            error.add_note("\n".join([f"seed {sim.seed}; {repeat}; what went wrong:", *story.history[-40:]]))
-            raise
+        yield clients
+    finally:
+        for client in clients:
+            await client.aclose()
+    assert not [client for client in clients if client.session_id in server.sessions()], "sessions are left"
+    await asyncio.sleep(2 * SESSION)  # sessions whose connect response was lost expire by themselves
+    assert not [view.path for view in server.tree().values() if view.ephemeral_owner], "ephemeral nodes are left"
+    assert asyncio.all_tasks() <= before, "tasks are left"
+    assert sim.network.connections == connections, "connections are left"
+    assert not server.sessions(), "sessions are left"
+    assert not server.watches(), "watches are left"
 
 
 def play(scenario: Scenario, seed: int, *, clients: int = 3, seconds: float = 25.0, **options: Any) -> None:
@@ -342,5 +213,14 @@ def play(scenario: Scenario, seed: int, *, clients: int = 3, seconds: float = 25
         seconds: Virtual seconds for which things go wrong.
         **options: For the clients.
     """
-    sim = Simulation(seed, limit=36_000)
-    sim.run(_run(sim, scenario, clients, seconds, options))
+
+    async def run(sim: Simulation, server: Server, trouble: Trouble) -> None:
+        trouble.end()  # until the clients are there
+        async with clients_in(sim, server, clients, **options) as made:
+            story = Story(sim, server, trouble, made)
+            asyncio.get_running_loop().call_later(seconds, story.end)
+            with trouble:
+                await scenario(story)
+            await _settled(story)
+
+    zoolet_schedules(1, seed=seed, limit=36_000, **WRONG)(run)()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Hashable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from zoolet.protocol.errors import ConnectionLossError
+from zoolet.protocol.errors import ConnectionLossError, SessionExpiredError
 from zoolet.server import Server
-from zoolet.server.testing import Simulation, zoolet_schedules
+from zoolet.server.testing import AttemptCancelledError, Simulation, Trouble, zoolet_schedules
 from zoolet.server.testing.sim import TooLongError
 from zoolet.server.testing.sim.schedule import Schedule, reduce
 
@@ -115,6 +116,87 @@ def test_the_story_says_what_was_lost() -> None:
     [story] = failure.value.__notes__
     assert "(the reply to create /a is lost, with the connection)" in story
     assert "create /a -> no reply" in story
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("close_connections", "(the connection is lost)"),
+        ("expire_sessions", "(the session expires)"),
+        ("pause_sessions", "(the session is paused for "),
+        ("outages", "(all connections are lost, and none is accepted for "),
+    ],
+)
+def test_each_kind_of_trouble_happens_and_is_in_the_story(kind: str, line: str) -> None:
+    @zoolet_schedules(40, **{kind: 0.05})  # type: ignore[arg-type]
+    async def check(connect: Any) -> None:
+        zk = await connect(timeout=4.0)
+        session = zk.session_id
+        for _ in range(50):
+            await zk.exists("/")
+            await asyncio.sleep(0.1)
+            assert zk.state.name == "CONNECTED"
+            assert zk.session_id == session
+
+    with pytest.raises((AssertionError, ConnectionLossError, SessionExpiredError)) as failure:
+        check()
+    [story] = failure.value.__notes__
+    assert line in story
+    assert f"{kind}=0.05):" in story
+
+
+def test_an_attempt_is_cancelled_at_any_of_its_steps() -> None:
+    reached: set[int] = set()
+
+    @zoolet_schedules(100, cancel_attempts=0.5)
+    async def check(trouble: Trouble) -> None:
+        at = 0
+
+        async def steps() -> int:
+            nonlocal at
+            for at in range(1, 5):  # noqa: B007
+                await asyncio.sleep(0)
+            return at
+
+        try:
+            assert await trouble.attempt(steps()) == 4
+        except AttemptCancelledError:
+            reached.add(at)
+
+    check()
+    assert {1, 2, 3} <= reached
+
+
+async def test_an_attempt_ends_with_what_awaits_it() -> None:
+    ended: list[str] = []
+
+    async def forever() -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            ended.append("it")
+
+    async with Server() as server:
+        trouble = Trouble(server, Schedule(0, {}, None, lambda: 0.0))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(trouble.attempt(forever()), 0.01)
+        await asyncio.sleep(0)
+    assert ended == ["it"]
+
+
+def test_after_the_end_of_trouble_everything_works_again() -> None:
+    @zoolet_schedules(20, pause_sessions=0.3, outages=0.1, lose_replies=0.2, expire_sessions=0.05)
+    async def check(server: Server, connect: Any, trouble: Trouble) -> None:
+        zk = await connect(timeout=4.0)
+        for _ in range(10):
+            with suppress(ConnectionLossError, SessionExpiredError):
+                await zk.exists("/")
+        trouble.end()
+        await asyncio.sleep(30)
+        for _ in range(50):
+            assert await zk.exists("/")
+
+    check()
 
 
 def test_fixtures_marks_and_names_stay(pytester: pytest.Pytester) -> None:

@@ -81,11 +81,27 @@ class Schedule:
 
     def happens(self, kind: str, session: int, what: str) -> bool:
         """Return whether trouble of a kind happens to the next request of a session; *what* says which."""
-        key, rng = self._next(kind, session)
-        if rng.random() >= self._probabilities.get(kind, 0.0) or not self._may(key):
-            return False
-        self.deviations[key] = Deviation(self._now(), 0, session, what)
-        return True
+        chosen = self.chosen(kind, session)
+        if chosen is not None:
+            self.note(chosen[0], session, what)
+        return chosen is not None
+
+    def can_happen(self, kind: str) -> bool:
+        """Return whether there is trouble of a kind at all."""
+        return self._probabilities.get(kind, 0.0) > 0
+
+    def chosen(self, kind: str, who: Hashable) -> tuple[Hashable, Random] | None:
+        """Return the key and the randomness of trouble of a kind that happens to the next one of somebody's, if it
+        does; :meth:`note` says what it is.
+        """
+        if not self.can_happen(kind):
+            return None
+        key, rng = self._next(kind, who)
+        return (key, rng) if rng.random() < self._probabilities[kind] and self._may(key) else None
+
+    def note(self, key: Hashable, session: int, what: str, after: float = 0.0) -> None:
+        """Note what deviates, so many seconds from now."""
+        self.deviations[key] = Deviation(self._now() + after, 0, session, what)
 
     def _next(self, *about: Hashable) -> tuple[Hashable, Random]:
         number = self._counts[about] = self._counts.get(about, 0) + 1

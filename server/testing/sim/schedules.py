@@ -10,20 +10,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from zoolet.server.testing.frames.actions import drop_request, lose_reply
 from zoolet.server.testing.frames.requests import OpView, RecordedRequest, view_of
 from zoolet.server.testing.recording.recording import Recording
-from zoolet.server.testing.server import Server
 from zoolet.server.testing.signatures import CompatName
 from zoolet.server.testing.sim.schedule import Schedule, reduce
 from zoolet.server.testing.sim.simulation import Simulation
+from zoolet.server.testing.sim.trouble import Trouble
 from zoolet.server.testing.state.clock import MANUAL_CLOCK_START
 
 if TYPE_CHECKING:
     from zoolet.client import Client
 
 Test = Callable[..., Coroutine[Any, Any, object]]
-OURS: Final = ("sim", "server", "connect")
+OURS: Final = ("sim", "server", "connect", "trouble")
 """The parameters that the decorator passes to a test; the others are fixtures."""
 _NO_FAILURES: Final = ("Skipped", "Exit", "XFailed")
 """Raised by pytest for a test that has not failed; its failures are no Exceptions either."""
@@ -37,6 +36,11 @@ def zoolet_schedules(
     seed: int = 0,
     lose_replies: float = 0.0,
     drop_requests: float = 0.0,
+    close_connections: float = 0.0,
+    expire_sessions: float = 0.0,
+    pause_sessions: float = 0.0,
+    outages: float = 0.0,
+    cancel_attempts: float = 0.0,
     limit: float = 86_400.0,
     config: Any = None,
     compat: CompatName | None = None,
@@ -45,8 +49,9 @@ def zoolet_schedules(
     seed, so that requests of several clients meet in another order.
 
     The test may have the parameters ``server`` (a :class:`Server` that runs), ``connect`` (a coroutine function that
-    returns a connected ``Client``, with its arguments) and ``sim`` (the :class:`Simulation`); other parameters are
-    fixtures. It is run in virtual time, so that it may sleep for hours.
+    returns a connected ``Client``, with its arguments), ``trouble`` (``trouble.end()`` ends what goes wrong,
+    ``await trouble.attempt(coroutine)`` runs what may be cancelled) and ``sim`` (the :class:`Simulation`); other
+    parameters are fixtures. It is run in virtual time, so that it may sleep for hours.
 
     A schedule that fails is reduced to what matters, and the error has a note with its story: what the clients
     requested, what the server answered, and what was late or lost. ``@zoolet_schedules(1, seed=N)`` repeats it.
@@ -56,6 +61,11 @@ def zoolet_schedules(
         seed: The seed of the first one; the others follow.
         lose_replies: The probability for each request that it is applied and its reply lost with the connection.
         drop_requests: The probability for each request that it is lost, with the connection.
+        close_connections: The probability for each request that the connection is lost soon after.
+        expire_sessions: The same, for the end of its session.
+        pause_sessions: The same, for a pause of its session of up to 10 s, as by :meth:`Server.pause`.
+        outages: The same, for all connections being lost, and none accepted for up to 10 s.
+        cancel_attempts: The probability that what ``trouble.attempt()`` runs is cancelled.
         limit: Virtual seconds after which a run fails.
         config: As for :class:`Server`.
         compat: As for :class:`Server`.
@@ -64,7 +74,15 @@ def zoolet_schedules(
         ValueError: A number is invalid.
         TypeError: The test is not a coroutine function.
     """
-    probabilities = {"lose_replies": lose_replies, "drop_requests": drop_requests}
+    probabilities = {
+        "lose_replies": lose_replies,
+        "drop_requests": drop_requests,
+        "close_connections": close_connections,
+        "expire_sessions": expire_sessions,
+        "pause_sessions": pause_sessions,
+        "outages": outages,
+        "cancel_attempts": cancel_attempts,
+    }
     return partial(_decorate, _Plan(count, seed, probabilities, limit, {"config": config, "compat": compat}))
 
 
@@ -194,32 +212,18 @@ class _Run:
             server = await stack.enter_async_context(sim.server(**self._plan.server_options))
             recording: Recording = stack.enter_context(server.recording())
             stack.callback(lambda: self._keep(recording))
-            self._make_trouble(server)
+            trouble = Trouble(server, self._schedule)
 
             async def connect(hosts: str | None = None, **options: Any) -> Client:
                 from zoolet.client import Client
 
                 return await stack.enter_async_context(Client(hosts or server.hosts, **options))
 
-            ours = {"sim": sim, "server": server, "connect": connect}
+            ours = {"sim": sim, "server": server, "connect": connect, "trouble": trouble}
             await self._test(**{name: ours[name] for name in self._passed})
 
     def _keep(self, recording: Recording) -> None:
         self._requests = [entry for entry in recording.entries if isinstance(entry, RecordedRequest)]
-
-    def _make_trouble(self, server: Server) -> None:
-        schedule = self._schedule
-        for kind, make, text in (
-            ("lose_replies", lose_reply, "is lost, with the connection"),
-            ("drop_requests", drop_request, "is not received, and the connection is lost"),
-        ):
-            if self._plan.probabilities[kind]:
-                what = "the reply to" if kind == "lose_replies" else "the request"
-
-                def happens(op: OpView, kind: str = kind, what: str = what, text: str = text) -> bool:
-                    return op.op != "connect" and schedule.happens(kind, op.client, f"{what} {op.title} {text}")
-
-                server.fault(make(), when=happens)
 
     def _story(self, deviations: int) -> str:
         """Return what happened in the last run, line by line."""

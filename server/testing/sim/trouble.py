@@ -1,0 +1,158 @@
+"""The trouble of a schedule beside messages that are late: each kind is decided at each request, by the schedule."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable
+from contextlib import suppress
+from typing import Any, Final, Self, TypeVar
+
+from zoolet.server.testing.frames.actions import delay, drop_request, lose_reply
+from zoolet.server.testing.frames.requests import OpView
+from zoolet.server.testing.server import Server
+from zoolet.server.testing.sim.schedule import Schedule
+
+T = TypeVar("T")
+SOON_S: Final = 0.3
+"""Within how many seconds after a request its trouble happens."""
+LASTS_S: Final = 10.0
+"""The most seconds that a pause or an outage lasts."""
+
+
+class AttemptCancelledError(Exception):
+    """The schedule cancelled an attempt, which :meth:`Trouble.attempt` ran."""
+
+
+class Trouble:
+    """The trouble of one run, from the beginning until :meth:`end`; ``with trouble:`` begins and ends it again.
+
+    Args:
+        server: Where it happens.
+        schedule: Decides what happens.
+    """
+
+    def __init__(self, server: Server, schedule: Schedule) -> None:
+        self._server = server
+        self._schedule = schedule
+        self._loop = asyncio.get_running_loop()
+        self._on = True
+        self._timers: list[asyncio.TimerHandle] = []
+        self._paused: set[int] = set()
+        self._is_out = False
+        self._later: dict[str, tuple[Callable[[int, float], None], str]] = {
+            "close_connections": (self._close, "the connection is lost"),
+            "expire_sessions": (self._expire, "the session expires"),
+            "pause_sessions": (self._pause, "the session is paused for {}"),
+            "outages": (self._outage, "all connections are lost, and none is accepted for {}"),
+        }
+        for kind, action, text in (
+            ("lose_replies", lose_reply(), "the reply to {} is lost, with the connection"),
+            ("drop_requests", drop_request(), "the request {} is not received, and the connection is lost"),
+        ):
+            if schedule.can_happen(kind):
+                server.fault(action, when=lambda op, kind=kind, text=text: self._hits(op, kind, text))  # type: ignore[misc]
+        if any(map(schedule.can_happen, self._later)):
+            server.fault(delay(0.0), when=self._look)
+
+    def begin(self) -> None:
+        """Make trouble from now on."""
+        self._on = True
+
+    def end(self) -> None:
+        """Make no trouble from now on: paused sessions go on, and connections are accepted."""
+        self._on = False
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        for session in list(self._paused):
+            self._resume(session)
+        self._accept()
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    async def attempt(self, coroutine: Coroutine[Any, Any, T], by: Hashable = "") -> T:
+        """Run a coroutine that the schedule may cancel.
+
+        Args:
+            coroutine: It; it runs in a task of its own.
+            by: Whose attempt it is; decisions are made for each in turn.
+
+        Raises:
+            AttemptCancelledError: The schedule cancelled it.
+        """
+        task = asyncio.ensure_future(coroutine)
+        chosen = None
+        try:
+            chosen = self._schedule.chosen("cancel_attempts", by) if self._on else None
+            if chosen is not None:
+                key, rng = chosen
+                turns, after = rng.choice([(rng.randrange(6), 0.0), (0, rng.uniform(0, SOON_S))])
+                self._schedule.note(key, 0, f"an attempt of {by!r} is cancelled", after)
+                self._timers.append(self._loop.call_later(after, self._cancel, task, turns))
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+        if chosen is not None and task.cancelled():
+            raise AttemptCancelledError(f"the schedule cancelled an attempt of {by!r}")
+        return task.result()
+
+    def _cancel(self, task: asyncio.Future[Any], turns: int) -> None:
+        if turns:
+            self._loop.call_soon(self._cancel, task, turns - 1)
+        else:
+            task.cancel()
+
+    def _hits(self, op: OpView, kind: str, text: str) -> bool:
+        """Return whether a fault hits a request."""
+        return self._on and op.op != "connect" and self._schedule.happens(kind, op.client, text.format(op.title))
+
+    def _look(self, op: OpView) -> bool:
+        """Decide what follows a request, which itself is not delayed."""
+        if self._on and op.op != "connect":
+            for kind, (begin, text) in self._later.items():
+                chosen = self._schedule.chosen(kind, op.client)
+                if chosen is not None:
+                    key, rng = chosen
+                    after, seconds = (
+                        rng.choice((0.0, rng.uniform(0, SOON_S))),
+                        rng.uniform(0, rng.choice((1.0, LASTS_S))),
+                    )
+                    self._schedule.note(key, op.client, text.format(f"{seconds * 1000:.0f} ms"), after)
+                    self._timers.append(self._loop.call_later(after, begin, op.client, seconds))
+        return False
+
+    def _close(self, session: int, seconds: float) -> None:
+        with suppress(LookupError):
+            self._server.drop(session)
+
+    def _expire(self, session: int, seconds: float) -> None:
+        with suppress(LookupError):
+            self._server.expire(session)
+
+    def _pause(self, session: int, seconds: float) -> None:
+        with suppress(LookupError):
+            self._server.pause(session)
+            self._paused.add(session)
+            self._timers.append(self._loop.call_later(seconds, self._resume, session))
+
+    def _resume(self, session: int) -> None:
+        self._paused.discard(session)
+        with suppress(LookupError):
+            self._server.resume(session)
+
+    def _outage(self, session: int, seconds: float) -> None:
+        if not self._is_out:
+            self._is_out = True
+            self._server.refuse_connections()
+            self._server.drop("all")
+            self._timers.append(self._loop.call_later(seconds, self._accept))
+
+    def _accept(self) -> None:
+        if self._is_out:
+            self._is_out = False
+            self._server.accept_connections()
