@@ -12,7 +12,8 @@ import base64
 from typing import Any, Final, NamedTuple
 
 from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
-from zoolet.protocol.enums import MAX_TTL, PERM_LETTERS, is_ttl
+from zoolet.protocol.enums import PERM_LETTERS
+from zoolet.protocol.node_spec import node_problem
 
 _SETTINGS: Final = ("$data", "$base64", "$ttl", "$container", "$acl", "$children_created")
 
@@ -91,15 +92,11 @@ def node_of(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
     if unknown := sorted(set(settings) - set(_SETTINGS)):
         raise NodeJsonError(f"{path} has {', '.join(unknown)}; a node has {', '.join(_SETTINGS)}, and children")
     container, ttl = settings.get("$container", False), settings.get("$ttl")
-    if not isinstance(container, bool):
-        raise NodeJsonError(f"{path}: $container is {container!r}; it must be true or false")
-    if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int | float) or not is_ttl(ttl)):
-        raise NodeJsonError(f"{path}: $ttl is {ttl!r}; it must be from 0.001 to {MAX_TTL / 1000} seconds")
     encoded = {"base64": settings["$base64"]} if "$base64" in settings else settings.get("$data", "")
     acl = _acl(settings["$acl"], path) if "$acl" in settings else None
     created = settings.get("$children_created", 0)
-    if isinstance(created, bool) or not isinstance(created, int) or not -(1 << 31) <= created < 1 << 31:
-        raise NodeJsonError(f"{path}: $children_created is {created!r}; it must be a number of 32 bits")
+    if (problem := node_problem(None, ttl, container, created)) is not None:
+        raise NodeJsonError(f"{path}: {problem}")
     try:
         node = JsonNode(data_of(encoded), acl, ttl, container, created)
     except NodeJsonError as error:

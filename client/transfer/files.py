@@ -22,8 +22,8 @@ from typing import Any, BinaryIO, Final, Self
 
 from zoolet.client.transfer.node import TransferNode, problem_of
 from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
-from zoolet.protocol.enums import MAX_TTL
 from zoolet.protocol.node_json import JsonNode, NodeJsonError, check_tree, node_json, node_of
+from zoolet.protocol.node_spec import node_problem
 
 FORMAT: Final = "zoolet dump"
 VERSION: Final = 1
@@ -206,9 +206,10 @@ def _node(path: Path, value: Any) -> TransferNode:
         problem = problem_of(name) if isinstance(name, str) else "it is not text"
         if problem is not None:
             raise FileError(path, f"{name!r} is not a path: {problem}")
-        if not (data is None or isinstance(data, bytes)) or not isinstance(creates, int) or not 0 <= creates < 1 << 31:
+        if not isinstance(creates, int) or creates < 0 or not (ttl is None or type(ttl) is int):
             raise TypeError
-        if not (ttl is None or (isinstance(ttl, int) and 0 < ttl <= MAX_TTL)) or not isinstance(container, bool):
+        seconds = None if ttl is None else ttl / 1000
+        if node_problem(data, seconds, container, creates) is not None:
             raise TypeError
         return TransferNode(name, data, _acl(acl), creates, ttl, container)
     except (TypeError, ValueError) as error:

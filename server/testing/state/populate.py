@@ -9,7 +9,7 @@ from typing import Any
 from zoolet.protocol import paths
 from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
 from zoolet.protocol.codec import Record
-from zoolet.protocol.enums import is_ttl
+from zoolet.protocol.node_spec import node_problem
 from zoolet.protocol.txns import CreateContainerTxn, CreateTTLTxn, CreateTxn, SetDataTxn
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.node import int32
@@ -25,7 +25,7 @@ class Znode:
         acl: The ACL list: a list or tuple of the ACLs of zoolet.client.acl, of kazoo.security, or of
             zoolet.protocol.acl; by default everyone has all permissions.
         container: Whether it is a container.
-        ttl: Seconds without change after which it is deleted, above 0; None for never.
+        ttl: Seconds without change after which it is deleted, from 0.001; None for never. A container has none.
         children_created: How many children were created below it before *children*. It is the number of the next
             sequential child, from -2**31 to 2**31 - 1, after which numbers are negative.
     """
@@ -94,17 +94,9 @@ def acl_list(path: str, acl: object) -> AclList:
 
 
 def _check(path: str, node: Znode) -> None:
-    if node.data is not None and not isinstance(node.data, bytes | str):
-        raise ValueError(f"{path}: the data is {node.data!r}; it must be bytes, text or None")
-    if node.ttl is not None and not (isinstance(node.ttl, int | float) and _is_valid_ttl(node.ttl, node.container)):
-        raise ValueError(f"{path}: the ttl is {node.ttl!r} s; it must be above 0, and a container has none")
-    created = node.children_created
-    if not isinstance(created, int) or isinstance(created, bool) or created != int32(created):
-        raise ValueError(f"{path}: children_created is {created!r}; it must be from -2**31 to 2**31 - 1")
-
-
-def _is_valid_ttl(seconds: float, container: bool) -> bool:
-    return not container and is_ttl(seconds)
+    data = node.data.encode() if isinstance(node.data, str) else node.data
+    if (problem := node_problem(data, node.ttl, node.container, node.children_created)) is not None:
+        raise ValueError(f"{path}: {problem}")
 
 
 def _make(engine: Engine, path: str, node: Znode) -> None:

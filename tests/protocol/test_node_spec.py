@@ -1,0 +1,40 @@
+"""The descriptions of nodes that JSON, dumps and tests give: all of them refuse the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zoolet.client.transfer.files import FileError, Writer, read
+from zoolet.client.transfer.node import TransferNode
+from zoolet.protocol.enums import MAX_TTL
+from zoolet.protocol.node_json import NodeJsonError, node_of
+from zoolet.server import Server
+from zoolet.server.testing import Znode
+
+WRONG: list[tuple[float | None, bool, int]] = [
+    (5.0, True, 0),
+    (0.0, False, 0),
+    (0.0001, False, 0),
+    (-1.0, False, 0),
+    (MAX_TTL / 1000 + 1, False, 0),
+    (None, False, 1 << 31),
+]
+
+
+@pytest.mark.parametrize(("ttl", "container", "created"), WRONG)
+def test_json_dumps_and_tests_refuse_the_same(ttl: float | None, container: bool, created: int, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"$ttl": ttl, "$container": container, "$children_created": created}
+    with pytest.raises(NodeJsonError) as of_json:
+        node_of(settings, "/a")
+    with Server() as server, pytest.raises(ValueError, match="/a: ") as of_populate:
+        server.populate({"/a": Znode(ttl=ttl, container=container, children_created=created)})
+    assert str(of_json.value) == str(of_populate.value)
+    milliseconds = None if ttl is None else int(ttl * 1000)
+    with Writer(tmp_path / "dump", "/") as writer:
+        writer.write(TransferNode("/a", b"", None, created, milliseconds, container))
+    writer.temporary.rename(tmp_path / "dump")
+    with pytest.raises(FileError, match="not a node"):
+        list(read(tmp_path / "dump"))
