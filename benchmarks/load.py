@@ -20,6 +20,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from dataclasses import asdict, dataclass, field
@@ -269,7 +270,9 @@ def machine() -> str:
     if Path("/proc/cpuinfo").exists():
         names = [text for text in Path("/proc/cpuinfo").read_text().splitlines() if text.startswith("model name")]
         model = names[0].partition(":")[2].strip() if names else ""
-    return f"{os.cpu_count()} cores {model or platform.machine()}, Python {platform.python_version()}"
+    options = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    build = "with PGO" if "--enable-optimizations" in options else "without PGO"
+    return f"{os.cpu_count()} cores {model or platform.machine()}, Python {platform.python_version()} built {build}"
 
 
 def chart(results: list[Result]) -> str:
