@@ -121,7 +121,9 @@ class Connection:
     def submit(self, call: RequestCall[Any]) -> None:
         """Submit a call; all that are made in one turn of the loop are sent in one write."""
         self.session.submit(call)
-        self.wake()
+        if not self._flushing:  # wake(), without a call of it for each request
+            self._flushing = True
+            self.loop.call_soon(self.flush)
 
     def wake(self) -> None:
         """Send what there is to send at the end of this turn of the loop."""
@@ -218,7 +220,7 @@ class Connection:
         the client silently nor leave calls that nothing answers.
         """
         try:
-            step(*args, self.now())
+            step(*args, self.loop.time() + self._suspensions.total())  # now(), without a call of it
         except ConnectionBroken as error:
             self.abort(str(error))
             return False

@@ -330,7 +330,12 @@ class ClientCore:
             if self.terminal_error is not None:
                 raise self.terminal_error.with_traceback(None)
             raise RuntimeError("this Client was not started; use it as 'async with Client(...) as zk:'")
-        self._check_loop()
+        try:
+            is_ours = asyncio.get_running_loop() is self.loop
+        except RuntimeError:
+            is_ours = False
+        if not is_ours:  # or a function would be called for each request
+            self._check_loop()
         return self.connection, self.loop
 
     def _check_loop(self) -> None:

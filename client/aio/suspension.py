@@ -48,17 +48,14 @@ class Suspensions:
         self._read = read
         self.known = 0.0
         """The seconds, when they were last looked at."""
-        self._apart = self._difference()
-
-    def _difference(self) -> float:
-        if self._clocks is None:
-            return 0.0
-        going, standing = self._clocks
-        return self._read(going) - self._read(standing)
+        self._apart = 0.0 if clocks is None else read(clocks[0]) - read(clocks[1])
 
     def total(self) -> float:
         """Return the seconds; it is the same number until there is another suspension."""
-        apart = self._difference()
+        if self._clocks is None:
+            return 0.0
+        going, standing = self._clocks
+        apart = self._read(going) - self._read(standing)  # no call of a function: it is asked twice for each request
         if apart - self._apart > _NOTICEABLE:
             self.known += apart - self._apart
             self._apart = apart
