@@ -345,7 +345,7 @@ class Connection:
         return protocol
 
     def _failed(self, address: Address, reason: str) -> None:
-        self.last_reason = f"{address}: {reason}"
+        self.last_reason = self.session.no_connection = f"{address}: {reason}"
         _log.debug("connection to %s ended: %s", address, reason)
 
     async def _look_for_a_writable_server(self) -> None:

@@ -80,7 +80,10 @@ def _run(options: argparse.Namespace) -> int:
     from zoolet.client.wire.hosts import Hosts
 
     if options.words and _ADDRESSES.fullmatch(options.words[0]):  # as the other commands take them
-        options.server, *options.words = options.words
+        options.server, *words = options.words
+        parser = Parser(prog="zoolet shell", description=DESCRIPTION, allow_abbrev=False)
+        _add_options(parser)
+        parser.parse_args(words, options)  # there may be options behind it
     from zoolet.client.shell.errors import INTERRUPTED
     from zoolet.client.shell.output import Output
     from zoolet.client.shell.shell import Settings

@@ -118,7 +118,10 @@ async def _connected(where: str, options: argparse.Namespace) -> AsyncIterator[t
         async with asyncio.timeout(options.timeout):
             await client.start()
     except (TimeoutError, OSError) as error:
+        last = client.last_reason  # with the address
         await client.aclose()
+        if last and not str(error):
+            raise TransferError(f"no answer within {options.timeout:g} s; {last}") from None
         reason = str(error) or await _reason(hosts) or f"no answer within {options.timeout:g} s"
         raise TransferError(f"{addresses}: {reason}") from None
     try:

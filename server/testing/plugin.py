@@ -370,6 +370,13 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
 
 def _check_markers(item: pytest.Item) -> None:
     """Raise a UsageError if a test has a marker for a server that others share."""
+    names = set(getattr(item, "fixturenames", ()))
+    if "zoolet_server" in names and not names & {"zoolet", "zoolet_factory"}:
+        if any(marker.name == "zoolet" for marker in item.own_markers):
+            raise pytest.UsageError(
+                f"{item.nodeid} has @pytest.mark.zoolet, which is for the fixture zoolet: "
+                "the whole run shares zoolet_server"
+            )
     scope = item.config.getini("zoolet_scope")
     if scope == "function" or "zoolet" not in getattr(item, "fixturenames", ()):
         return

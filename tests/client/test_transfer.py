@@ -272,6 +272,14 @@ def test_certificates_that_cannot_be_read_are_refused(
     assert "--tls-cert needs --tls-ca" in refused(capsys, *dump, "--tls-cert", "x")
 
 
+def test_a_dump_over_tls_of_a_plain_port_says_so(
+    servers: tuple[Server, Server], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dump = ("dump", servers[0].hosts, str(tmp_path / "tree"), "--timeout", "0.5", *AUTHORITY)
+    assert "no answer within 0.5 s; " in (why := refused(capsys, *dump))
+    assert "it may be a plain port" in why
+
+
 def test_what_must_not_be_read_is_named(servers: tuple[Server, Server], capsys: pytest.CaptureFixture[str]) -> None:
     first, second = servers
     assert main(["push", f"{first.hosts}/app", f"{second.hosts}/app"]) == 1

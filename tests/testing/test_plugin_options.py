@@ -148,6 +148,21 @@ def test_a_marker_inside_of_what_shares_a_server_is_refused(project: pytest.Pyte
     assert re.search(r"::test_it has @pytest\.mark\.zoolet, and with zoolet_scope = module", result.stdout.str())
 
 
+def test_a_marker_for_the_server_of_the_whole_run_is_a_usage_error(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.zoolet(seed=1)
+        def test_it(zoolet_server):
+            pass
+        """
+    )
+    result = project.runpytest_subprocess()
+    assert "test_it has @pytest.mark.zoolet, which is for the fixture zoolet" in result.stdout.str()
+    result.assert_outcomes(errors=1)
+
+
 def test_a_function_outside_of_a_class_may_have_a_marker_with_the_scope_of_a_class(project: pytest.Pytester) -> None:
     ini(project, "zoolet_scope = class").makepyfile(
         """

@@ -124,6 +124,13 @@ def test_json(capfd: pytest.CaptureFixture[str]) -> None:
         assert one(capfd, server.hosts, "--json", "ls", "/").out.startswith('{"path": "/", "children": ["a", "b", "c"')
 
 
+def test_options_may_be_behind_the_address(capfd: pytest.CaptureFixture[str]) -> None:
+    with Server() as server:
+        server.populate({"/a": b"one"})
+        assert main(["shell", "--no-colour", server.hosts, "--json", "-timeout", "3000", "get", "/a"]) == 0
+        assert capfd.readouterr().out == '{"path": "/a", "data": "one"}\n'
+
+
 def test_credentials(capfd: pytest.CaptureFixture[str]) -> None:
     with Server() as server:
         main(["shell", "-server", server.hosts, "--auth", "digest:u:p", "create", "/s", "x", "auth::cdrwa"])
