@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 
 from zoolet.client.blocking import Client
 from zoolet.protocol import records as r
-from zoolet.protocol.errors import NodeExistsError, NoNodeError, ZooKeeperError
+from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, ZooKeeperError
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest
 from zoolet.protocol.operations import OpCode
@@ -26,6 +26,10 @@ from zoolet.server.testing.state.populate import flatten
 
 TIMEOUT = 10.0
 """Seconds for connecting, and for each request."""
+
+
+_unreachable: dict[str, ConnectionLossError] = {}
+"""The servers of this run that did not answer."""
 
 
 class UnsupportedError(RuntimeError):
@@ -63,8 +67,14 @@ class RealServer(Proxy, NamedWaits):
             ConnectionLossError: No server answers.
             ValueError: It has nodes that are not ours to delete.
         """
+        if self._real in _unreachable:  # each test would wait again
+            raise _unreachable[self._real].with_traceback(None)
         self._client = Client(self._real, TIMEOUT)
-        self._client.start()
+        try:
+            self._client.start()
+        except (ConnectionLossError, OSError) as error:
+            _unreachable[self._real] = ConnectionLossError(None, f"the server of these tests does not answer: {error}")
+            raise
         if strange := self._names():
             self._client.close()
             raise ValueError(f"the server at {self._real} has nodes (/{strange[0]}), which tests would delete")

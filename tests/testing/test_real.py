@@ -8,6 +8,7 @@ import kazoo.client  # noqa: F401 - what a pytest in this process imports first,
 import pytest
 
 from zoolet.client.blocking import Client
+from zoolet.protocol.errors import ConnectionLossError
 from zoolet.server import Server
 from zoolet.server.testing.real import RealServer, UnsupportedError
 
@@ -62,6 +63,22 @@ def test_the_fixtures_of_a_test_run_on_a_real_server_with_faults(upstream: Serve
         ]
     )
     assert list(upstream.tree()) == []
+
+
+def test_only_the_first_test_waits_for_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts = []
+
+    def refused(client: Client) -> None:
+        starts.append(client)
+        raise OSError("connection refused")
+
+    monkeypatch.setattr(Client, "start", refused)
+    monkeypatch.setattr("zoolet.server.testing.real._unreachable", {})
+    with pytest.raises(OSError, match="refused"):
+        RealServer("127.0.0.1:1").start()
+    with pytest.raises(ConnectionLossError, match="does not answer: connection refused"):
+        RealServer("127.0.0.1:1").start()
+    assert len(starts) == 1
 
 
 def test_a_server_that_has_nodes_is_left_alone(upstream: Server) -> None:
