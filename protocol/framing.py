@@ -6,6 +6,8 @@ for tests.
 
 from __future__ import annotations
 
+from typing import Final
+
 from zoolet.protocol.codec import int_at, pack_int
 from zoolet.protocol.enums import MAX_FRAME
 from zoolet.protocol.errors import MarshallingError
@@ -54,3 +56,14 @@ class Frames:
         self._parts = [buf[offset:]]
         self._missing = missing - (size - offset)
         return payloads
+
+
+_HTTP: Final = (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"PRI ", b"CONN")
+
+
+def other_protocol(length: int) -> str | None:
+    """Return the protocol whose first four bytes were read as the length of a first frame; None if it is not known."""
+    first = (length & 0xFFFFFFFF).to_bytes(4, "big")
+    if first.startswith(b"\x16\x03"):
+        return "TLS"
+    return "HTTP" if first in _HTTP else None

@@ -43,7 +43,7 @@ from zoolet.protocol import records as r
 from zoolet.protocol.codec import Int, int_at, struct_of
 from zoolet.protocol.enums import Xid
 from zoolet.protocol.errors import ErrorCode, MarshallingError, ZooKeeperError
-from zoolet.protocol.framing import frame
+from zoolet.protocol.framing import frame, other_protocol
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.server.core.client_connection import ClientConnection, Session
@@ -260,6 +260,11 @@ class ServerConnection:
     def _refuse_frame(self, length: int) -> None:
         engine = self.engine
         engine.metrics.refuse("frames")
+        other = other_protocol(length) if self.state is State.CONNECTING else None
+        if other is not None:
+            text = "closing %s:%d: it begins with %s, and this port expects ZooKeeper's own protocol"
+            engine.warnings.warn("frame", text, self.client.host, self.client.port, other)
+            return self.close()
         engine.warnings.warn(
             "frame",
             "closing %s:%d: a request of %d bytes; the limit is %d (jute.maxbuffer)",

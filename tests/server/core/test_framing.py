@@ -49,10 +49,21 @@ def test_a_frame_that_is_too_long_is_counted_and_logged() -> None:
     engine = engine_with(log)
     connection = ServerConnection(engine, ClientConnection("192.0.2.7", 4711))
 
-    connection.receive_data(b"GET / HTTP/1.1")
+    connection.receive_data(b"\x7f\0\0\0")
 
     assert engine.metrics.refused["frames"] == 1
-    assert log == ["closing 192.0.2.7:4711: a request of 1195725856 bytes; the limit is 1048575 (jute.maxbuffer)"]
+    assert log == ["closing 192.0.2.7:4711: a request of 2130706432 bytes; the limit is 1048575 (jute.maxbuffer)"]
+
+
+@pytest.mark.parametrize(("first", "name"), [(b"GET / HTTP/1.1", "HTTP"), (b"\x16\x03\x01\x02\0", "TLS")])
+def test_another_protocol_is_named_in_the_log(first: bytes, name: str) -> None:
+    log = Log()
+    connection = ServerConnection(engine_with(log), ClientConnection("192.0.2.7", 4711))
+
+    connection.receive_data(first)
+
+    assert connection.client.closing
+    assert log == [f"closing 192.0.2.7:4711: it begins with {name}, and this port expects ZooKeeper's own protocol"]
 
 
 def test_a_frame_of_exactly_the_limit_is_accepted(peer):
