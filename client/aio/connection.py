@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
+import warnings
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final
@@ -270,6 +271,16 @@ class Connection:
 
     async def _run(self) -> None:
         """Connect to one host after the other, and reconnect, until the client is closed."""
+        try:
+            await self._stay_connected()
+        except asyncio.CancelledError:
+            if not self._ended:  # by the end of the loop
+                hosts = ",".join(map(str, self._hosts.addresses))
+                text = f"a Client of {hosts} was not closed before its event loop ended: its session stays open"
+                warnings.warn(text, ResourceWarning, stacklevel=1)
+            raise
+
+    async def _stay_connected(self) -> None:
         count = len(self._hosts.addresses)
         delays = self._backoff.delays(self._rng)
         failed = 0

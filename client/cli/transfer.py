@@ -120,9 +120,10 @@ async def _connected(where: str, options: argparse.Namespace) -> AsyncIterator[t
     except (TimeoutError, OSError) as error:
         last = client.last_reason  # with the address
         await client.aclose()
-        if last and not str(error):
+        reason = str(error) or await _reason(hosts)
+        if not reason and last:
             raise TransferError(f"no answer within {options.timeout:g} s; {last}") from None
-        reason = str(error) or await _reason(hosts) or f"no answer within {options.timeout:g} s"
+        reason = reason or f"no answer within {options.timeout:g} s"
         raise TransferError(f"{addresses}: {reason}") from None
     try:
         yield client, hosts.chroot or "/"

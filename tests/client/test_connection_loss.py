@@ -36,6 +36,27 @@ async def test_a_call_without_operation_timeout_fails_at_once_and_has_not_happen
         assert not lost.value.maybe_applied
 
 
+def test_a_client_that_is_not_closed_before_its_loop_ends_warns() -> None:
+    async def main(hosts: str) -> None:
+        await Client(hosts).start()
+
+    with (
+        Server() as server,
+        pytest.warns(ResourceWarning, match="was not closed before its event loop ended: its session stays open"),
+    ):
+        asyncio.run(main(server.hosts))
+
+
+def test_a_client_that_is_closed_does_not_warn(recwarn: pytest.WarningsRecorder) -> None:
+    async def main(hosts: str) -> None:
+        async with Client(hosts):
+            pass
+
+    with Server() as server:
+        asyncio.run(main(server.hosts))
+    assert not [warning for warning in recwarn if issubclass(warning.category, ResourceWarning)]
+
+
 def test_a_call_waits_for_a_connection_for_exactly_its_operation_timeout() -> None:
     async def main(sim: Simulation, server: Server) -> None:
         async with client_of(server, operation_timeout=3.0) as zk:
