@@ -5,7 +5,7 @@
 
 Three kinds of rows: requests in process (no socket), a daemon under load (its CPU, from /proc), and clients (theirs).
 Each round measures a row on both, one right after the other, so that a machine that gets slower does so for both. A row
-is slower or faster if the median of the ratios says so by more than 3 % and nearly all rounds agree; the exit code is 1
+is slower or faster if the median of the ratios says so by more than 3 % and nearly all of five or more rounds agree; the exit code is 1
 if any row is slower. A row that the other commit cannot run is said to be missing there.
 """
 
@@ -29,6 +29,8 @@ import load
 HERE: Final = Path(__file__).parent
 THRESHOLD: Final = 0.03
 """How far the median ratio must be from 1 for a verdict."""
+MIN_ROUNDS: Final = 5
+"""The fewest rounds that give a verdict."""
 SHARE: Final = 0.8
 """The part of the rounds that must agree."""
 REQUESTS: Final = 40_000
@@ -58,6 +60,8 @@ def verdict(here: list[float], there: list[float]) -> Verdict:
     ratios = [one / other for one, other in zip(here, there, strict=True)]
     middle = statistics.median(ratios)
     word = "equal"
+    if len(ratios) < MIN_ROUNDS:
+        return Verdict(word, middle, min(ratios), max(ratios))
     if middle > 1 + THRESHOLD and sum(ratio > 1 for ratio in ratios) >= SHARE * len(ratios):
         word = "slower"
     elif middle < 1 - THRESHOLD and sum(ratio < 1 for ratio in ratios) >= SHARE * len(ratios):
@@ -181,15 +185,7 @@ class Revision:
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._environment = {**os.environ, "PYTHONPATH": str(folder)}
-        before = os.environ.get("PYTHONPATH")
-        os.environ["PYTHONPATH"] = str(folder)  # for the daemon, which load.py starts
-        try:
-            self.daemon = stack.enter_context(load.zoolet())
-        finally:
-            if before is None:
-                del os.environ["PYTHONPATH"]
-            else:
-                os.environ["PYTHONPATH"] = before
+        self.daemon = stack.enter_context(load.zoolet(environment=self._environment))
 
     def one(self, row: str, hosts: str) -> float | None:
         """Measure a row in a process of its own; None if this revision cannot run it."""

@@ -103,21 +103,29 @@ class Server:
         command: What to run; ``{port}`` and ``{home}`` stand for its port and a directory of its own.
         config: The text of ``{home}/zoo.cfg``, with the same.
         folder: Where that directory is created; by default in memory.
+        environment: Its environment variables; by default those of this process.
     """
 
-    def __init__(self, command: list[str], config: str = "", folder: str | None = None) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        config: str = "",
+        folder: str | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
         self.port = free_port()
         memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
         self._home = tempfile.mkdtemp(prefix="zoolet-bench-", dir=folder or memory)
         names = {"port": self.port, "home": self._home}
         Path(self._home, "zoo.cfg").write_text(config.format(**names))
         self._command = [part.format(**names) for part in command]
+        self._environment = environment
         self.seconds_to_start = 0.0
 
     def __enter__(self) -> Self:
         started = time.perf_counter()
         with open(Path(self._home, "log"), "wb") as log:
-            self.process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
         while b"Mode:" not in self.ask(b"srvr"):
             if self.process.poll() is not None or time.perf_counter() > started + 60:
                 raise RuntimeError(Path(self._home, "log").read_text(errors="replace")[-2000:])
@@ -151,10 +159,10 @@ class Server:
         shutil.rmtree(self._home, ignore_errors=True)
 
 
-def zoolet(*options: str, folder: str | None = None) -> Server:
+def zoolet(*options: str, folder: str | None = None, environment: dict[str, str] | None = None) -> Server:
     """Return a zoolet daemon that is not started yet."""
     command = [sys.executable, "-m", "zoolet.server", "serve", "--port", "{port}", "-Dzookeeper.maxClientCnxns=0"]
-    return Server([*command, *options], folder=folder)
+    return Server([*command, *options], folder=folder, environment=environment)
 
 
 def apache(force_sync: str = "no", folder: str | None = None) -> Server | None:

@@ -147,7 +147,7 @@ class BaseClient:
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not reached.done():
-                return connection.last_reason
+                return connection.session.last_reason
             await reached
             return ""
         finally:
@@ -166,7 +166,7 @@ class BaseClient:
             async with asyncio.timeout(self._core.session_timeout):
                 await self.wait_for(State.CONNECTED, State.READ_ONLY)
         except TimeoutError:
-            reason = connection.last_reason
+            reason = connection.session.last_reason
             await self.aclose()
             text = f"no server was reached within {self._core.session_timeout} s; the last: {reason}"
             raise ConnectionLossError(None, text) from None
@@ -264,7 +264,7 @@ class BaseClient:
     @property
     def last_reason(self) -> str:
         """Why the last connection, or the last try to connect, ended; empty if none did."""
-        return self._core.connection.last_reason if self._core.connection is not None else ""
+        return self._core.session.last_reason
 
     @property
     def rng(self) -> Random:

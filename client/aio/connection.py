@@ -1,6 +1,6 @@
 """Drives a :class:`~zoolet.client.wire.session.Session` over asyncio: connects, and reconnects.
 
-The loop is :meth:`Connection._run`. What becomes of the calls of a lost connection is decided by
+The loop is :meth:`Connection._stay_connected`. What becomes of the calls of a lost connection is decided by
 :meth:`Session.lost <zoolet.client.wire.session.Session.lost>`.
 """
 
@@ -108,7 +108,6 @@ class Connection:
         self._probe: asyncio.Task[None] | None = None
         self._next: Iterator[Address] = hosts.in_turn(rng)
         self._preferred: Address | None = None
-        self.last_reason = ""
         self.round_failed: asyncio.Future[None] = loop.create_future()
         """Done once all servers have been tried without success."""
         self._ended = False
@@ -356,7 +355,7 @@ class Connection:
         return protocol
 
     def _failed(self, address: Address, reason: str) -> None:
-        self.last_reason = self.session.no_connection = f"{address}: {reason}"
+        self.session.last_reason = f"{address}: {reason}"
         _log.debug("connection to %s ended: %s", address, reason)
 
     async def _look_for_a_writable_server(self) -> None:

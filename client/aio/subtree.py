@@ -1,6 +1,7 @@
 """Reading many nodes: requests about all of them with a bound on those in flight, and subtrees from the top.
 
-All that reads many nodes does it with these: recipes, the shell, dumps."""
+Recipes, the shell and dumps read with these.
+"""
 
 from __future__ import annotations
 

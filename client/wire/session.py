@@ -97,7 +97,7 @@ class Session:
         out: What to send, in order; the shell takes it.
         last_zxid: The highest zxid that was seen in this session.
         last_confirmed: The moment at which the newest request that was answered had been sent.
-        no_connection: Why the last connection failed or ended; for errors.
+        last_reason: Why the last connection failed or ended; for errors.
         terminal_error: Why no call is taken any more.
     """
 
@@ -121,7 +121,7 @@ class Session:
         self.read_only_now = False
         self.last_confirmed = 0.0
         self.received_at = self.sent_at = 0.0
-        self.no_connection = ""
+        self.last_reason = ""
         self.out: list[bytes] = []
         self._credentials = Credentials()
         self.watches = WatchTable()
@@ -394,7 +394,7 @@ class Session:
                 if call.done():
                     drop(call)
                 else:
-                    last = f"; {self.no_connection}" if self.no_connection else ""
+                    last = f"; {self.last_reason}" if self.last_reason else ""
                     why = f"there was no connection in time; it was not applied{last}"
                     fail(call, connection_loss(call.path, why, maybe=False))
             self._credentials.fail_overdue(now)

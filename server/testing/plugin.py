@@ -28,6 +28,8 @@ _CHOICES: Final = {
     "zoolet_compat": ("3.8", "3.9"),
     "zoolet_scope": ("function", "class", "module", "package", "session"),
 }
+_FAILURES: Final = pytest.StashKey[list[str]]()
+"""Why the server of ``--zoolet-hosts`` could not be reached."""
 _OPTIONS: Final = ("config", "clock", "compat", "seed", "data_dir", "begin_from", "tls", "sasl_users", "recording")
 _HOSTS: Final = ("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS")
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
@@ -198,7 +200,7 @@ def _server(config: pytest.Config, options: dict[str, Any], *arguments: Any) -> 
     needed = [name for name, value in options.items() if value not in plain and name not in ("seed", "compat")]
     if needed:  # not the seed, which the proxy has too, and not the release: the real server is which it is
         pytest.skip(f"{', '.join(needed)} of the fixture zoolet needs the embedded server, without --zoolet-hosts")
-    return cast("Server", RealServer(hosts, seed=options.get("seed")))
+    return cast("Server", RealServer(hosts, seed=options.get("seed"), failures=config.stash.setdefault(_FAILURES, [])))
 
 
 def _recording_file(request: pytest.FixtureRequest, file: object) -> Path:

@@ -28,10 +28,6 @@ TIMEOUT = 10.0
 """Seconds for connecting, and for each request."""
 
 
-_unreachable: dict[str, ConnectionLossError] = {}
-"""The servers of this run that did not answer."""
-
-
 class UnsupportedError(RuntimeError):
     """A real server cannot do this at the wish of a client."""
 
@@ -46,6 +42,7 @@ class RealServer(Proxy, NamedWaits):
     Args:
         servers: The servers: ``host:port`` joined with commas.
         seed: The seed of all randomness; by default a random one.
+        failures: Why it could not be reached, for all tests of a run: after the first of them none waits again.
 
     Raises:
         ValueError: An argument is invalid.
@@ -54,8 +51,9 @@ class RealServer(Proxy, NamedWaits):
 
     tls_ca: Final = None
 
-    def __init__(self, servers: str, *, seed: int | None = None) -> None:
+    def __init__(self, servers: str, *, seed: int | None = None, failures: list[str] | None = None) -> None:
         super().__init__(servers, seed=seed)
+        self._failures = failures
         self._real = servers
         self._client = Client(servers, TIMEOUT)
         self._holders: list[Client] = []  # whose ephemeral nodes are those of create()
@@ -67,13 +65,14 @@ class RealServer(Proxy, NamedWaits):
             ConnectionLossError: No server answers.
             ValueError: It has nodes that are not ours to delete.
         """
-        if self._real in _unreachable:  # each test would wait again
-            raise _unreachable[self._real].with_traceback(None)
+        if self._failures:
+            raise ConnectionLossError(None, f"the server of these tests does not answer: {self._failures[0]}")
         self._client = Client(self._real, TIMEOUT)
         try:
             self._client.start()
         except (ConnectionLossError, OSError) as error:
-            _unreachable[self._real] = ConnectionLossError(None, f"the server of these tests does not answer: {error}")
+            if self._failures is not None:
+                self._failures.append(str(error))
             raise
         if strange := self._names():
             self._client.close()

@@ -11,8 +11,9 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from support import schedules
 from support.leftovers import below
-from support.schedules import SCHEDULES, WRONG, clients_in
+from support.schedules import WRONG, clients_in
 from support.simulation import eventually
 
 from zoolet.client import Backoff, Client, ConnectionLossError, SessionExpiredError, serializers
@@ -43,7 +44,7 @@ from zoolet.server.testing import Simulation, zoolet_schedules
 from zoolet.server.testing.sim.trouble import Trouble
 
 SESSION_S = 4.0
-seeds = pytest.mark.parametrize("seed", range(SCHEDULES))
+seeds = pytest.mark.parametrize("seed", schedules.seeds(share=0.5))
 WITHOUT_ANSWER = (ConnectionLossError, SessionExpiredError)
 Do = Callable[[Simulation, Server, list[Client], Trouble], Awaitable[None]]
 

@@ -53,8 +53,6 @@ WRONG: Final = {
     "cancel_attempts": 0.15,
 }
 """What goes wrong in a run, with which probability."""
-SCHEDULES: Final = int(os.environ.get("ZOOLET_SCHEDULES") or effort(8, 40))
-"""Seeds that each recipe is run with; maintainers run a thousand."""
 ENDURED: Final = (ZooKeeperError, LockLostError, TimeoutError, AttemptCancelledError)
 """What a turn may fail with while things go wrong."""
 

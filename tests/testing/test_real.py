@@ -73,11 +73,11 @@ def test_only_the_first_test_waits_for_a_server_that_does_not_answer(monkeypatch
         raise OSError("connection refused")
 
     monkeypatch.setattr(Client, "start", refused)
-    monkeypatch.setattr("zoolet.server.testing.real._unreachable", {})
+    failures: list[str] = []
     with pytest.raises(OSError, match="refused"):
-        RealServer("127.0.0.1:1").start()
+        RealServer("127.0.0.1:1", failures=failures).start()
     with pytest.raises(ConnectionLossError, match="does not answer: connection refused"):
-        RealServer("127.0.0.1:1").start()
+        RealServer("127.0.0.1:1", failures=failures).start()
     assert len(starts) == 1
 
 

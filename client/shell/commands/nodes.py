@@ -249,7 +249,7 @@ async def ls(shell: Shell, arguments: Parsed) -> None:
 
     Raises:
         CommandError: An option is unknown.
-        UsageError: There is no path, and no directory was set.
+        UsageError: The path is missing.
         NoNodeError: There is no such node.
     """
     if arguments.has("?"):

@@ -14,7 +14,7 @@ from zoolet.server.testing.sim.schedule import Schedule
 
 T = TypeVar("T")
 SOON_S: Final = 0.3
-"""Within how many seconds after a request its trouble happens."""
+"""The seconds after a request within which its trouble happens."""
 LASTS_S: Final = 10.0
 """The most seconds that a pause or an outage lasts."""
 
@@ -96,7 +96,9 @@ class Trouble:
                 self._timers.append(self._loop.call_later(after, self._cancel, task, turns))
             await asyncio.wait([task])
         finally:
-            task.cancel()
+            if not task.done():  # the caller was cancelled
+                task.cancel()
+                await asyncio.wait([task])
         if chosen is not None and task.cancelled():
             raise AttemptCancelledError(f"the schedule cancelled an attempt of {by!r}")
         return task.result()
