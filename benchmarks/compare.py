@@ -4,9 +4,9 @@
     python benchmarks/compare.py REV --only get,lock --rounds 5
 
 Three kinds of rows: requests in process (no socket), a daemon under load (its CPU, from /proc), and clients (theirs).
-Each round measures a row on both, one right after the other, so that a machine that gets slower does so for both. A row
-is slower or faster if the median of the ratios says so by more than 3 % and nearly all of five or more rounds agree; the exit code is 1
-if any row is slower. A row that the other commit cannot run is said to be missing there.
+Each round measures a row on both, one right after the other, so that a machine that gets slower does so for both. A
+row is slower or faster if the median of the ratios says so by more than 3 % and nearly all of five or more rounds
+agree; the exit code is 1 if any row is slower. A row that the other commit cannot run is said to be missing there.
 """
 
 from __future__ import annotations
