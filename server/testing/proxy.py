@@ -12,8 +12,10 @@ from typing import Final
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.testing.endpoint import Endpoint
+from zoolet.server.testing.frames.frame_queue import FrameQueue
 from zoolet.server.testing.frames.interceptor import Interceptor
-from zoolet.server.testing.frames.proxied import ProxiedConnection
+from zoolet.server.testing.frames.requests import MAX_FRAME
+from zoolet.server.testing.frames.upstream import Upstream
 from zoolet.server.testing.run import arguments, clients
 from zoolet.server.testing.run.runner import daemon_of
 from zoolet.server.testing.state import report
@@ -52,7 +54,7 @@ class Proxy(Endpoint):
         self._intercept(Interceptor(loop.call_later, time.time))
         return daemon_of(self._connect)
 
-    def _connect(self, client: ClientConnection, resume: Callable[[], None]) -> ProxiedConnection:
+    def _connect(self, client: ClientConnection, resume: Callable[[], None]) -> FrameQueue:
         def begin(protocol: asyncio.Protocol) -> asyncio.Task[None]:
             task = asyncio.get_running_loop().create_task(self._connect_to_first(protocol))
             self._tasks.add(task)
@@ -63,7 +65,9 @@ class Proxy(Endpoint):
             socket = self._runner.daemon.connections.open.get(client)
             return 0 if socket is None else socket.write_buffer_size()
 
-        return ProxiedConnection(self._interceptor, client, resume, begin, unread)
+        return FrameQueue(
+            self._interceptor, client, resume, lambda queue: Upstream(queue, begin, unread), max_frame=MAX_FRAME
+        )
 
     async def _connect_to_first(self, protocol: asyncio.Protocol) -> None:
         loop = asyncio.get_running_loop()
@@ -95,7 +99,7 @@ class Proxy(Endpoint):
 
     def _has_tls(self) -> bool:
         return any(
-            isinstance(each, ProxiedConnection) and each.is_raw for each in self._interceptor.connections.values()
+            isinstance(each, FrameQueue) and each.executor.is_raw for each in self._interceptor.connections.values()
         )
 
     def report(self) -> str:

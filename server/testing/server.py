@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from zoolet.server.app import assemble
 from zoolet.server.core.client_connection import ClientConnection, Session
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.net.turns import TURN
 from zoolet.server.testing.endpoint import Endpoint
-from zoolet.server.testing.frames.intercepted import InterceptedConnection
+from zoolet.server.testing.frames.core_executor import CoreExecutor
+from zoolet.server.testing.frames.frame_queue import FrameQueue
 from zoolet.server.testing.frames.interceptor import Interceptor
 from zoolet.server.testing.run import arguments, clients
 from zoolet.server.testing.run.named_waits import NamedWaits
@@ -120,7 +122,7 @@ class Server(Endpoint, NamedWaits):
             clock=self._clock,
             rng=Random(self.seed),
             initial_zxid=self._initial_zxid,
-            connection_factory=lambda connection, resume: InterceptedConnection(self._interceptor, connection, resume),
+            connection_factory=self._frame_queue,
             turn=self.turn,
             data=self._open(),
         )
@@ -135,6 +137,17 @@ class Server(Endpoint, NamedWaits):
             recover(engine, os.fspath(self._begin_from))
         self._history = History(engine)  # reset() returns to this state
         return daemon
+
+    def _frame_queue(self, connection: ServerConnection, resume: Callable[[], None]) -> FrameQueue:
+        settings = connection.engine.settings
+        return FrameQueue(
+            self._interceptor,
+            connection.client,
+            resume,
+            lambda queue: CoreExecutor(queue, connection),
+            max_frame=settings.max_frame,
+            max_output=settings.max_output_per_turn,
+        )
 
     # --- files ---
 

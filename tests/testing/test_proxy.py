@@ -35,9 +35,10 @@ from zoolet.server.testing import (
     slow_reply,
     withhold_event,
 )
-from zoolet.server.testing.frames import proxied
+from zoolet.server.testing.frames import upstream
+from zoolet.server.testing.frames.frame_queue import FrameQueue
 from zoolet.server.testing.frames.interceptor import Interceptor
-from zoolet.server.testing.frames.proxied import ProxiedConnection
+from zoolet.server.testing.frames.upstream import Upstream
 
 NO_NODE: Final = -101
 
@@ -239,14 +240,18 @@ def reply(xid: int, error: int) -> bytes:
 
 
 async def test_a_server_that_does_not_accept_bounds_what_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxied, "MAX_FRAME", 1000)
+    monkeypatch.setattr(upstream, "MAX_FRAME", 1000)
 
     async def never() -> None:
         await asyncio.Event().wait()
 
     client = ClientConnection()
-    waiting = ProxiedConnection(
-        Interceptor(lambda *later: None, float), client, lambda: None, lambda server: asyncio.create_task(never()), int
+    waiting = FrameQueue(
+        Interceptor(lambda *later: None, float),
+        client,
+        lambda: None,
+        lambda queue: Upstream(queue, lambda server: asyncio.create_task(never()), int),
+        max_frame=1000,
     )
     for size in range(0, 1000, 100):
         waiting.receive_data(frame(b"x" * 96))

@@ -356,7 +356,7 @@ def test_a_proxy_does_not_read_for_a_client_that_does_not(server: Server) -> Non
         for _ in range(50):
             wire.send(OpCode.GET_DATA, r.GetDataRequest("/big", False))
         open_ones = proxy._interceptor.connections
-        proxy.wait_for(lambda: any(not one._server.is_reading() for one in open_ones.values()))  # type: ignore[attr-defined]
+        proxy.wait_for(lambda: any(not one.executor._server.is_reading() for one in open_ones.values()))  # type: ignore[attr-defined]
         unread = [one.write_buffer_size() for one in proxy._runner.daemon.connections.open.values()]
         assert sum(unread) < 4_000_000
         for _ in range(50):

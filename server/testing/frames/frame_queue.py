@@ -9,23 +9,22 @@ A frame at the head of the queue::
 
 While the session is paused, it keeps what it receives, or what is to be sent and is not closed, or both.
 
-Invariants: a waiting frame delays those behind it; a frame is matched once, however often it is looked at; ``_matched``
-and ``_held_by`` belong to the head of the queue. What is sent keeps its order: behind a reply that is sent slowly
+Invariants: a waiting frame delays those after it; a frame is matched once, however often it is looked at; ``_matched``
+and ``_held_by`` belong to the head of the queue. What is sent keeps its order: after a reply that is sent slowly
 everything waits.
 
-There is no I/O: it is a :class:`~zoolet.server.net.connections.SansIOConnection`. Of the two kinds,
-:class:`~zoolet.server.testing.frames.intercepted.InterceptedConnection` executes frames by a server's core, and
-:class:`~zoolet.server.testing.frames.proxied.ProxiedConnection` by a server somewhere else.
+There is no I/O: it is a :class:`~zoolet.server.net.connections.SansIOConnection`. An :class:`Executor` executes what
+has passed: :class:`~zoolet.server.testing.frames.core_executor.CoreExecutor` by a server's core,
+:class:`~zoolet.server.testing.frames.upstream.Upstream` by a server somewhere else. It gives each answer back to
+:meth:`FrameQueue.answer`, where the effects of faults meet it.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
-from typing import Final
+from typing import Protocol
 
 from zoolet.protocol.codec import int_at
 from zoolet.protocol.errors import MarshallingError
@@ -35,88 +34,99 @@ from zoolet.server.core.server_connection import State
 from zoolet.server.testing.frames.actions import Action, Effect
 from zoolet.server.testing.frames.faults import Fault
 from zoolet.server.testing.frames.interceptor import Interceptor, Reply
+from zoolet.server.testing.frames.outbox import Outbox
 from zoolet.server.testing.frames.requests import CONNECT, RecordedRequest, Request
 from zoolet.server.testing.signatures import Direction
 
-PIECES_PER_SECOND: Final = 20
-"""In how many pieces a second a slow reply is sent, at most."""
 
-
-class _Slow:
-    """A reply that is sent in pieces."""
-
-    def __init__(self, data: bytes, rate: float) -> None:
-        self.data = data
-        self.size = max(1, round(rate / PIECES_PER_SECOND))
-        self.pause = self.size / rate
-        self.waiting = False
-
-
-class Outbox:
-    """The bytes to be sent, in order; slow replies are sent in pieces.
+class Passed:
+    """A request that has left the queue.
 
     Args:
-        call_later: Calls a function after some seconds.
-        resume: Makes the transport ask for output again.
+        request: The request.
+        matched: The faults that match it.
+
+    Attributes:
+        effect: The action whose effect applies: the first in the order of :class:`Effect`; None if there is none.
+        rate: At how many bytes a second its reply is sent; None if nothing limits it.
     """
 
-    def __init__(
-        self, call_later: Callable[[float, Callable[[], object]], object], resume: Callable[[], object]
-    ) -> None:
-        self._call_later = call_later
-        self._resume = resume
-        self._entries: deque[bytes | _Slow] = deque()
+    __slots__ = ("effect", "matched", "rate", "request")
 
-    def __len__(self) -> int:
-        return sum(len(entry if isinstance(entry, bytes) else entry.data) for entry in self._entries)
+    def __init__(self, request: Request, matched: list[Fault]) -> None:
+        self.request = request
+        self.matched = matched
+        self.effect: Action | None = None
+        self.rate: float | None = None
+        if matched:
+            actions = [fault.action for fault in matched]
+            ranked = [(action.effect.value, action) for action in actions if action.effect is not None]
+            self.effect = min(ranked, key=lambda entry: entry[0])[1] if ranked else None
+            self.rate = min((action.rate for action in actions if action.rate is not None), default=None)
 
-    def add(self, data: bytes, rate: float | None = None) -> None:
-        """Add bytes; with a *rate* they are sent slowly, at so many bytes a second."""
-        if data:
-            self._entries.append(data if rate is None else _Slow(data, rate))
-
-    def read(self) -> bytes:
-        """Remove and return what may be sent now."""
-        parts = []
-        while self._entries:
-            entry = self._entries[0]
-            if isinstance(entry, bytes):
-                parts.append(entry)
-                self._entries.popleft()
-            elif entry.waiting:
-                break
-            elif not entry.data:
-                self._entries.popleft()
-            else:
-                parts.append(entry.data[: entry.size])
-                entry.data = entry.data[entry.size :]
-                entry.waiting = True
-                self._call_later(entry.pause, lambda slow=entry: self._continue(slow))  # type: ignore[misc]
-        return b"".join(parts)
-
-    def hurry(self) -> None:
-        """Send slow replies at once."""
-        self._entries = deque(entry if isinstance(entry, bytes) else entry.data for entry in self._entries)
-
-    def _continue(self, slow: _Slow) -> None:
-        slow.waiting = False
-        self._resume()
+    def has(self, effect: Effect) -> bool:
+        """Return whether an effect applies."""
+        return self.effect is not None and self.effect.effect is effect
 
 
-class FrameQueue(ABC):
+class Executor(Protocol):
+    """The part that executes the frames that have passed a queue."""
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether all bytes of the connection pass as they are: TLS, or a four-letter command for another server."""
+        ...
+
+    def begins_raw(self, data: bytes) -> bool:
+        """Return whether a connection that is not open begins with something other than frames: a four-letter command,
+        or TLS.
+        """
+        ...
+
+    def execute_raw(self, data: bytes) -> None:
+        """Execute something other than frames; no fault applies to it, and it is not recorded."""
+        ...
+
+    def execute(self, head: bytes, passed: Passed) -> int:
+        """Execute a frame, as the effect of its faults says, and answer it now or later; return how many bytes answer
+        it at once.
+        """
+        ...
+
+    def unasked_output(self) -> bytes:
+        """Remove and return the output that no request of this connection has caused."""
+        ...
+
+    def unanswered(self) -> Iterable[Passed]:
+        """Return the requests that are executed and not answered, in order."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection once its output is sent, because a fault says so."""
+        ...
+
+    def connection_lost(self) -> None:
+        """Remove the connection, because the peer is gone."""
+        ...
+
+
+class FrameQueue:
     """A connection whose frames pass one at a time.
 
     Args:
         interceptor: The pauses, faults and recorded requests.
         client: The connection as others see it.
         resume: Makes the transport call ``receive_data(b"")`` and send the output.
+        executor: Makes what executes the frames of this queue.
         max_frame: The most bytes of a frame.
         max_output: The most bytes of output that a turn may cause.
 
     Attributes:
         client: As given.
+        executor: What executes the frames.
         number: The number of the connection, counted from 1.
         is_open: Whether the connect request was executed.
+        output: The bytes to be sent.
     """
 
     def __init__(
@@ -124,46 +134,28 @@ class FrameQueue(ABC):
         interceptor: Interceptor,
         client: ClientConnection,
         resume: Callable[[], object],
+        executor: Callable[[FrameQueue], Executor],
+        *,
         max_frame: int,
-        max_output: float,
+        max_output: float = inf,
     ) -> None:
         self.client = client
         self.is_open = False
+        self.resume = resume
+        self.interceptor = interceptor
+        self.output = Outbox(interceptor.call_later, resume)
+        self.executor = executor(self)
         self._max_output = max_output
-        self._interceptor = interceptor
-        self._resume = resume
         self._max_frame = max_frame
         self._queue = b""  # received, and not forwarded yet
-        self._output = Outbox(interceptor.call_later, resume)
         self._matched: list[Fault] | None = None  # the faults that apply to the first frame of the queue
         self._held_by: list[Fault] = []  # those of them that hold it
         self._delayed = 0  # which timer is running; 0 for none
         self._delays = 0
+        self._dropping = False  # a request was dropped: nothing after it passes
         interceptor.connections_made += 1
         self.number = interceptor.connections_made
         interceptor.connections[client] = self
-
-    # --- what the two kinds differ in ---
-
-    @abstractmethod
-    def _begins_raw(self, data: bytes) -> bool:
-        """Return whether a connection that is not open begins with something else than frames: a four-letter command,
-        or TLS.
-        """
-
-    @abstractmethod
-    def _execute_raw(self, data: bytes) -> None:
-        """Execute something else than frames; no fault applies to it, and it is not recorded."""
-
-    @abstractmethod
-    def _execute(self, head: bytes, request: Request, matched: list[Fault]) -> int:
-        """Execute the first frame, with the faults that match it, and have it recorded; return how many bytes answer
-        it at once.
-        """
-
-    @abstractmethod
-    def _more_output(self) -> bytes:
-        """Remove and return the output that no request of this connection has caused."""
 
     # --- as a SansIOConnection ---
 
@@ -175,10 +167,12 @@ class FrameQueue(ABC):
     @property
     def closing(self) -> bool:
         """Whether the socket is to be closed; not while the session is paused, or something is still to be sent."""
-        return self.client.closing and not self._output and not self._paused("replies")
+        return self.client.closing and not self.output and not self._paused("replies")
 
     def receive_data(self, data: bytes, until: float = inf, time: Callable[[], float] = float) -> bool:
         """Receive bytes and forward the frames that need not wait; return whether some remain for a later turn."""
+        if self._dropping:
+            return False
         self._queue = self._queue + data if self._queue else data
         client, output_left = self.client, self._max_output
         while self._queue and not client.closing:
@@ -194,40 +188,43 @@ class FrameQueue(ABC):
             if self._queue and (output_left < 0 or time() > until):
                 return True
         if client.closing and self.closing:  # a paused one is needed when its session is resumed
-            self._interceptor.connections.pop(self.client, None)
+            self.interceptor.connections.pop(self.client, None)
         return False
 
     def data_to_send(self) -> bytes:
         """Return the bytes to write now; none while the session is paused."""
         if self._paused("replies"):
             return b""
-        more = self._more_output()
-        if more:
-            self._interceptor.record_events(self.number, self._session_id(), more, with_reply=False)
-            self._output.add(more)
-        return self._output.read()
+        self.send_unasked(self.session_id())
+        return self.output.read()
 
     def connection_lost(self) -> None:
         """Remove the connection, because the peer is gone."""
-        self._interceptor.connections.pop(self.client, None)
+        self.interceptor.connections.pop(self.client, None)
+        self.executor.connection_lost()
 
     def recheck(self) -> None:
         """Forward the frames that need not wait any more."""
-        self._resume()
+        self.resume()
 
     def hurry(self) -> None:
-        """End what delays requests and replies."""
+        """End what delays requests and replies, those too that are not answered yet."""
         self._delayed = 0
-        self._output.hurry()
+        for passed in self.executor.unanswered():
+            passed.rate = None
+        self.output.hurry()
         self.recheck()
 
     # --- for reports ---
 
     def waiting_request(self) -> tuple[Request, list[Fault]] | None:
-        """Return the request that waits, and the faults that hold or delay it; None if none waits."""
-        if self._matched is None or (head := self._first_frame()) is None:
-            return None
-        return self._request_in(head), self._matched
+        """Return the request that waits for a fault or for its answer, and the faults that match it; None if none
+        waits.
+        """
+        if self._matched is not None and (head := self._first_frame()) is not None:
+            return self._request_in(head), self._matched
+        oldest = next(iter(self.executor.unanswered()), None)
+        return None if oldest is None else (oldest.request, oldest.matched)
 
     # --- one frame ---
 
@@ -239,11 +236,11 @@ class FrameQueue(ABC):
         if len(queue) < 4:
             return None
         (length,) = int_at(queue, 0)
-        if not 0 <= length <= self._max_frame or (not self.is_open and self._begins_raw(queue)):
+        if not 0 <= length <= self._max_frame or (not self.is_open and self.executor.begins_raw(queue)):
             return queue
         return queue[: 4 + length] if len(queue) >= 4 + length else None
 
-    def _session_id(self) -> int:
+    def session_id(self) -> int:
         """Return the id of the session that this connection serves or asks to resume; 0 for none yet."""
         session = self.client.session
         if session is not None:
@@ -256,27 +253,27 @@ class FrameQueue(ABC):
         return 0
 
     def _paused(self, what: Direction) -> bool:
-        interceptor = self._interceptor
+        interceptor = self.interceptor
         if interceptor.all_paused is None and not interceptor.paused:
             return False
-        return interceptor.is_paused(self._session_id(), what)
+        return interceptor.is_paused(self.session_id(), what)
 
     def _request_in(self, head: bytes) -> Request:
         if not self.is_open:
-            return Request(CONNECT, self._session_id(), head[4:])
+            return Request(CONNECT, self.session_id(), head[4:])
         opcode, body = (int_at(head, 8)[0], head[12:]) if len(head) >= 12 else (0, b"")
-        return Request(opcode, self._session_id(), body)
+        return Request(opcode, self.session_id(), body)
 
     def _pass_on(self, head: bytes) -> int | None:
         """Execute the first frame with the faults that match it; return the bytes that answer it at once, or None if it
         must wait.
         """
-        if not self.is_open and self._begins_raw(head):
+        if not self.is_open and self.executor.begins_raw(head):
             self._queue = b""
-            self._execute_raw(head)
+            self.executor.execute_raw(head)
             return 0
         request = self._request_in(head)
-        interceptor = self._interceptor
+        interceptor = self.interceptor
         if self._matched is None:
             self._matched = interceptor.matching(request) if interceptor.faults else []
             self._held_by = [fault for fault in self._matched if fault.action.holds]
@@ -292,32 +289,48 @@ class FrameQueue(ABC):
         matched, self._matched = self._matched, None
         self._queue = self._queue[len(head) :]
         self.is_open = True
-        return self._execute(head, request, matched)
+        return self.executor.execute(head, Passed(request, matched))
 
     def _end_delay(self, number: int) -> None:
         if self._delayed == number:  # hurry() has not ended it, and no other one has begun
             self._delayed = 0
             self.recheck()
 
-    # --- what answers it ---
+    # --- for the executor ---
 
-    def _send_reply(self, reply: Reply, effect: Action | None, rate: float | None) -> tuple[Reply, bool]:
-        """Send a reply as an effect says; return what the client gets of it, and whether the connection is to be closed
-        now.
+    def drop(self) -> None:
+        """Stop passing anything on: what has come and what will come is discarded."""
+        self._dropping = True
+        self._queue = b""
+
+    def send_unasked(self, session_id: int) -> None:
+        """Send the output that no request of this connection has caused."""
+        if output := self.executor.unasked_output():
+            self.interceptor.record_events(self.number, session_id, output, with_reply=False)
+            self.output.add(output)
+
+    def answer(self, passed: Passed, reply: Reply, zxid: int) -> int:
+        """Send a reply as the effect of the request's faults says, and record both; return how many bytes of it the
+        client gets.
         """
-        self._output.add(reply.events)
+        self.output.add(reply.events)
+        effect = passed.effect
         kind = effect.effect if effect is not None else None
         if effect is not None and kind is Effect.CORRUPT_REPLY:
             reply = reply._replace(data=corrupted(reply.data, effect.at))
         elif effect is not None and kind in (Effect.LOSE_REPLY, Effect.CUT_REPLY):
-            self._output.add(reply.data[: effect.at], rate)
+            self.output.add(reply.data[: effect.at], passed.rate)
             reply = reply._replace(data=b"", error=None, part_errors=())
-        self._output.add(reply.data, rate)
-        return reply, kind in (Effect.LOSE_REPLY, Effect.CUT_REPLY, Effect.CLOSE_AFTER)
+        self.output.add(reply.data, passed.rate)
+        self.record(passed, reply, zxid)
+        if kind in (Effect.LOSE_REPLY, Effect.CUT_REPLY, Effect.CLOSE_AFTER):
+            self.executor.close()
+        return len(reply.data)
 
-    def _record(self, request: Request, reply: Reply | None, matched: list[Fault], zxid: int) -> None:
+    def record(self, passed: Passed, reply: Reply | None, zxid: int) -> None:
+        """Record a request, and its reply; None for none."""
         session = self.client.session
-        interceptor = self._interceptor
+        interceptor, request = self.interceptor, passed.request
         if reply is not None and reply.events:
             interceptor.record_events(self.number, request.session, reply.events, with_reply=True)
         interceptor.record(
@@ -329,26 +342,15 @@ class FrameQueue(ABC):
                 zxid,
                 None if reply is None else reply.error,
                 () if reply is None else reply.part_errors,
-                " + ".join(repr(fault.action) for fault in matched),
+                " + ".join(repr(fault.action) for fault in passed.matched),
                 interceptor.now(),
                 reply.data[4:] if reply is not None and interceptor.recorders else b"",
             )
         )
 
 
-def effect_of(matched: list[Fault]) -> Action | None:
-    """Return the action whose effect applies: the first in the order of :class:`Effect`; None if there is none."""
-    ranked = [(fault.action.effect.value, fault.action) for fault in matched if fault.action.effect is not None]
-    return min(ranked, key=lambda entry: entry[0])[1] if ranked else None
-
-
-def rate_of(matched: list[Fault]) -> float | None:
-    """Return the lowest bandwidth of some faults, in bytes a second; None if none limits it."""
-    return min((fault.action.rate for fault in matched if fault.action.rate is not None), default=None)
-
-
 def corrupted(data: bytes, at: int) -> bytes:
-    """Return a frame with half the bits of four bytes inverted, *at* bytes behind its length, or at its end."""
+    """Return a frame with half the bits of four bytes inverted, *at* bytes after its length, or at its end."""
     if len(data) <= 4:
         return data
     start = min(4 + at, len(data) - 1)
