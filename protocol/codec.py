@@ -448,7 +448,6 @@ def compiled(cls: type[R]) -> type[R]:
     """Compile a record's functions unless that has been done. Call this before keeping a reference to one of them."""
     if cls in _compiled:
         return cls
-    _compiled.add(cls)
     compiler = _Compiler(cls, cls.fields())
     source = compiler.source()
     filename = f"<record {cls.__qualname__}>"
@@ -458,4 +457,5 @@ def compiled(cls: type[R]) -> type[R]:
         setattr(cls, name, compiler.env[name])
     for name in ("decode", "read_from"):
         setattr(cls, name, staticmethod(compiler.env[name]))
+    _compiled.add(cls)  # last: a class that could not be compiled is not taken for one that was
     return cls

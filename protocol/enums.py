@@ -31,9 +31,14 @@ MAX_TTL: Final = (1 << 40) - 1
 """The longest TTL, in milliseconds."""
 
 
+def is_ttl_ms(milliseconds: float) -> bool:
+    """Return whether a number of milliseconds can be a TTL: from 1 to :data:`MAX_TTL`."""
+    return 1 <= milliseconds <= MAX_TTL
+
+
 def is_ttl(seconds: float) -> bool:
-    """Return whether a number of seconds can be a TTL: at least a millisecond, at most :data:`MAX_TTL`."""
-    return 0.001 <= seconds <= MAX_TTL / 1000
+    """Return whether a number of seconds can be a TTL."""
+    return is_ttl_ms(seconds * 1000)
 
 
 class EventType(IntEnum):

@@ -36,7 +36,7 @@ class ClientStatistics:
     """The activity of a client, for tests and debuggers.
 
     Args:
-        requests_sent: Requests sent in this session's life, pings and the like not counted.
+        requests_sent: Requests sent in the client's life, pings and the like not counted.
         in_flight: Requests that were sent and are not answered.
         waiting: Requests that wait for a connection, or until the server is less busy.
         background_tasks: Tasks that the client and its recipes run.
@@ -60,8 +60,8 @@ class ClientStatistics:
 
 
 class BaseClient:
-    """A core with an operation timeout, a serializer and an ACL list; arguments as for
-    :class:`~zoolet.client.aio.client.Client`.
+    """A view of a core: the core with an operation timeout, a serializer, an ACL list, and whether a recipe
+    uses it; arguments as for :class:`~zoolet.client.aio.client.Client`.
     """
 
     __slots__ = ("_acl", "_core", "_of_recipe", "_operation_timeout", "_serializer")
@@ -141,7 +141,7 @@ class BaseClient:
         Returns:
             Why the last server was not reached; empty if one was.
         """
-        connection, _ = self._core.started()
+        connection, _ = self._core.connected_loop()
         reached = asyncio.ensure_future(self.wait_for(State.CONNECTED, State.READ_ONLY))
         either: list[asyncio.Future[Any]] = [reached, connection.round_failed]
         try:
@@ -175,7 +175,7 @@ class BaseClient:
             raise
 
     async def aclose(self) -> None:
-        """End the session, so that its ephemeral nodes go at once, and the connection; takes two seconds at most."""
+        """End the session, so that its ephemeral nodes go at once, and the connection; two seconds at most for each."""
         await self._core.aclose()
 
     async def __aenter__(self: B) -> B:  # not Self: completion in editors takes that for this class

@@ -328,7 +328,7 @@ class Client(BaseClient):
             version: The ``aversion`` that the node must have; -1 for any.
         """
         below_chroot = self._core.add_chroot(path)
-        checked = arguments.checked_acl(acl) if acl is not None else arguments.checked_acl(())
+        checked = arguments.checked_acl(() if acl is None else acl)
         body = r.SetACLRequest(below_chroot, checked, arguments.checked_version(version)).encode()
         return self._call(OpCode.SET_ACL, body, operations.decode_stat, path)
 

@@ -101,7 +101,7 @@ class Connection:
         self._backoff = backoff
         self._tls = tls
         self._protocol: ClientProtocol | None = None
-        self._flushing = False
+        self._flush_scheduled = False
         self._suspensions = Suspensions()
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -121,14 +121,14 @@ class Connection:
     def submit(self, call: RequestCall[Any]) -> None:
         """Submit a call; all that are made in one turn of the loop are sent in one write."""
         self.session.submit(call)
-        if not self._flushing:  # wake(), without a call of it for each request
-            self._flushing = True
+        if not self._flush_scheduled:  # wake(), without a call of it for each request
+            self._flush_scheduled = True
             self.loop.call_soon(self.flush)
 
     def wake(self) -> None:
         """Send what there is to send at the end of this turn of the loop."""
-        if not self._flushing:
-            self._flushing = True
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
             self.loop.call_soon(self.flush)
 
     def now(self) -> float:
@@ -155,7 +155,7 @@ class Connection:
             self._protocol.abort(reason)
 
     async def stop(self) -> None:
-        """End the session and the connection; takes no longer than :data:`CLOSE_TIMEOUT` seconds."""
+        """End the session and the connection; takes no longer than twice :data:`CLOSE_TIMEOUT` seconds."""
         session = self.session
         try:
             if session.terminal_error is None and session.phase is Phase.READY:
@@ -234,7 +234,7 @@ class Connection:
 
     def flush(self) -> None:
         """Send what there is to send now."""
-        self._flushing = False
+        self._flush_scheduled = False
         session = self.session
         if session.waiting:
             self._advance(session.flush)

@@ -1,6 +1,6 @@
 """The core that all views of one client share: the session, its connection, the chroot, listeners and background tasks.
 
-A :class:`~zoolet.client.aio.client.Client` is a view of a core: the core with an operation timeout and a serializer.
+A :class:`~zoolet.client.aio.client.Client` is a view of a core (:class:`~zoolet.client.aio.base.BaseClient`).
 Views are light, and none copies anything.
 """
 
@@ -277,7 +277,7 @@ class ClientCore:
             then: Called with the result or the error, in its place among replies and events.
             of_recipe: It is a recipe's; see :meth:`~zoolet.client.aio.base.BaseClient.for_recipe`.
         """
-        connection, loop = self.started()
+        connection, loop = self.connected_loop()
         if len(body) > self._max_request - 8:
             raise ValueError(
                 f"{path}: the request has {len(body) + 8} bytes, and {self._max_request} is the limit (max_request)"
@@ -303,7 +303,7 @@ class ClientCore:
         self.postponed[call] = self.loop.call_later(delay, self._submit_again, call, self.session.id)
 
     def _submit_again(self, call: RequestCall[Any], session_id: int) -> None:
-        connection, _ = self.started()
+        connection, _ = self.connected_loop()
         del self.postponed[call]
         if call.done():
             drop(call)
@@ -325,7 +325,7 @@ class ClientCore:
             else:
                 fail(call, (SessionExpiredError if self.terminal_error is None else ClosedError)(call.path, reason))
 
-    def started(self) -> tuple[Connection, asyncio.AbstractEventLoop]:
+    def connected_loop(self) -> tuple[Connection, asyncio.AbstractEventLoop]:
         if self.connection is None or self.loop is None:
             if self.terminal_error is not None:
                 raise self.terminal_error.with_traceback(None)
@@ -352,7 +352,7 @@ class ClientCore:
 
     def add_auth(self, scheme: str, auth: bytes, operation_timeout: float) -> Call[None]:
         """Authenticate with a credential now and after each reconnect."""
-        connection, loop = self.started()
+        connection, loop = self.connected_loop()
         deadline = connection.now() + operation_timeout
         call = RequestCall(loop, OpCode.AUTH, b"", decode_nothing, None, deadline, False)
         self.session.add_credential(scheme, auth, call)
@@ -379,7 +379,7 @@ class ClientCore:
         Args:
             path: The path.
             kind: Which of its watches.
-            delays: Until it is asked again; None for those of every call.
+            delays: The delays before it is asked again; None for the default.
 
         Returns:
             The request; None if the client is closed.

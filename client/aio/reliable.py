@@ -45,7 +45,7 @@ PAUSE: Final = 0.05
 
 
 class Limit(NamedTuple):
-    """A limit of the time of a block.
+    """The time limit of a block.
 
     Args:
         no_waiting: The limit is 0: the block takes what is there, and waits for nobody.
@@ -278,7 +278,8 @@ async def ensure_container(client: Client, path: str) -> None:
         except NodeExistsError:
             return
         except UnimplementedError:
-            return await client.ensure_path(path)
+            await client.ensure_path(path)
+            return
         except ConnectionLossError as error:
             if not error.maybe_applied:
                 raise

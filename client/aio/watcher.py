@@ -123,7 +123,7 @@ class Watcher:
         removal = self._end()
         if removal is None:
             return
-        if kind is not None:  # an error or a timeout waits not long, for the server may be stalled
+        if kind is not None:  # do not wait long after an error: the server may be stalled
             removed = asyncio.shield(removal)  # a plain future: wait() takes a Call for a coroutine
             removed.add_done_callback(ignore_result)
             await asyncio.wait((removed,), timeout=REMOVAL_TIMEOUT)

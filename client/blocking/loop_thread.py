@@ -104,7 +104,7 @@ class LoopThread:
             raise RuntimeError("a blocking call in the client's own loop would wait forever")
         call = _Call(do, checked_timeout(timeout))
         with self._lock:
-            if self._loop is None:  # why, may have become known in this moment
+            if self._loop is None:  # the reason may have become known just now
                 not_running = RuntimeError("this Client does not run; use it as 'with Client(...) as zk:'")
                 raise (self._terminal_error() or not_running).with_traceback(None)
             self._calls.add(call)

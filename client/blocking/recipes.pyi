@@ -382,7 +382,7 @@ class Lock:
     def contenders(self, *, timeout: float | None = ...) -> list[str]:
         """Return the paths of all nodes in line, the holder's first."""
     def is_free(self, *, timeout: float | None = ...) -> bool:
-        """Return whether nobody holds it or waits for it that an acquire would have to wait for."""
+        """Return whether an acquire would get it without waiting."""
     def revoke(self, *, timeout: float | None = ...) -> bool:
         """Ask every holder to release it, which it may or may not do; return whether there was one."""
     def __enter__(self) -> Lease: ...
@@ -705,7 +705,7 @@ class ReadLock:
     def contenders(self, *, timeout: float | None = ...) -> list[str]:
         """Return the paths of all nodes in line, the holder's first."""
     def is_free(self, *, timeout: float | None = ...) -> bool:
-        """Return whether nobody holds it or waits for it that an acquire would have to wait for."""
+        """Return whether an acquire would get it without waiting."""
     def revoke(self, *, timeout: float | None = ...) -> bool:
         """Ask every holder to release it, which it may or may not do; return whether there was one."""
     def take_over(self, writer: Lease, nodes: list[tuple[str, int]]) -> Lease:
@@ -920,7 +920,7 @@ class WriteLock:
     def contenders(self, *, timeout: float | None = ...) -> list[str]:
         """Return the paths of all nodes in line, the holder's first."""
     def is_free(self, *, timeout: float | None = ...) -> bool:
-        """Return whether nobody holds it or waits for it that an acquire would have to wait for."""
+        """Return whether an acquire would get it without waiting."""
     def revoke(self, *, timeout: float | None = ...) -> bool:
         """Ask every holder to release it, which it may or may not do; return whether there was one."""
     def __enter__(self) -> Lease: ...

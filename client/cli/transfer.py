@@ -55,8 +55,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     load.set_defaults(command=_command(_load))
     push = commands.add_parser(
         "push",
-        help="copy a tree from a server to another",
-        description="Copy a tree from a server to another, or to another path. What is the same there already is not "
+        help="copy a tree from one server to another",
+        description="Copy a tree from one server to another, or to another path. What is the same there already is not "
         "written again, and nothing is deleted.",
     )
     push.add_argument("source", metavar="FROM[/PATH]", help=HOSTS)

@@ -38,17 +38,18 @@ from zoolet.protocol.errors import ClosedError, NoNodeError, SessionExpiredError
 from zoolet.protocol.records import Stat
 
 _GONE = "the node is gone: the session ended, or somebody deleted it"
+_ENDED = "the session ended while in line"
 
 
 class Turn(NamedTuple):
     """Which contender one has to wait for.
 
     Args:
-        behind: Its node; None for none.
+        ahead: Its node; None for none.
         last: Once it is gone there is no other to wait for.
     """
 
-    behind: NodeName | None
+    ahead: NodeName | None
     last: bool
 
 
@@ -140,7 +141,7 @@ class Contender:
         """Receive the client's state: with the session the place in line is gone."""
         if self._watch is not None and state in (State.LOST, State.CLOSED):
             gone = SessionExpiredError if state is State.LOST else ClosedError
-            self._watch.fail(gone(self._path, "the session ended while in line"))
+            self._watch.fail(gone(self._path, _ENDED))
 
     async def enter(self) -> None:
         """Join the end of the queue, with a node that survives lost replies (``create_protected``).
@@ -194,13 +195,13 @@ class Contender:
                 present = set(self._listed or ())
                 line = [node for node in line if node.name in present]
             turn = self._turn(line)
-            if turn.behind is None or (await self._gone(turn.behind) and turn.last):
+            if turn.ahead is None or (await self._wait_for(turn.ahead) and turn.last):
                 await self._record_grant()
                 return
             await self._list(self._client.children(self._path))
 
     def _turn(self, line: list[NodeName]) -> Turn:
-        """Return which one to wait for; those behind are removed from the line."""
+        """Return which one to wait for; those after it are removed from the line."""
         name = paths.name(self.node)
         own = next((place for place, node in enumerate(line) if node.name == name), None)
         if own is None or self._client.session_id != self._session_id:
@@ -211,12 +212,12 @@ class Contender:
     async def _record_grant(self) -> None:
         self.token = self._seen_at or await self.confirm()
         if self._client.session_id != self._session_id:
-            raise SessionExpiredError(self.node, "the session ended while in line")
+            raise SessionExpiredError(self.node, _ENDED)
 
     async def is_free(self) -> bool:
         """Return whether it would be this one's turn at once."""
         line = names.in_order(self._naming, self._kinds, await children_of(self._client, self._path))
-        return self._rule([*line, NodeName("", self._kind, 0)], len(line)).behind is None
+        return self._rule([*line, NodeName("", self._kind, 0)], len(line)).ahead is None
 
     async def attempt(self) -> bool:
         """Enter if it would be this one's turn at once; return whether it is. It creates no node if others are ahead.
@@ -229,7 +230,7 @@ class Contender:
             return False
         try:
             await self.enter()
-            if self._turn(names.in_order(self._naming, self._kinds, self._listed or ())).behind is None:
+            if self._turn(names.in_order(self._naming, self._kinds, self._listed or ())).ahead is None:
                 await self._record_grant()
                 return True
         except BaseException:  # cancelled, too
@@ -238,7 +239,7 @@ class Contender:
         self.leave()  # another one came first
         return False
 
-    async def _gone(self, other: NodeName) -> bool:
+    async def _wait_for(self, other: NodeName) -> bool:
         """Wait until something happens to another contender's node; return whether it is gone."""
         try:
             async with self._client.watch_data(paths.join(self._path, other.name)) as watch:

@@ -48,6 +48,7 @@ from zoolet.protocol.errors import (
 )
 
 _log = logging.getLogger("zoolet.client")
+NODE_GONE: Final = "its node is gone"
 GUARD_AFTER: Final = 0.05
 """Seconds after which the node of a lease is watched: for a shorter one that would cost more than it brings."""
 CHECK_EVERY: Final = 1.0
@@ -94,9 +95,8 @@ class Lease:
         lost: Happens when it is lost.
         revoked: Happens when somebody asks that it be released; only if it is revocable.
         depth: How often its holder has entered it.
-        _held_as: The lock of which it is a lease; None for none.
 
-    Keep it for as long as it is held: nothing else refers to it. One that is dropped while it is held is a
+    Keep it for as long as it is held: nothing else refers to it. Dropping one that is held causes a
     ResourceWarning and a warning in the log, for nobody can release it, or learn that it is lost; what it holds ends
     with the session.
     """
@@ -107,7 +107,7 @@ class Lease:
     """Whether its ``async with`` block is cancelled, and raises LockLostError, when it is lost."""
     _ends = "the session ends"
     _expired = "the server may have ended the session by now"
-    _gone = "its node is gone: the session ended, or somebody deleted it"
+    _gone = f"{NODE_GONE}: the session ended, or somebody deleted it"
     _closed = "the client was closed"
     _released = True  # until it is made
 
@@ -127,7 +127,7 @@ class Lease:
         self.lost = OneShotEvent()
         self.revoked = OneShotEvent()
         self.depth = 1
-        self._held_as: Any = None
+        self._held_as: Any = None  # the lock of which it is a lease
         self._successor: Lease | None = None
         self._release_error: ZooKeeperError | None = None
         self._client = client
@@ -189,8 +189,8 @@ class Lease:
         self.raise_if_lost()
 
         def proof_missing() -> LockLostError:
-            self._mark_lost("its node is gone")
-            return LockLostError(self.path, "its node is gone; nothing was done")
+            self._mark_lost(NODE_GONE)
+            return LockLostError(self.path, f"{NODE_GONE}; nothing was done")
 
         return self._client.transaction(guards=self.proof_nodes(), guard_failed=proof_missing)
 
@@ -384,7 +384,7 @@ class Lease:
         self._released = True
         self._stop_monitors()
 
-    def _stop_monitoring(self) -> None:
+    def _begin_exchange(self) -> None:
         """Ignore what happens to the node: its holder is about to exchange it for another one."""
         for monitor in self._monitors:
             monitor.cancel()

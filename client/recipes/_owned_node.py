@@ -79,12 +79,14 @@ def delete_both(client: Client, path: str, proof_node: str, czxid: int = 0) -> C
     return finish()
 
 
-def _clean_up(client: Client, path: str, proof_node: str) -> None:
+async def delete_both_guaranteed(client: Client, path: str, proof_node: str) -> None:
+    """Delete both nodes, however often the connection is lost; a create whose reply was lost may be on its way."""
+
     async def delete() -> None:
         await client.sync(path)
         await delete_both(client, path, proof_node)
 
-    client.spawn(until_gone(client, delete))
+    await until_gone(client, delete)
 
 
 async def acquire_node(
@@ -93,7 +95,7 @@ async def acquire_node(
     """Acquire a path if it is free; None if it is not.
 
     Args:
-        client: Whose session acquires it; of bytes.
+        client: The client whose session acquires it, with the raw serializer.
         path: The node; the nodes above it are created if they are missing.
         data: What it holds.
         also: Adds what has to happen in the same transaction; if a node of that is missing or has another version, the
@@ -131,7 +133,7 @@ async def acquire_node(
                 in_doubt = True
     except BaseException as error:  # cancelled, too: it may have been created all the same
         if in_doubt or isinstance(error, asyncio.CancelledError):
-            _clean_up(client, path, proof_node)
+            client.spawn(delete_both_guaranteed(client, path, proof_node))
         raise
 
 
@@ -139,6 +141,6 @@ async def _confirm(client: Client, path: str, proof_node: str) -> OwnedNode | No
     """Return the owned node, or None if the session has ended meanwhile."""
     node, proof = await asyncio.gather(client.exists(path), client.exists(proof_node))
     if node is None or proof is None or not node.ephemeralOwner == proof.ephemeralOwner == client.session_id:
-        _clean_up(client, path, proof_node)
+        client.spawn(delete_both_guaranteed(client, path, proof_node))
         return None  # somebody deleted one, or they were created in a session that is over, as far as is known here
     return OwnedNode(client, path, node.czxid, proof_node)

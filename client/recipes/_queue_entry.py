@@ -58,7 +58,7 @@ class Entry:
         """
         try:
             self.lease.raise_if_lost()
-            self.lease._stop_monitoring()  # its node goes now
+            self.lease._begin_exchange()  # its node goes now
             async with self.lease.transaction() as transaction:
                 for path in (self.path, self.lease.path, self.lease.proof_node):
                     transaction.delete(path)
@@ -87,7 +87,7 @@ class Entry:
         to the dead ones.
         """
         if not self.lease.lost.is_set() and not self.lease.released:
-            self.lease._stop_monitoring()  # its node goes now
+            self.lease._begin_exchange()  # its node goes now
             try:
                 await self._fail()
                 self.lease._mark_released()

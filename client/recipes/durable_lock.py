@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 
 from zoolet.client import serializers
 from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import PAUSE, repeat_despite_errors, timeout_saying, until_gone
+from zoolet.client.aio.reliable import PAUSE, repeat_despite_errors, timeout_saying
 from zoolet.client.aio.suspension import SteadyClock
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._lease import Lease
 from zoolet.client.recipes._lock_base import LockBase, OnLost
-from zoolet.client.recipes._owned_node import delete_both
+from zoolet.client.recipes._owned_node import delete_both, delete_both_guaranteed
 from zoolet.client.wire.arguments import checked_count, checked_timeout
 from zoolet.protocol import paths
 from zoolet.protocol.acl import ACL
@@ -124,15 +124,7 @@ class DurableLease(Lease):
         return asyncio.ensure_future(delete_both(self._client, self.path, self.proof_node))
 
     async def _delete_guaranteed(self) -> None:
-        await _delete_guaranteed(self._client, self.path, self.proof_node)
-
-
-async def _delete_guaranteed(client: Client, path: str, proof_node: str) -> None:
-    async def delete() -> None:
-        await client.sync(path)  # a create whose reply was lost may still be on its way
-        await delete_both(client, path, proof_node)
-
-    await until_gone(client, delete)
+        await delete_both_guaranteed(self._client, self.path, self.proof_node)
 
 
 async def _renew(ref: weakref.ref[DurableLease], client: Client, path: str, holder: Holder, clock: SteadyClock) -> None:
@@ -286,7 +278,7 @@ class DurableLock(LockBase[DurableLease]):
                 lease.release_nowait()
             for hold_id in sent_at:
                 proof_node = paths.join(self._path, hold_id)
-                self._client.spawn(_delete_guaranteed(self._client, self._path, proof_node))
+                self._client.spawn(delete_both_guaranteed(self._client, self._path, proof_node))
             raise
 
     def _held_by(self) -> str:

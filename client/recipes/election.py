@@ -97,7 +97,7 @@ class Election:
 
     async def candidates(self) -> list[bytes]:
         """Return the names of the candidates, the leader's first."""
-        line = in_order(self._naming, ("latch",), await children_of(self._client, self._path))
+        line = in_order(self._naming, _Candidacy.kinds, await children_of(self._client, self._path))
         return list((await values_of(self._client, self._path, [node.name for node in line])).values())
 
     async def leader(self) -> bytes | None:

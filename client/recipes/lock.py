@@ -183,7 +183,7 @@ class Lock(LockBase[Lease]):
             raise
 
     async def is_free(self) -> bool:
-        """Return whether nobody holds it or waits for it that an acquire would have to wait for."""
+        """Return whether an acquire would get it without waiting."""
         return all([await self._place(naming).is_free() for naming in self.namings])
 
     async def _lease_of(self, places: list[Contender]) -> Lease:

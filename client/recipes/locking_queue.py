@@ -234,7 +234,7 @@ class LockingQueue(PriorityQueue):
             entry = Entry(self._raw, path, data, lease, stat.cversion // 2)
             if self._is_exhausted(entry.attempts):
                 entry.move_to = self._dead_path(name)
-                lease._stop_monitoring()  # its node goes now
+                lease._begin_exchange()  # its node goes now
                 await entry._fail()
                 lease._mark_released()
         except NoNodeError:
@@ -278,7 +278,7 @@ class LockingQueue(PriorityQueue):
         try:
             data, _ = await self._raw.get(path)
             await ensure_container(self._client, self._path)
-            lease._stop_monitoring()  # its node goes now
+            lease._begin_exchange()  # its node goes now
             async with lease.transaction() as transaction:
                 for node in (path, lease.path, lease.proof_node):
                     transaction.delete(node)

@@ -10,7 +10,7 @@ from zoolet.client.aio.client import Client
 from zoolet.client.aio.reliable import delete_in_background
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._contender import Rule, Turn, wait_for_writer
-from zoolet.client.recipes._lease import Lease, LockLostError
+from zoolet.client.recipes._lease import NODE_GONE, Lease, LockLostError
 from zoolet.client.recipes._lock_base import LockBase, OnLost
 from zoolet.client.recipes._node_names import Naming, Namings, NodeName, in_order, namings_of, number_of, prefix
 from zoolet.client.recipes.lock import Lock, Release
@@ -145,7 +145,7 @@ class ReadWriteLock:
             self._reader_of(writer_node, naming, uuid)
             for writer_node, naming in zip(writer_nodes, self._namings, strict=True)
         ]
-        lease._stop_monitoring()
+        lease._begin_exchange()
         try:
             czxid = await self._exchange(writer_nodes, reader_nodes)
         except BaseException:  # cancelled, too: which of the nodes are there is unknown
@@ -185,4 +185,4 @@ class ReadWriteLock:
             if stat is not None:
                 return stat.czxid
             if failed is None or isinstance(failed, NoNodeError):
-                raise LockLostError(writer_nodes[-1], "its node is gone") from None
+                raise LockLostError(writer_nodes[-1], NODE_GONE) from None

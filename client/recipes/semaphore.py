@@ -100,12 +100,12 @@ class Semaphore(LockBase[Lease]):
         if (lease := await self._acquired_at_once(seconds, count=count)) is not None:
             return lease
         try:
-            async with timeout_saying(
-                seconds, lambda: f"{self._path} had not {count} free of {self._leases or 'its'} leases"
-            ):
+            total = self._leases or "shared number of"
+            text = f"fewer than {count} of the {total} leases of {self._path} were free"
+            async with timeout_saying(seconds, lambda: text):
                 async with self._line as turn:
                     if self._leases is not None:
-                        await self._limit()
+                        await self._agree_on_number()
                     await self._wait_for_room(turn, count)
                     lease = await self._create_lease(turn, count)
             return lease
@@ -124,13 +124,13 @@ class Semaphore(LockBase[Lease]):
             ValueError: As for :meth:`acquire`.
         """
         self._check(count)
-        if len(await self.holders()) + count > await self._limit():
+        if len(await self.holders()) + count > await self._agree_on_number():
             return None
         turn = await self._line.attempt()
         if turn is None:
             return None
         try:
-            if len(await self.holders()) + count > await self._limit():
+            if len(await self.holders()) + count > await self._agree_on_number():
                 return None
             return await self._create_lease(turn, count)
         finally:
@@ -149,9 +149,12 @@ class Semaphore(LockBase[Lease]):
     def _check(self, count: int) -> None:
         checked_count("count", count, 1)
         if self._leases is not None and count > self._leases:
-            raise ValueError(f"count is {count}, and {self._path} has {self._leases} leases")
+            raise self._too_many(count, self._leases)
 
-    async def _limit(self) -> int:
+    def _too_many(self, count: int, leases: int) -> ValueError:
+        return ValueError(f"count is {count}, and {self._path} has {leases} leases")
+
+    async def _agree_on_number(self) -> int:
         """Return the number of leases, 0 if there is none yet; check that all name the same."""
         if self._leases is not None and not self._kazoo:
             return self._leases
@@ -189,7 +192,7 @@ class Semaphore(LockBase[Lease]):
                         watches.append(await stack.enter_async_context(client.watch_data(self._path)))
                         limit = shared_number(self._path, watches[1].initial[0], "leases")
                     if limit is not None and count > limit:
-                        raise ValueError(f"count is {count}, and {self._path} has {limit} leases")
+                        raise self._too_many(count, limit)
                     if limit is not None and held + count <= limit:
                         return
                     await first_event_or(turn.lost.wait(), *watches)

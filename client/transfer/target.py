@@ -158,7 +158,7 @@ class Target:
                 appeared.append(created.pop(path))
             elif isinstance(reply, ZooKeeperError):
                 failed[path] = NO_PERMISSION if isinstance(reply, NoAuthError) else ErrorCode(reply.code).name
-        outcome = self.outcome  # only now: what is above may be made again
+        outcome = self.outcome  # only now: everything above may run again
         outcome.created.add([path for path in created if path not in failed])
         outcome.changed.add([path for path in changed if path not in failed])
         outcome.same += len(batch) - len(appeared) - len({*created, *changed, *failed})

@@ -161,7 +161,7 @@ class Session:
         self.waiting.append(call)
 
     def flush(self, now: float) -> None:
-        """Send what waits, if there is somebody to send it to."""
+        """Encode what waits into ``out``, once there is a session; the connection writes it."""
         if self.phase is not Phase.READY:
             return
         out, inflight, waiting, xid = self.out, self.inflight, self.waiting, self.last_xid
@@ -248,9 +248,9 @@ class Session:
             raise ConnectionBroken("the session has expired")
         if answer.session_id != self.id:
             self._since_in_doubt = True
-            fresh = self.id != 0
+            had_session = self.id != 0
             self.id = answer.session_id
-            if fresh and self.state is not State.LOST:  # a read-only server's session cannot be taken elsewhere
+            if had_session and self.state is not State.LOST:  # a read-only server's session cannot be taken elsewhere
                 self._fail_all(SessionExpiredError(detail="a new session had to be opened"))
         self.password = answer.password
         self.timeout_ms = answer.timeout_ms

@@ -46,6 +46,8 @@ class Kind(Enum):
     RECURSIVE = "recursive"
 
 
+IN_REQUEST: Final = tuple(Kind)
+"""The order of the lists in the request that registers watches."""
 CONSUMED: Final = {
     EventType.NODE_CREATED: (Kind.DATA, Kind.EXIST),
     EventType.NODE_DATA_CHANGED: (Kind.DATA, Kind.EXIST),
@@ -171,7 +173,12 @@ class WatchTable:
         pending = self._expected.pop(path) - 1
         if pending:
             self._expected[path] = pending
-        elif path in self._orphans and not self.is_needed(path):
+        else:
+            self._remove_orphan(path)
+
+    def _remove_orphan(self, path: str) -> None:
+        """Have the server remove a watch that nothing here uses any more."""
+        if path in self._orphans and not self.is_needed(path):
             self._orphans.discard(path)
             self.forget(path, WatcherType.ANY)
 
@@ -207,9 +214,7 @@ class WatchTable:
         for registration in list(self._by_kind[Kind.PERSISTENT].get(path, ())):
             if event.type != EventType.NODE_CHILDREN_CHANGED or not event.zxid or registration.derived != event.zxid:
                 registration.deliver(event)  # else it was delivered by _derive
-        if path in self._orphans and not self.is_needed(path):
-            self._orphans.discard(path)
-            self.forget(path, WatcherType.ANY)
+        self._remove_orphan(path)
         recursive = self._by_kind[Kind.RECURSIVE]
         if recursive and event.type != EventType.NODE_CHILDREN_CHANGED:
             above = path
@@ -242,25 +247,26 @@ class WatchTable:
             last_zxid: The last zxid that was seen before the connection was lost.
             path: Only those of this path; by default all.
         """
-        watched: list[tuple[int, str]] = []
-        for number, kind in enumerate((Kind.DATA, Kind.EXIST, Kind.CHILD, Kind.PERSISTENT, Kind.RECURSIVE)):
+        watched: list[tuple[Kind, str]] = []
+        for kind in IN_REQUEST:
             table = self._by_kind[kind]
             for watched_path in table if path is None else table.keys() & {path}:
                 if kind is Kind.PERSISTENT:
                     exists = next(iter(table[watched_path])).exists
-                    watched += [(1, watched_path)] if exists is False else [(0, watched_path), (2, watched_path)]
-                watched.append((number, watched_path))
+                    kinds = [Kind.EXIST] if exists is False else [Kind.DATA, Kind.CHILD]
+                    watched += [(kind, watched_path) for kind in kinds]
+                watched.append((kind, watched_path))
         requests = []
         place = 0
         while place < len(watched):
-            lists: tuple[dict[str | None, None], ...] = ({}, {}, {}, {}, {})
+            lists: dict[Kind, dict[str | None, None]] = {kind: {} for kind in IN_REQUEST}
             size = 0
             while place < len(watched) and size < BATCH:
-                which, path = watched[place]
-                lists[which][path] = None
-                size += len(path) * 3 + 4 if not path.isascii() else len(path) + 4
+                kind, watched_path = watched[place]
+                lists[kind][watched_path] = None
+                size += (len(watched_path) if watched_path.isascii() else 3 * len(watched_path)) + 4
                 place += 1
-            data, exist, child, persistent, recursive = map(list, lists)
+            data, exist, child, persistent, recursive = map(list, lists.values())
             if persistent or recursive:
                 body = r.SetWatches2(last_zxid, data, exist, child, persistent, recursive).encode()
                 requests.append((OpCode.SET_WATCHES2, body))

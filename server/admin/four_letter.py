@@ -329,7 +329,7 @@ def wchp(engine: Engine, client: ClientConnection) -> str:
     """Answer with the sessions that watch each path."""
     lines = []
     for path, clients in engine.watches.by_path(DATA).items():
-        lines += [_named(path), *(f"\t0x{watcher.session.id if watcher.session else 0:x}" for watcher in clients)]
+        lines += [_named(path), *(f"\t0x{watcher.session_id:x}" for watcher in clients)]
     return "".join(f"{line}\n" for line in lines) + "\n"
 
 

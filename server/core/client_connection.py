@@ -81,6 +81,11 @@ class ClientConnection:
         self.since = 0  # session start, in milliseconds since the epoch
         self.last_op = self.last_xid = self.last_zxid = -1
 
+    @property
+    def session_id(self) -> int:
+        """The id of its session; 0 for none."""
+        return self.session.id if self.session is not None else 0
+
     def add_id(self, scheme: str, name: str) -> None:
         """Add an identity, unless the connection has it."""
         self.ids[Id(scheme, name)] = None

@@ -9,6 +9,7 @@ Source: ContainerManager.getCandidates.
 
 from __future__ import annotations
 
+from zoolet.server.core.node import Node
 from zoolet.server.core.tree import Tree
 
 
@@ -20,18 +21,9 @@ def next_due(tree: Tree, now: int, never_used: int) -> int | None:
         now: Milliseconds since the epoch.
         never_used: As for :func:`due`.
     """
-    moments = []
-    for node in tree.expiring.values():
-        if node.children:
-            continue
-        ttl = node.ttl()
-        if ttl is not None:
-            moments.append(node.mtime + ttl + 1)
-        elif node.creates > 0:
-            moments.append(now)
-        elif never_used > 0:
-            moments.append(node.mtime + never_used + 1)
-    return max(now, min(moments)) if moments else None
+    moments = [_due_at(node, never_used) for node in tree.expiring.values()]
+    first = min((moment for moment in moments if moment is not None), default=None)
+    return None if first is None else max(now, first)
 
 
 def due(tree: Tree, now: int, never_used: int) -> list[str]:
@@ -42,15 +34,17 @@ def due(tree: Tree, now: int, never_used: int) -> list[str]:
         now: Milliseconds since the epoch.
         never_used: Milliseconds after which a container that never had a child is due; 0 for never.
     """
-    paths = []
-    for path, node in tree.expiring.items():
-        if node.children:
-            continue
-        ttl = node.ttl()
-        if ttl is not None:
-            is_due = now - node.mtime > ttl
-        else:
-            is_due = node.creates > 0 or (never_used > 0 and now - node.mtime > never_used)
-        if is_due:
-            paths.append(path)
-    return paths
+    moments = ((path, _due_at(node, never_used)) for path, node in tree.expiring.items())
+    return [path for path, moment in moments if moment is not None and moment <= now]
+
+
+def _due_at(node: Node, never_used: int) -> int | None:
+    """Return the moment at which a node is due if nothing changes, in milliseconds since the epoch; None for never."""
+    if node.children:
+        return None
+    ttl = node.ttl()
+    if ttl is not None:
+        return node.mtime + ttl + 1
+    if node.creates > 0:
+        return 0  # at once
+    return node.mtime + never_used + 1 if never_used > 0 else None

@@ -21,8 +21,8 @@ from zoolet.server.core.state import ServerState
 from zoolet.server.core.warnings import LogFunction
 
 assert ops  # importing the package registers the handlers
-EXPIRED_AT_ONCE: Final = 1_000
-"""Sessions that expire in one tick: about ten milliseconds."""
+MAX_EXPIRED_PER_TICK: Final = 1_000
+"""The most sessions that expire in one tick; they take about ten milliseconds."""
 
 
 class Engine(ServerState):
@@ -32,6 +32,7 @@ class Engine(ServerState):
         settings: As for :class:`ServerState`, like all other arguments.
         now: Milliseconds since the epoch.
         monotonic_ms: Milliseconds on a monotonic clock.
+        zxid: The last zxid that was taken before.
         server_id: The top byte of session ids.
         rng: The source of randomness.
         log: Receives warnings.
@@ -141,12 +142,12 @@ class Engine(ServerState):
         swept, and container and TTL nodes are deleted.
 
         Returns:
-            Whether more sessions are due: at most EXPIRED_AT_ONCE expire, so that others are served in between.
+            Whether more sessions are due: at most MAX_EXPIRED_PER_TICK expire, so that others are served in between.
 
         Source: SessionTrackerImpl.run; NIOServerCnxnFactory.ConnectionExpirerThread.
         """
         # One at a time: if expiring one raises, the next tick finds the others.
-        for _ in range(EXPIRED_AT_ONCE if not self.frozen else 0):
+        for _ in range(MAX_EXPIRED_PER_TICK if not self.frozen else 0):
             session = self.sessions.expiry.pop_due(self.monotonic_ms)
             if session is None:
                 break

@@ -201,7 +201,7 @@ class ServerConnection:
         engine = self.engine
         row = OPERATIONS.get(opcode)
         if row is not None and row.takes_zxid:
-            engine.take_zxid(self.client.session.id if self.client.session else 0, xid, code)
+            engine.take_zxid(self.client.session_id, xid, code)
         self._count(1, 1, self.client.session, opcode)
         self.client.outbox.append(_REPLY(16, xid, engine.zxid, code))
 
@@ -264,7 +264,8 @@ class ServerConnection:
         if other is not None:
             text = "closing %s:%d: it begins with %s, and this port expects ZooKeeper's own protocol"
             engine.warnings.warn("frame", text, self.client.host, self.client.port, other)
-            return self.close()
+            self.close()
+            return
         engine.warnings.warn(
             "frame",
             "closing %s:%d: a request of %d bytes; the limit is %d (jute.maxbuffer)",
@@ -422,8 +423,7 @@ class ServerConnection:
 
     def _log_failure(self, xid: int, code: int) -> None:
         if (journal := self.engine.journal) is not None:
-            session = self.client.session
-            journal.add_failure(session.id if session else 0, xid, self.engine.zxid, self.engine.now, code)
+            journal.add_failure(self.client.session_id, xid, self.engine.zxid, self.engine.now, code)
 
     def _count(self, done: int, answered: int, session: Session | None, opcode: int) -> None:
         """Update the counters and the session's deadline, once a batch, even if the batch has closed the connection."""
@@ -453,8 +453,7 @@ class ServerConnection:
         if self.auth_required():
             emit(_REPLY(16, xid, 0, ErrorCode.SESSION_CLOSED_REQUIRE_AUTH))
         elif opcode == OpCode.DELETE_CONTAINER and refused_with != ErrorCode.UNIMPLEMENTED:
-            engine.zxid += 1
-            self._log_failure(xid, refused_with)
+            engine.take_zxid(client.session_id, xid, refused_with)
             emit(_REPLY(16, xid, engine.zxid, refused_with))
             return True
         elif opcode == OpCode.CLOSE_SESSION and client.session is not None:

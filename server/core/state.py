@@ -92,7 +92,7 @@ class ServerState:
         self.settings = settings or Settings()
         self.rng = rng
         self.metrics = Metrics()
-        self.warnings = Warnings(log, monotonic_ms)
+        self.warnings = Warnings(log, lambda: self.monotonic_ms)
         self.acls = Acls(self.settings, self.metrics, self.warnings)
         self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))
         self.quota = Quota(self.tree, self.settings, self.warnings)
@@ -117,7 +117,7 @@ class ServerState:
     def set_time(self, now: int, monotonic_ms: int) -> None:
         """Set the time at which everything happens until the next call."""
         self.now = now
-        self.monotonic_ms = self.warnings.monotonic_ms = monotonic_ms
+        self.monotonic_ms = monotonic_ms
 
     # --- all or nothing ---
 

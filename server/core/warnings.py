@@ -21,14 +21,13 @@ class Warnings:
 
     Args:
         write: Receives a message in ``%`` style, and its arguments; by default there is none.
-        monotonic_ms: The engine's time.
+        now: Returns the engine's time, in monotonic milliseconds.
     """
 
-    def __init__(self, write: LogFunction | None = None, monotonic_ms: int = 0) -> None:
+    def __init__(self, write: LogFunction | None = None, now: Callable[[], int] = int) -> None:
         self._write = write
         self._last: dict[str, tuple[int, int]] = {}  # by kind: time of the last line, lines skipped since
-        self.monotonic_ms = monotonic_ms
-        """The engine sets this to its own time."""
+        self._now = now
 
     def warn(self, kind: str, message: str, *arguments: object) -> None:
         """Forward a line, or count it.
@@ -40,7 +39,7 @@ class Warnings:
         """
         if self._write is None:
             return
-        now = self.monotonic_ms
+        now = self._now()
         kind = kind[:_MAX_TEXT]
         if kind not in self._last and len(self._last) >= _KINDS - 1:
             self._last = {name: last for name, last in self._last.items() if now - last[0] < PAUSE_MS}

@@ -7,10 +7,11 @@ and in the data store RECURSIVE, which also reports changes of all nodes below. 
 
 A change fires in steps, and each step sends at most one event to a connection:
 
-- create N: NodeCreated to the data store's N; NodeChildrenChanged to the child store's parent.
-- setData N: NodeDataChanged to the data store's N.
-- delete N: NodeDeleted to the data store's N; NodeDeleted to the child store's N, except to those already notified;
-  NodeChildrenChanged to the child store's parent.
+- create N: NodeCreated to the watches of N in the data store; NodeChildrenChanged to those of its parent in the child
+  store.
+- setData N: NodeDataChanged to the watches of N in the data store.
+- delete N: NodeDeleted to the watches of N in the data store; NodeDeleted to those in the child store, except to
+  connections already notified; NodeChildrenChanged to those of its parent in the child store.
 
 Inside a transaction events are held back until it is committed.
 

@@ -175,9 +175,8 @@ class ServerProtocol(asyncio.Protocol):
             self._has_backlog = connection.receive_data(data, started + seconds, perf_counter)
         except Exception:
             # A defect: it costs this connection, and no other.
-            session = connection.client.session
             _log.exception(
-                "closing the connection of session 0x%x after an internal error", session.id if session else 0
+                "closing the connection of session 0x%x after an internal error", connection.client.session_id
             )
             engine.close_connection(connection.client)
             self._has_backlog = False
@@ -200,7 +199,9 @@ class ServerProtocol(asyncio.Protocol):
             self._wait_for_turn()
 
     def eof_received(self) -> bool:
-        """Close once all requests are answered; return True if some still wait, so that the transport stays open."""
+        """Close once all requests are answered; return True if some still wait, or their replies, so that the transport
+        stays open.
+        """
         self._finished = True
         transport = self._transport
         if self._deferred and transport is not None and not transport.can_write_eof():
@@ -269,8 +270,7 @@ class ServerProtocol(asyncio.Protocol):
     @property
     def session_id(self) -> int:
         """The session of the connection; 0 if it has none."""
-        session = self.connection.client.session if self.connection is not None else None
-        return session.id if session is not None else 0
+        return self.connection.client.session_id if self.connection is not None else 0
 
     def pop_output(self) -> tuple[bytes, bool]:
         """Return the bytes to send, and whether the connection is to be closed behind them."""
@@ -294,6 +294,8 @@ class ServerProtocol(asyncio.Protocol):
         """Read again."""
         self._log_paused = False
         self._wait_for_turn()
+
+    # --- closing, and turns ---
 
     def _check_write_buffer(self, transport: asyncio.Transport, client: ClientConnection) -> bool:
         """Count the bytes that wait for a peer that does not read; disconnect it, or another, if they are too many."""

@@ -23,7 +23,7 @@ here only where none can be.
 
 Invariants:
 
-- Nothing is sent that shows a transaction which the log has not got, except for reads while it is failing.
+- Nothing is sent that shows a transaction that is not in the log, except for reads while it is failing.
 - One commit is under way at most. Logs are synced, closed and abandoned by the log's thread alone, one after the other.
 - A log that could not be synced takes nothing more, and what it has is not certain. With ``interval`` and ``never`` it
   was acknowledged: :attr:`GroupCommit.doubtful_zxid` is the end of it, and no snapshot counts that needs it.

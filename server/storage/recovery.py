@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from zoolet.protocol import paths
 from zoolet.protocol import txns as t
@@ -23,11 +22,8 @@ from zoolet.server.core.node import Node
 from zoolet.server.core.tree import RESERVED
 from zoolet.server.storage.directory import DataDir, Progress, no_progress
 from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.snapshot import Snapshot, acl_of
+from zoolet.server.storage.snapshot import REPORT_EVERY, Snapshot, acl_of
 from zoolet.server.storage.txnlog import LogEntry
-
-REPORT_EVERY: Final = 1 << 14
-"""Nodes or transactions between two reports of progress."""
 
 
 @dataclass

@@ -35,7 +35,7 @@ MAGIC: Final = b"ZKSN"
 VERSION: Final = 2
 NO_SNAPSHOT: Final = "this is not a snapshot: it does not begin with ZKSN"
 REPORT_EVERY: Final = 1 << 14
-"""Nodes between two reports of progress."""
+"""Nodes or transactions between two reports of progress."""
 NOBODY: Final[AclList] = (ACL(0, ANYONE),)
 """Stands for a list that a node has got while the snapshot was written: no permission, until the log has its list."""
 OPEN_KEY: Final = -1

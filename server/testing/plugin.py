@@ -198,7 +198,7 @@ def _server(config: pytest.Config, options: dict[str, Any], *arguments: Any) -> 
 
     plain: tuple[object, ...] = (None, False, "real", {})
     needed = [name for name, value in options.items() if value not in plain and name not in ("seed", "compat")]
-    if needed:  # not the seed, which the proxy has too, and not the release: the real server is which it is
+    if needed:  # not the seed, which the proxy has too, and not the release: that of a real server is given
         pytest.skip(f"{', '.join(needed)} of the fixture zoolet needs the embedded server, without --zoolet-hosts")
     return cast("Server", RealServer(hosts, seed=options.get("seed"), failures=config.stash.setdefault(_FAILURES, [])))
 

@@ -205,7 +205,7 @@ class Server(Endpoint, NamedWaits):
                     client.outbox.append(frame)
                     engine.pending_output[client] = None
 
-            session_id = client.session.id if client.session is not None else 0
+            session_id = client.session_id
             return interceptor.withhold(session_id, (event, path), send)
 
         engine.watches.event_filter = is_withheld if active else None

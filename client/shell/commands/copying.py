@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     ours=True,
 )
 async def cp(shell: Shell, arguments: Parsed) -> None:
-    """Copy a node, with ``-R`` all below it too.
+    """Copy a node and all below it.
 
     Raises:
         CommandError: There is no such node, nothing to put it into, the target is below it, or some nodes were not
@@ -112,7 +112,7 @@ def _edited(editor: str, path: str, data: bytes) -> bytes:
         except (OSError, ValueError) as error:
             raise CommandError(f"{editor}: {error}; set EDITOR to the command of an editor") from None
     if changed == data + b"\n" or (changed.endswith(b"\n") and not data.endswith(b"\n") and data):
-        changed = changed[:-1]  # editors end the last line, and most values are no lines
+        changed = changed[:-1]  # editors end the last line, and most values do not end with a newline
     if code:
         kept = f"; your text is in {_keep(changed)}" if changed != data else ""
         raise CommandError(f"{editor} ended with code {code}; {path} is as it was{kept}")

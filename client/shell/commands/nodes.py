@@ -15,7 +15,7 @@ from zoolet.client.shell.walk import walk
 from zoolet.client.wire.watches import Kind
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
-from zoolet.protocol.enums import MAX_TTL, SEQUENTIAL_MODES, CreateMode
+from zoolet.protocol.enums import MAX_TTL, SEQUENTIAL_MODES, CreateMode, is_ttl_ms
 from zoolet.protocol.errors import ErrorCode, InvalidACLError, NoNodeError
 from zoolet.protocol.node_json import data_json
 from zoolet.protocol.operations import OpCode
@@ -127,7 +127,7 @@ def _mode(arguments: Parsed) -> tuple[CreateMode, int | None]:
     ttl = number(arguments.flags["t"], "-t argument must be a long value")
     if ephemeral or container:
         raise CommandError(f"TTLs cannot be used with {'Ephemeral' if ephemeral else 'Container'} znodes")
-    if not 0 < ttl <= MAX_TTL:
+    if not is_ttl_ms(ttl):
         raise CommandError(f"ttl must be positive and cannot be larger than: {MAX_TTL}")
     return CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL if sequential else CreateMode.PERSISTENT_WITH_TTL, ttl
 

@@ -138,7 +138,7 @@ def _check_create_as_a_whole(state: ServerState, request: r.CreateRequest) -> No
 
 
 def _too_many(state: ServerState, limit: int, what: str = "operations (zoolet.maxMultiOperations)") -> ThrottledOpError:
-    """Count and log a request that would delay all other clients, because it cannot be interrupted."""
+    """Count and log a request that would delay all others, because it cannot be interrupted; return its error."""
     state.metrics.refuse("multi_operations")
     state.warnings.warn("multi", "refusing a multi of more than %d " + what, limit)
     return ThrottledOpError(None, f"a multi of more than {limit} {what}")

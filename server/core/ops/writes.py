@@ -20,6 +20,7 @@ from zoolet.protocol.enums import (
     SEQUENTIAL_MODES,
     TTL_MODES,
     Perm,
+    is_ttl_ms,
 )
 from zoolet.protocol.errors import (
     BadArgumentsError,
@@ -111,7 +112,7 @@ def prepare_create_ttl(state: ServerState, client: ClientConnection, request: r.
         raise BadArgumentsError(request.path, f"unknown create flags {flags}")
     if flags in TTL_MODES and not state.settings.extended_types:
         raise UnimplementedError(request.path, "TTL nodes are disabled (extendedTypesEnabled)")
-    if flags not in TTL_MODES or not 1 <= request.ttl <= MAX_TTL:
+    if flags not in TTL_MODES or not is_ttl_ms(request.ttl):
         raise BadArgumentsError(
             request.path, f"a ttl of {request.ttl} ms with create flags {flags}; the limit is {MAX_TTL} ms"
         )

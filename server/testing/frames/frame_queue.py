@@ -329,14 +329,13 @@ class FrameQueue:
 
     def record(self, passed: Passed, reply: Reply | None, zxid: int) -> None:
         """Record a request, and its reply; None for none."""
-        session = self.client.session
         interceptor, request = self.interceptor, passed.request
         if reply is not None and reply.events:
             interceptor.record_events(self.number, request.session, reply.events, with_reply=True)
         interceptor.record(
             RecordedRequest(
                 self.number,
-                request.session or (session.id if session is not None else 0),
+                request.session or self.client.session_id,
                 request.opcode,
                 request.body,
                 zxid,

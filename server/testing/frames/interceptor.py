@@ -36,7 +36,7 @@ from zoolet.server.testing.frames.requests import CONNECT, Entry, RecordedEvent,
 from zoolet.server.testing.signatures import Direction
 
 MAX_SEEN: Final = 1000
-"""The number of requests that are kept."""
+"""The most requests that are kept."""
 
 
 class Reply(NamedTuple):

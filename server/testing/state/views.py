@@ -166,7 +166,7 @@ def watches(engine: Engine) -> tuple[WatchView, ...]:
     """Return all watches, by connection."""
     shown = []
     for client in engine.connections:
-        owner = client.session.id if client.session is not None else 0
+        owner = client.session_id
         for store, once in ((DATA, "data"), (CHILD, "child")):
             for path, modes in client.modes[store].items():
                 kinds = ((STANDARD, once), (PERSISTENT, "persistent"), (RECURSIVE, "recursive"))

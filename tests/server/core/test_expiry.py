@@ -15,14 +15,14 @@ from support.records import replace
 
 from zoolet.protocol import records as r
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.engine import EXPIRED_AT_ONCE
+from zoolet.server.core.engine import MAX_EXPIRED_PER_TICK
 from zoolet.server.core.expiry import NEVER, Expiry
 
 # --- many at once ---
 
 
 def test_many_sessions_expire_in_parts_so_that_others_are_served_in_between(engine, peer):
-    for _ in range(EXPIRED_AT_ONCE + 1):
+    for _ in range(MAX_EXPIRED_PER_TICK + 1):
         engine.sessions.open(engine.sessions.new_id(), 4_000, 0)
     at(engine, 5_999)
     before = len(engine.sessions.alive)
@@ -30,9 +30,9 @@ def test_many_sessions_expire_in_parts_so_that_others_are_served_in_between(engi
     engine.set_time(6_000, 6_000)
 
     assert engine.tick()
-    assert len(engine.sessions.alive) == before - EXPIRED_AT_ONCE
+    assert len(engine.sessions.alive) == before - MAX_EXPIRED_PER_TICK
     assert not engine.tick()
-    assert len(engine.sessions.alive) == before - EXPIRED_AT_ONCE - 1
+    assert len(engine.sessions.alive) == before - MAX_EXPIRED_PER_TICK - 1
 
 
 def test_taking_what_is_due_costs_the_same_for_each_however_many_there_are():
