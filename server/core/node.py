@@ -1,8 +1,9 @@
 """A znode, and what is cached for it.
 
-Three results are cached, each in one slot of the object that it is computed from: the encoded Stat (``Node._stat``, 68
-bytes), the encoded list of children (``Children._encoded``) and a session's ephemeral paths in sorted order
-(``OwnedPaths._sorted``). A cache is filled by a read and invalidated by ``changed()``, which the tree's mutators call.
+Three results are cached, each in one slot of the object that it is computed from: the encoded Stat (``Node.encoding``,
+68 bytes), the encoded list of children (``Children.encoding``) and a session's ephemeral paths in sorted order
+(``OwnedPaths.sorted``). A cache is filled by a read. The mutators of the tree, which alone change what it is computed
+from, set it to None (a method for that would cost each write two calls).
 """
 
 from __future__ import annotations
@@ -43,45 +44,39 @@ def int32(value: int) -> int:
 class Children(dict[str, "Node"]):
     """The children of one node by name, and the cached encoding of the list of their names."""
 
-    __slots__ = ("_encoded", "below")
-    _encoded: bytes | None
+    __slots__ = ("below", "encoding")
+    encoding: bytes | None
+    """The cached list; None if it has to be encoded again."""
     below: int
     """Nodes below the node, at any depth; kept up to date once the tree counts them (``Tree.count_below``)."""
 
     def __init__(self) -> None:
-        self._encoded = None
+        self.encoding = None
         self.below = 0
-
-    def changed(self) -> None:
-        """Invalidate the encoded list; the tree's mutators call this."""
-        self._encoded = None
 
     def encoded(self) -> bytes:
         """Return the vector of names in its wire format, in order of creation."""
-        encoded = self._encoded
+        encoded = self.encoding
         if encoded is None:
-            encoded = self._encoded = put_strs(list(self))
+            encoded = self.encoding = put_strs(list(self))
         return encoded
 
 
 class OwnedPaths(dict[str, None]):
     """The ephemeral paths of one session in order of creation, and a cached sorted list of them."""
 
-    __slots__ = ("_sorted",)
-    _sorted: list[str] | None
+    __slots__ = ("sorted",)
+    sorted: list[str] | None
+    """The cached list; None if it has to be sorted again."""
 
     def __init__(self) -> None:
-        self._sorted = None
-
-    def changed(self) -> None:
-        """Invalidate the sorted list; the tree's mutators call this."""
-        self._sorted = None
+        self.sorted = None
 
     def with_prefix(self, prefix: str) -> list[str]:
         """Return the paths that start with *prefix*, sorted: two bisections and one copy."""
-        paths = self._sorted
+        paths = self.sorted
         if paths is None:
-            paths = self._sorted = sorted(self)
+            paths = self.sorted = sorted(self)
         start = bisect_left(paths, prefix)
         end = bisect_right(paths, prefix, lo=start, key=lambda path: path[: len(prefix)])
         return paths[start:end]
@@ -90,7 +85,7 @@ class OwnedPaths(dict[str, None]):
 class Node:
     """A node's data, children and the fields of its Stat.
 
-    Only the mutators of :class:`~zoolet.server.core.tree.Tree` may write to a node; each of them calls :meth:`changed`.
+    Only the mutators of :class:`~zoolet.server.core.tree.Tree` may write to a node; each of them clears ``encoding``.
 
     Args:
         data: Its data; null and empty are different.
@@ -102,7 +97,6 @@ class Node:
 
     # No more slots than necessary: each costs 8 MB in a tree of a million nodes.
     __slots__ = (
-        "_stat",
         "acl",
         "aversion",
         "children",
@@ -110,6 +104,7 @@ class Node:
         "ctime",
         "czxid",
         "data",
+        "encoding",
         "mtime",
         "mzxid",
         "owner",
@@ -126,22 +121,18 @@ class Node:
         self.version = self.aversion = 0
         self.creates = 0  # creates of children, ever; the next sequence number
         self.children: Children | None = None
-        self._stat: bytes | None = None
-
-    def changed(self) -> None:
-        """Invalidate the encoded Stat."""
-        self._stat = None
+        self.encoding: bytes | None = None  # the Stat; None if it has to be encoded again
 
     def stat(self) -> bytes:
         """Return the encoded Stat record, 68 bytes; it is encoded at most once between two changes."""
-        stat = self._stat
+        stat = self.encoding
         if stat is None:
             data, children, owner = self.data, self.children, self.owner
             count = len(children) if children else 0
             # cversion counts the creates and the deletes of children. Every child that was created and is not there
             # any more was deleted, so creates + deletes = creates + (creates - count). Source: DataNode.copyStat.
             cversion = self.creates * 2 - count
-            stat = self._stat = _STAT(
+            stat = self.encoding = _STAT(
                 self.czxid,
                 self.mzxid,
                 self.ctime,

@@ -7,7 +7,7 @@ time.
 from __future__ import annotations
 
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 from zoolet.protocol.acl import READ_ACL_UNSAFE
 from zoolet.server.core.acls import Acls
@@ -34,22 +34,6 @@ def first_zxid(now: int) -> int:
     clients that saw the former server's zxids can connect. ZooKeeper itself begins at 0, but never without its data.
     """
     return max(0, now - _YEAR_2020) << 20
-
-
-class Transactional(Protocol):
-    """A part of the state that takes part in transactions: it can undo its changes since :meth:`begin`."""
-
-    def begin(self) -> object:
-        """Begin a transaction."""
-        ...
-
-    def commit(self) -> object:
-        """Keep the changes since :meth:`begin`."""
-        ...
-
-    def roll_back(self) -> object:
-        """Undo the changes since :meth:`begin`."""
-        ...
 
 
 class ServerState:
@@ -109,8 +93,6 @@ class ServerState:
         self.monotonic_ms = self.started = monotonic_ms
         self.trace_mask = 306  # the answer to gtmk
         self.partial_requests = 0
-        # The order matters: the tree is first, because the others use it as it is after its commit or rollback.
-        self._transactional: tuple[Transactional, ...] = (self.tree, self.quota, self.watches, self.acls)
         self._throttle = ConnectionThrottle(self.settings, monotonic_ms)
         self._sessionless: Expiry[ClientConnection] = Expiry(self.settings.sessionless_timeout)
 
@@ -121,20 +103,29 @@ class ServerState:
 
     # --- all or nothing ---
 
+    # The tree is first, because the others use it as it is after its commit or rollback. The calls are written out: a
+    # loop over the four costs each transaction 0.3 us.
+
     def begin(self) -> None:
         """Begin a transaction; transactions do not nest."""
-        for part in self._transactional:
-            part.begin()
+        self.tree.begin()
+        self.quota.begin()
+        self.watches.begin()
+        self.acls.begin()
 
     def commit(self) -> None:
         """Keep the changes since :meth:`begin`, and send their events."""
-        for part in self._transactional:
-            part.commit()
+        self.tree.commit()
+        self.quota.commit()
+        self.watches.commit()
+        self.acls.commit()
 
     def roll_back(self) -> None:
         """Undo every change since :meth:`begin` and discard its events."""
-        for part in self._transactional:
-            part.roll_back()
+        self.tree.roll_back()
+        self.quota.roll_back()
+        self.watches.roll_back()
+        self.acls.roll_back()
 
     # --- connections ---
 

@@ -75,6 +75,14 @@ class Tree:
         node = self.path_cache.get(path)
         return node if node is not None else self._walk(path)
 
+    def parent_of(self, path: str) -> Node:
+        """Return the parent of a path.
+
+        Raises:
+            NoNodeError: There is no such node.
+        """
+        return self.find(path[: path.rindex("/")])
+
     def get(self, path: str) -> Node | None:
         """Return the node at exactly this path, or None."""
         try:
@@ -144,23 +152,20 @@ class Tree:
 
     # --- the mutators ---
 
-    def create(self, path: str, data: bytes | None, acl: int, owner: int, zxid: int, now: int) -> Node:
-        """Add a new node to the tree. Its parent exists and has no child of that name."""
-        slash = path.rindex("/")
-        name = path[slash + 1 :]
-        parent = self.path_cache.get(path[:slash]) or self._walk(path[:slash])  # find, inline
+    def create(self, path: str, parent: Node, data: bytes | None, acl: int, owner: int, zxid: int, now: int) -> Node:
+        """Add a new node to the tree, below its parent, which has no child of that name."""
         node = Node(data, acl, owner, zxid, now)
         children = parent.children
         if children is None:
             children = parent.children = Children()
         if self._undo is not None:
             self._undo.append((_detach, path, parent, node, parent.creates, parent.pzxid))
-        children[name] = node
-        children.changed()
+        children[path[path.rindex("/") + 1 :]] = node
+        children.encoding = None
         creates = parent.creates + 1
         parent.creates = creates if creates < 0x80000000 else int32(creates)
         parent.pzxid = zxid
-        parent.changed()
+        parent.encoding = None
         self.size += 1
         self.data_size += len(path) + (len(data) if data else 0)
         if owner:
@@ -169,23 +174,20 @@ class Tree:
             self._count(path, 1)
         return node
 
-    def delete(self, path: str, zxid: int) -> Node:
-        """Remove a node that has no children from the tree and return it."""
-        slash = path.rindex("/")
-        parent = self.path_cache.get(path[:slash]) or self._walk(path[:slash])
+    def delete(self, path: str, parent: Node, zxid: int) -> Node:
+        """Remove a node that has no children from the tree, where it is below *parent*, and return it."""
         children = parent.children
         assert children is not None, path
-        node = children[path[slash + 1 :]]
+        node = children[path[path.rindex("/") + 1 :]]
         if self._undo is not None:
             self._undo.append((_attach, path, parent, node, parent.creates, parent.pzxid))
         self._detach(path, parent, node)
         parent.pzxid = zxid
-        parent.changed()
+        parent.encoding = None
         return node
 
-    def set_data(self, path: str, data: bytes | None, version: int, zxid: int, now: int) -> Node:
+    def set_data(self, node: Node, data: bytes | None, version: int, zxid: int, now: int) -> None:
         """Replace a node's data; *version* is the new one."""
-        node = self.path_cache.get(path) or self._walk(path)
         if self._undo is not None:
             self._undo.append((_undo_set_data, node, node.data, node.version, node.mzxid, node.mtime))
         self.data_size += (len(data) if data else 0) - (len(node.data) if node.data else 0)
@@ -193,18 +195,15 @@ class Tree:
         node.version = version
         node.mzxid = zxid
         node.mtime = now
-        node.changed()
-        return node
+        node.encoding = None
 
-    def set_acl(self, path: str, acl: int, aversion: int) -> Node:
+    def set_acl(self, node: Node, acl: int, aversion: int) -> None:
         """Replace a node's ACL key; *aversion* is the new one."""
-        node = self.find(path)
         if self._undo is not None:
             self._undo.append((_undo_set_acl, node, node.acl, node.aversion))
         node.acl = acl
         node.aversion = aversion
-        node.changed()
-        return node
+        node.encoding = None
 
     def place(self, path: str, node: Node) -> None:
         """Add a node that was read from a file, with all its fields: the counters of its parent stay. Its parent exists
@@ -216,7 +215,7 @@ class Tree:
             for name in ("data", "acl", "owner", "czxid", "mzxid", "pzxid", "ctime", "mtime", "version", "aversion"):
                 setattr(existing, name, getattr(node, name))
             existing.creates = node.creates
-            existing.changed()
+            existing.encoding = None
             return
         slash = path.rindex("/")
         parent = self.find(path[:slash])
@@ -224,8 +223,8 @@ class Tree:
         if children is None:
             children = parent.children = Children()
         children[path[slash + 1 :]] = node
-        children.changed()
-        parent.changed()
+        children.encoding = None
+        parent.encoding = None
         self.size += 1
         self.data_size += len(path) + len(node.data or b"")
         if node.owner:
@@ -235,7 +234,7 @@ class Tree:
         """Set how many children were created below a node, and its pzxid: for the replay of a log."""
         node.creates = creates
         node.pzxid = pzxid
-        node.changed()
+        node.encoding = None
 
     def set_data_silently(self, node: Node, data: bytes) -> None:
         """Replace a node's data without changing its version, zxids and times: for the stats of a quota."""
@@ -243,7 +242,7 @@ class Tree:
             self._undo.append((_undo_set_data, node, node.data, node.version, node.mzxid, node.mtime))
         self.data_size += len(data) - len(node.data or b"")
         node.data = data
-        node.changed()
+        node.encoding = None
 
     def _index_owner(self, path: str, node: Node) -> None:
         if is_session(node.owner):
@@ -251,7 +250,7 @@ class Tree:
             if owned is None:
                 owned = self.ephemerals[node.owner] = OwnedPaths()
             owned[path] = None
-            owned.changed()
+            owned.sorted = None
         else:
             self.expiring[path] = node
 
@@ -262,7 +261,7 @@ class Tree:
             self._count(path, -1)
         del children[path[path.rindex("/") + 1 :]]
         if children:
-            children.changed()
+            children.encoding = None
         else:
             parent.children = None
         self.path_cache.pop(path, None)
@@ -273,7 +272,7 @@ class Tree:
         if is_session(node.owner):
             owned = self.ephemerals[node.owner]
             del owned[path]
-            owned.changed()
+            owned.sorted = None
         else:
             del self.expiring[path]
 
@@ -327,7 +326,7 @@ def _detach(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid
     if node.owner in tree.ephemerals and not tree.ephemerals[node.owner]:
         del tree.ephemerals[node.owner]  # the session has created none
     parent.creates, parent.pzxid = creates, pzxid
-    parent.changed()
+    parent.encoding = None
     return undo_record
 
 
@@ -335,9 +334,9 @@ def _attach(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid
     undo_record = (_detach, path, parent, node, parent.creates, parent.pzxid)
     parent.children = parent.children or Children()
     parent.children[path[path.rindex("/") + 1 :]] = node
-    parent.children.changed()
+    parent.children.encoding = None
     parent.creates, parent.pzxid = creates, pzxid
-    parent.changed()
+    parent.encoding = None
     tree.size += 1
     tree.data_size += len(path) + len(node.data or b"")
     if node.owner:
@@ -351,12 +350,12 @@ def _undo_set_data(tree: Tree, node: Node, data: bytes | None, version: int, mzx
     undo_record = (_undo_set_data, node, node.data, node.version, node.mzxid, node.mtime)
     tree.data_size += len(data or b"") - len(node.data or b"")
     node.data, node.version, node.mzxid, node.mtime = data, version, mzxid, mtime
-    node.changed()
+    node.encoding = None
     return undo_record
 
 
 def _undo_set_acl(tree: Tree, node: Node, acl: int, aversion: int) -> UndoRecord:
     undo_record = (_undo_set_acl, node, node.acl, node.aversion)
     node.acl, node.aversion = acl, aversion
-    node.changed()
+    node.encoding = None
     return undo_record

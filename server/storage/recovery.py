@@ -74,7 +74,7 @@ def recover(
     engine.set_time(now, monotonic_ms)
     for owner in [owner for owner in engine.tree.ephemerals if owner not in engine.sessions.alive]:
         for node_path in list(engine.tree.ephemerals[owner]):
-            engine.tree.delete(node_path, engine.zxid)
+            engine.tree.delete(node_path, engine.tree.parent_of(node_path), engine.zxid)
         del engine.tree.ephemerals[owner]
     engine.quota.recount_all()
     snapshot_zxid = None if snapshot is None else snapshot.zxid
@@ -154,7 +154,8 @@ def _apply_create(engine: Engine, record: t.CreateTxn | t.CreateContainerTxn | t
     if tree.get(record.path) is None:
         engine.apply(record, session_id)
     else:
-        tree.set_acl(record.path, engine.acls.intern(record.acl or ()), tree.find(record.path).aversion)
+        node = tree.find(record.path)
+        tree.set_acl(node, engine.acls.intern(record.acl or ()), node.aversion)
     # A fuzzy snapshot may have counted this create already.
     count = creates + 1 if record.parentCVersion == -1 else record.parentCVersion
     tree.set_counters(parent, *((count, engine.zxid) if count > creates else (creates, pzxid)))

@@ -205,7 +205,7 @@ def change(node: Node, numbers: dict[str, int]) -> None:
     """Set numbers of a node, as the tree does."""
     for name, number in numbers.items():
         setattr(node, name, number)
-    node.changed()
+    node.encoding = None
 
 
 @settings(max_examples=50, deadline=None)
@@ -268,9 +268,9 @@ def test_the_replies_to_reads_are_records(
     xid: int, zxid: int, numbers: dict[str, int], data: bytes | None, children: list[str]
 ) -> None:
     peer = peer_of(zxid)
-    node = peer.engine.tree.create("/n", data, 0, 0, 1, 0)
+    node = peer.engine.tree.create("/n", peer.engine.tree.parent_of("/n"), data, 0, 0, 1, 0)
     for name in children:
-        peer.engine.tree.create(f"/n/{name}", b"", 0, 0, 1, 0)
+        peer.engine.tree.create(f"/n/{name}", peer.engine.tree.parent_of(f"/n/{name}"), b"", 0, 0, 1, 0)
     change(node, numbers)
     stat = stat_of(node)
     expected: list[tuple[OpCode, Record, Record]] = [
@@ -305,7 +305,7 @@ def test_the_reply_to_get_ephemerals_is_a_record(names: list[str], prefix: str) 
     peer = peer_of()
     paths = [f"/{letter}{name}" for name in names for letter in "ba"]
     for path in paths:
-        peer.engine.tree.create(path, b"", 0, session_of(peer), 1, 0)
+        peer.engine.tree.create(path, peer.engine.tree.parent_of(path), b"", 0, session_of(peer), 1, 0)
 
     raw = peer.feed(request(7, OpCode.GET_EPHEMERALS, r.GetEphemeralsRequest(prefix)))
 

@@ -130,7 +130,7 @@ class LiveServer:
 
     def make_node(self, path: str, size: int) -> None:
         """Create a node of *size* bytes directly in the tree, without events."""
-        self.engine.tree.create(path, bytes(size), 0, 0, 1, 0)
+        self.engine.tree.create(path, self.engine.tree.parent_of(path), bytes(size), 0, 0, 1, 0)
 
     async def settle(self) -> None:
         """Wait until the server has seen that all connections are closed."""

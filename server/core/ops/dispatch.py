@@ -6,25 +6,29 @@
 
 A read is one function, which returns the encoded body of its reply. A write is three: *prepare* checks the request and
 returns a transaction record or raises, *apply* (found by the record's class) changes the state and cannot fail, *reply*
-encodes the result.
+encodes the result. Beside the record, prepare returns the node that it has looked up (of a create or delete the
+parent), so that apply need not walk the path again; a record that comes from elsewhere is applied without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from zoolet.protocol.codec import Record, compiled
 from zoolet.protocol.errors import NotReadOnlyError
 from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.compat import Compat
+from zoolet.server.core.node import Node
 from zoolet.server.core.state import ServerState
 
 Decode = Callable[[bytes, int, int], Any]
 Handle = Callable[[ServerState, ClientConnection, Any], bytes]
-Prepare = Callable[[ServerState, ClientConnection, Any], Record]
-Apply = Callable[[ServerState, Any, int], Any]
+T = TypeVar("T", bound=Record)
+Prepared = tuple[T, Node]
+Prepare = Callable[[ServerState, ClientConnection, Any], Prepared[Any]]
+Apply = Callable[[ServerState, Any, int, Node | None], Any]
 Reply = Callable[[Any, Any], bytes]
 
 
@@ -99,10 +103,10 @@ def _write(op: OpCode, prepare: Prepare, reply: Reply) -> Handle:
 
     def handle(state: ServerState, client: ClientConnection, request: Any) -> bytes:
         state.zxid += 1  # a write takes its zxid even if it fails its checks
-        txn = prepare(state, client, request)
+        txn, node = prepare(state, client, request)
         session = client.session
         assert session is not None
-        outcome = applies[type(txn)](state, txn, session.id)
+        outcome = applies[type(txn)](state, txn, session.id, node)
         if state.journal is not None:
             state.journal.add(session.id, client.last_xid, state.zxid, state.now, op, txn)
         return reply(txn, outcome)

@@ -24,7 +24,7 @@ from zoolet.protocol.paths import CONFIG
 from zoolet.protocol.txns import SetDataTxn
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.node import Node
-from zoolet.server.core.ops.dispatch import prepares
+from zoolet.server.core.ops.dispatch import Prepared, prepares
 from zoolet.server.core.state import ServerState
 
 _SPEC = re.compile(
@@ -40,7 +40,7 @@ def reply_config(txn: SetDataTxn, node: Node) -> bytes:
 
 
 @prepares({OpCode.RECONFIG: reply_config})
-def prepare_reconfig(state: ServerState, client: ClientConnection, request: r.ReconfigRequest) -> SetDataTxn:
+def prepare_reconfig(state: ServerState, client: ClientConnection, request: r.ReconfigRequest) -> Prepared[SetDataTxn]:
     """Check a change of the members; the last check is for WRITE permission on ``/zookeeper/config``."""
     if not state.settings.reconfig_enabled:
         raise ReconfigDisabledError(CONFIG)
@@ -58,7 +58,7 @@ def prepare_reconfig(state: ServerState, client: ClientConnection, request: r.Re
     if len(voters) > 1:
         raise NewConfigNoQuorumError(CONFIG, "this is the only server: another participant cannot be reached")
     state.acls.check(node.acl, client, Perm.WRITE, CONFIG)
-    return SetDataTxn(CONFIG, encode_config(members, state.zxid), -1)
+    return SetDataTxn(CONFIG, encode_config(members, state.zxid), -1), node
 
 
 def _changed(members: Members, joining: str | None, leaving: str | None) -> Members:

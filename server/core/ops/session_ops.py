@@ -22,16 +22,16 @@ from zoolet.server.core.state import ServerState
 
 
 @applies(CreateSessionTxn)
-def apply_create_session(state: ServerState, txn: CreateSessionTxn, session_id: int) -> Session:
+def apply_create_session(state: ServerState, txn: CreateSessionTxn, session_id: int, node: object) -> Session:
     """Create the session."""
     return state.sessions.open(session_id, txn.timeOut, state.monotonic_ms)
 
 
 @applies(CloseSessionTxn)
-def apply_close_session(state: ServerState, txn: CloseSessionTxn, session_id: int) -> None:
+def apply_close_session(state: ServerState, txn: CloseSessionTxn, session_id: int, node: object) -> None:
     """Delete the session's ephemeral nodes, with events, and the session."""
     for path in txn.paths2Delete:
-        apply_delete(state, DeleteTxn(path), session_id)
+        apply_delete(state, DeleteTxn(path), session_id, None)
     state.tree.ephemerals.pop(session_id, None)
     state.sessions.close(state.sessions.alive[session_id])
 

@@ -7,6 +7,8 @@ Source: PrepRequestProcessor.pRequest2Txn, pRequest2TxnCreate; DataTree.processT
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from zoolet.protocol import paths
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE, AclList
@@ -33,7 +35,7 @@ from zoolet.protocol.errors import (
     UnimplementedError,
 )
 from zoolet.protocol.operations import OpCode
-from zoolet.protocol.paths import QUOTA
+from zoolet.protocol.paths import QUOTA, is_valid_name
 from zoolet.protocol.txns import (
     CheckVersionTxn,
     CreateContainerTxn,
@@ -45,7 +47,7 @@ from zoolet.protocol.txns import (
 )
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.node import CONTAINER_OWNER, Node, int32, is_session, ttl_owner
-from zoolet.server.core.ops.dispatch import applies, prepares
+from zoolet.server.core.ops.dispatch import Prepared, applies, prepares
 from zoolet.server.core.state import ServerState
 from zoolet.server.core.tree import RESERVED
 
@@ -79,29 +81,33 @@ def reply_nothing(txn: object, outcome: object) -> bytes:
 
 
 @prepares({OpCode.CREATE: reply_path, OpCode.CREATE2: reply_path_and_stat})
-def prepare_create(state: ServerState, client: ClientConnection, request: r.CreateRequest) -> CreateTxn:
+def prepare_create(state: ServerState, client: ClientConnection, request: r.CreateRequest) -> Prepared[CreateTxn]:
     """Check the create of a persistent or ephemeral node."""
     flags = request.flags
     if flags not in PLAIN_MODES:
         refuse_flags(state, request, flags)
     path, acl, parent = check_create(state, client, request, flags)
-    return CreateTxn(path, request.data, acl, flags in EPHEMERAL_MODES, int32(parent.creates + 1))
+    creates = parent.creates + 1
+    cversion = creates if creates < 0x80000000 else int32(creates)
+    return CreateTxn(path, request.data, acl, flags in EPHEMERAL_MODES, cversion), parent
 
 
 @prepares({OpCode.CREATE_CONTAINER: reply_path_and_stat})
 def prepare_create_container(
     state: ServerState, client: ClientConnection, request: r.CreateRequest
-) -> CreateContainerTxn:
+) -> Prepared[CreateContainerTxn]:
     """Check the create of a container; of the flags only the one for a sequence number has an effect."""
     flags = request.flags
     if flags not in PLAIN_MODES:
         refuse_flags(state, request, flags)
     path, acl, parent = check_create(state, client, request, flags)
-    return CreateContainerTxn(path, request.data, acl, int32(parent.creates + 1))
+    return CreateContainerTxn(path, request.data, acl, int32(parent.creates + 1)), parent
 
 
 @prepares({OpCode.CREATE_TTL: reply_path_and_stat})
-def prepare_create_ttl(state: ServerState, client: ClientConnection, request: r.CreateTTLRequest) -> CreateTTLTxn:
+def prepare_create_ttl(
+    state: ServerState, client: ClientConnection, request: r.CreateTTLRequest
+) -> Prepared[CreateTTLTxn]:
     """Check the create of a TTL node.
 
     If the flags are not a TTL mode and the ttl is negative, Apache ZooKeeper stops serving; here the answer is
@@ -117,10 +123,10 @@ def prepare_create_ttl(state: ServerState, client: ClientConnection, request: r.
             request.path, f"a ttl of {request.ttl} ms with create flags {flags}; the limit is {MAX_TTL} ms"
         )
     path, acl, parent = check_create(state, client, request, flags)
-    return CreateTTLTxn(path, request.data, acl, int32(parent.creates + 1), request.ttl)
+    return CreateTTLTxn(path, request.data, acl, int32(parent.creates + 1), request.ttl), parent
 
 
-def refuse_flags(state: ServerState, request: r.CreateRequest, flags: int) -> None:
+def refuse_flags(state: ServerState, request: r.CreateRequest, flags: int) -> NoReturn:
     """Refuse flags that are unknown, or that need a ttl in a request without one.
 
     Raises:
@@ -148,14 +154,16 @@ def check_create(
     slash = path.rfind("/")
     if slash < 0 or "\0" in path:
         raise BadArgumentsError(path)
-    acl = state.acls.normalized(request.acl, client, path)
+    acl = request.acl
+    if acl is not OPEN_ACL_UNSAFE:
+        acl = state.acls.normalized(acl, client, path)
     parent = state.tree.path_cache.get(path[:slash]) or state.tree.find(path[:slash])
     if parent.acl:
         state.acls.check(parent.acl, client, Perm.CREATE, path)
     if flags in SEQUENTIAL_MODES:
         path += paths.sequence_suffix(parent.creates)
     name = path[slash + 1 :]
-    if not paths.is_valid_name(name) or path.startswith("//") or (not slash and path[0] != "/"):
+    if slash == 1 or not is_valid_name(name):  # there is a parent, so a slash at 1 follows another one
         if path == "/":
             raise NodeExistsError(path)
         raise BadArgumentsError(path, paths.path_error(path) or "")
@@ -169,7 +177,7 @@ def check_create(
 
 
 @applies(CreateTxn, CreateContainerTxn, CreateTTLTxn)
-def apply_create(state: ServerState, txn: AnyCreateTxn, session_id: int) -> Node:
+def apply_create(state: ServerState, txn: AnyCreateTxn, session_id: int, parent: Node | None) -> Node:
     """Add the node to the tree, and fire the watches on it and on its parent."""
     if type(txn) is CreateTxn:
         owner = session_id if txn.ephemeral else 0
@@ -177,10 +185,11 @@ def apply_create(state: ServerState, txn: AnyCreateTxn, session_id: int) -> Node
         owner = CONTAINER_OWNER if isinstance(txn, CreateContainerTxn) else ttl_owner(txn.ttl)  # type: ignore[union-attr]
     path, watches = txn.path, state.watches
     acl = 0 if txn.acl is OPEN_ACL_UNSAFE else state.acls.intern(txn.acl or ())
-    node = state.tree.create(path, txn.data, acl, owner, state.zxid, state.now)
+    if parent is None:
+        parent = state.tree.parent_of(path)
+    node = state.tree.create(path, parent, txn.data, acl, owner, state.zxid, state.now)
     if watches.active:
-        parent_path = path[: path.rindex("/")] or "/"
-        watches.created(path, acl, parent_path, state.tree.find(parent_path).acl, state.zxid)
+        watches.created(path, acl, paths.parent(path), parent.acl, state.zxid)
     if state.quota.active or path.startswith(QUOTA):
         state.quota.created(path, node)
     return node
@@ -190,7 +199,7 @@ def apply_create(state: ServerState, txn: AnyCreateTxn, session_id: int) -> Node
 
 
 @prepares({OpCode.DELETE: reply_nothing})
-def prepare_delete(state: ServerState, client: ClientConnection, request: r.DeleteRequest) -> DeleteTxn:
+def prepare_delete(state: ServerState, client: ClientConnection, request: r.DeleteRequest) -> Prepared[DeleteTxn]:
     """Check, in this order, the path, DELETE permission on the parent, that the node exists, its version, and that it
     has no children.
     """
@@ -204,22 +213,24 @@ def prepare_delete(state: ServerState, client: ClientConnection, request: r.Dele
     if parent.acl:
         state.acls.check(parent.acl, client, Perm.DELETE, path)
     node = parent.children.get(path[slash + 1 :]) if parent.children else None
-    if node is None or path.startswith("//"):
+    if node is None or slash == 1:  # as in check_create
         raise NoNodeError(path)
-    check_version(path, request.version, node.version)
+    if request.version not in (ANY_VERSION, node.version):
+        raise bad_version(path, request.version, node.version)
     if node.children:
         raise NotEmptyError(path)
-    return DeleteTxn(path)
+    return DeleteTxn(path), parent
 
 
 @applies(DeleteTxn)
-def apply_delete(state: ServerState, txn: DeleteTxn, session_id: int) -> None:
+def apply_delete(state: ServerState, txn: DeleteTxn, session_id: int, parent: Node | None) -> None:
     """Remove the node from the tree, and fire the watches on it and on its parent."""
     path, watches = txn.path, state.watches
-    node = state.tree.delete(path, state.zxid)
+    if parent is None:
+        parent = state.tree.parent_of(path)
+    node = state.tree.delete(path, parent, state.zxid)
     if watches.active:
-        parent_path = path[: path.rindex("/")] or "/"
-        watches.deleted(path, node.acl, parent_path, state.tree.find(parent_path).acl, state.zxid)
+        watches.deleted(path, node.acl, paths.parent(path), parent.acl, state.zxid)
     if node.acl:
         state.acls.release(node.acl)
     if state.quota.active:
@@ -244,18 +255,13 @@ def node_at(state: ServerState, path: str | None) -> Node:
     return node
 
 
-def check_version(path: str | None, expected: int, found: int) -> None:
-    """Raise an error unless a node has the expected version, or any version is accepted.
-
-    Raises:
-        BadVersionError: The node has another version.
-    """
-    if expected not in (ANY_VERSION, found):
-        raise BadVersionError(path, f"expected version {expected}, found {found}")
+def bad_version(path: str | None, expected: int, found: int) -> BadVersionError:
+    """Return the error for a node that has another version than the expected one."""
+    return BadVersionError(path, f"expected version {expected}, found {found}")
 
 
 @prepares({OpCode.SET_DATA: reply_stat})
-def prepare_set_data(state: ServerState, client: ClientConnection, request: r.SetDataRequest) -> SetDataTxn:
+def prepare_set_data(state: ServerState, client: ClientConnection, request: r.SetDataRequest) -> Prepared[SetDataTxn]:
     """Check for WRITE permission, the quota and the version."""
     path = request.path
     node = (state.tree.path_cache.get(path) if path else None) or node_at(state, path)
@@ -265,18 +271,20 @@ def prepare_set_data(state: ServerState, client: ClientConnection, request: r.Se
     if state.quota.enforced:
         state.quota.check(path, 0, len(request.data or b"") - len(node.data or b""))
     version = node.version
-    if request.version != ANY_VERSION:
-        check_version(path, request.version, version)
-    return SetDataTxn(path, request.data, version + 1 if version < 0x7FFFFFFF else int32(version + 1))
+    if request.version not in (ANY_VERSION, version):
+        raise bad_version(path, request.version, version)
+    return SetDataTxn(path, request.data, version + 1 if version < 0x7FFFFFFF else int32(version + 1)), node
 
 
 @applies(SetDataTxn)
-def apply_set_data(state: ServerState, txn: SetDataTxn, session_id: int) -> Node:
+def apply_set_data(state: ServerState, txn: SetDataTxn, session_id: int, node: Node | None) -> Node:
     """Replace the data, and fire the watches on the node."""
     path = txn.path
     quota = state.quota
-    before = state.tree.find(path).data if quota.active else None
-    node = state.tree.set_data(path, txn.data, txn.version, state.zxid, state.now)
+    if node is None:
+        node = state.tree.find(path)
+    before = node.data
+    state.tree.set_data(node, txn.data, txn.version, state.zxid, state.now)
     if state.watches.active:
         state.watches.changed(path, node.acl, state.zxid)
     if quota.active:
@@ -285,7 +293,7 @@ def apply_set_data(state: ServerState, txn: SetDataTxn, session_id: int) -> Node
 
 
 @prepares({OpCode.SET_ACL: reply_stat})
-def prepare_set_acl(state: ServerState, client: ClientConnection, request: r.SetACLRequest) -> SetACLTxn:
+def prepare_set_acl(state: ServerState, client: ClientConnection, request: r.SetACLRequest) -> Prepared[SetACLTxn]:
     """Check the new list, for ADMIN permission, and the version of the old list."""
     path = request.path
     if (error := paths.path_error(path)) is not None:
@@ -294,30 +302,36 @@ def prepare_set_acl(state: ServerState, client: ClientConnection, request: r.Set
     acl = state.acls.normalized(request.acl, client, path)
     node = state.tree.find(path)
     state.acls.check(node.acl, client, Perm.ADMIN, path)
-    check_version(path, request.version, node.aversion)
-    return SetACLTxn(path, acl, int32(node.aversion + 1))
+    if request.version not in (ANY_VERSION, node.aversion):
+        raise bad_version(path, request.version, node.aversion)
+    return SetACLTxn(path, acl, int32(node.aversion + 1)), node
 
 
 @applies(SetACLTxn)
-def apply_set_acl(state: ServerState, txn: SetACLTxn, session_id: int) -> Node:
+def apply_set_acl(state: ServerState, txn: SetACLTxn, session_id: int, node: Node | None) -> Node:
     """Replace the ACL list; no watch fires."""
-    before = state.tree.find(txn.path).acl
-    node = state.tree.set_acl(txn.path, state.acls.intern(txn.acl or ()), txn.version)
+    if node is None:
+        node = state.tree.find(txn.path)
+    before = node.acl
+    state.tree.set_acl(node, state.acls.intern(txn.acl or ()), txn.version)
     state.acls.release(before)
     return node
 
 
 @prepares({OpCode.CHECK: reply_nothing})
-def prepare_check(state: ServerState, client: ClientConnection, request: r.CheckVersionRequest) -> CheckVersionTxn:
+def prepare_check(
+    state: ServerState, client: ClientConnection, request: r.CheckVersionRequest
+) -> Prepared[CheckVersionTxn]:
     """Check that a node exists, may be read, and has the version."""
     path = request.path
     node = node_at(state, path)
     assert path is not None
     state.acls.check(node.acl, client, Perm.READ, path)
-    check_version(path, request.version, node.version)
-    return CheckVersionTxn(path, request.version)
+    if request.version not in (ANY_VERSION, node.version):
+        raise bad_version(path, request.version, node.version)
+    return CheckVersionTxn(path, request.version), node
 
 
 @applies(CheckVersionTxn)
-def apply_check(state: ServerState, txn: CheckVersionTxn, session_id: int) -> None:
+def apply_check(state: ServerState, txn: CheckVersionTxn, session_id: int, node: Node | None) -> None:
     """Do nothing: prepare has made the check."""

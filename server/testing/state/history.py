@@ -85,7 +85,7 @@ class History:
         tree = self._engine.tree
         for owner in [owner for owner in tree.ephemerals if owner not in self._engine.sessions.alive]:
             for path in list(tree.ephemerals[owner]):
-                tree.delete(path, self._engine.zxid)
+                tree.delete(path, tree.parent_of(path), self._engine.zxid)
             tree.ephemerals.pop(owner, None)
 
 

@@ -129,4 +129,4 @@ def _make(engine: Engine, path: str, node: Znode) -> None:
     if node.children_created:  # not recorded for undo: the undo of the create removes the node
         created = engine.tree.find(path)
         created.creates = node.children_created
-        created.changed()
+        created.encoding = None

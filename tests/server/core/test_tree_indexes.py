@@ -172,7 +172,7 @@ def test_the_empty_path_counts_the_root_too() -> None:
 def test_a_count_in_a_large_tree_costs_nothing_once_it_was_counted() -> None:
     peer = connected(make_engine())
     for number in range(20_000):
-        peer.engine.tree.create(f"/{number}", b"", 0, 0, 1, 0)
+        peer.engine.tree.create(f"/{number}", peer.engine.tree.parent_of(f"/{number}"), b"", 0, 0, 1, 0)
     below(peer, "/")
 
     started = time.process_time()

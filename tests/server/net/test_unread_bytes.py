@@ -73,7 +73,7 @@ async def test_a_reply_of_more_than_64_mib_reaches_a_client_that_reads(serve: Se
     server = await serve(settings=Settings(max_unread_bytes_total=1 << 20, max_unread_bytes=1 << 20))
     tree = server.engine.tree
     for number in range(70):
-        tree.create(f"/{number:02}" + "n" * 1_000_000, b"", 0, 0, 1, 0)
+        tree.create(f"/{number:02}" + "n" * 1_000_000, tree.root, b"", 0, 0, 1, 0)
     client = await server.dial()
     await client.shake_hands()
 
