@@ -231,7 +231,7 @@ def test_the_encoded_names_of_children_are_those_of_the_record(children: list[st
     known.update({name: Node(None, 0, 0, 1, 2) for name in children})
     first = known.encoded()
     known.update({name: Node(None, 0, 0, 1, 2) for name in more})
-    known.changed()
+    known.encoding = None
 
     assert first == r.GetChildrenResponse(children).encode()
     assert known.encoded() == known.encoded() == r.GetChildrenResponse(list(dict.fromkeys(children + more))).encode()
