@@ -279,8 +279,10 @@ def machine() -> str:
         names = [text for text in Path("/proc/cpuinfo").read_text().splitlines() if text.startswith("model name")]
         model = names[0].partition(":")[2].strip() if names else ""
     options = sysconfig.get_config_var("CONFIG_ARGS") or ""
-    build = "with PGO" if "--enable-optimizations" in options else "without PGO"
-    return f"{os.cpu_count()} cores {model or platform.machine()}, Python {platform.python_version()} built {build}"
+    # Distributions optimize with a profile in ways that these options do not show: hence the place, too.
+    build = "with" if "--enable-optimizations" in options else "without"
+    python = f"Python {platform.python_version()} of {sys.base_prefix}, configured {build} --enable-optimizations"
+    return f"{os.cpu_count()} cores {model or platform.machine()}, {python}"
 
 
 def chart(results: list[Result]) -> str:

@@ -129,6 +129,7 @@ class Engine(ServerState):
     def expire(self, session: Session) -> None:
         """Close a session whose deadline has passed, and its connection, without a reply."""
         client = session.client
+        self.metrics.sessions_expired += 1
         self.close_session(session)
         if client is not None:
             self.close_connection(client)
@@ -153,7 +154,9 @@ class Engine(ServerState):
                 break
             self.expire(session)
         while (client := self.pop_sessionless()) is not None:
+            self.metrics.sessionless_expired += 1
             self.close_connection(client)
+        self.metrics.rotate(self.monotonic_ms)
         if self.watches.unswept:
             self.watches.sweep()
         if self.monotonic_ms >= self._next_reap and not self.frozen:

@@ -17,6 +17,7 @@ from zoolet.protocol.errors import MarshallingError, QuotaExceededError
 from zoolet.protocol.paths import QUOTA
 from zoolet.protocol.quotas import LIMITS, STATS, Amount, wrapped
 from zoolet.server.core.ancestors import AncestorIndex
+from zoolet.server.core.metrics import Metrics
 from zoolet.server.core.node import Node
 from zoolet.server.core.settings import Settings
 from zoolet.server.core.tree import Tree
@@ -29,6 +30,7 @@ class Quota:
     Args:
         tree: The tree whose nodes are counted.
         settings: ``enforce_quota`` is used.
+        metrics: Counts the writes that are refused.
         warnings: Receives a line when a soft limit is exceeded.
 
     Attributes:
@@ -36,8 +38,9 @@ class Quota:
         enforced: Whether writes have to be checked.
     """
 
-    def __init__(self, tree: Tree, settings: Settings, warnings: Warnings) -> None:
+    def __init__(self, tree: Tree, settings: Settings, metrics: Metrics, warnings: Warnings) -> None:
         self._tree = tree
+        self._metrics = metrics
         self._warnings = warnings
         # The nodes that have a quota; False for one that lost it in the current transaction.
         self._limited: AncestorIndex[bool] = AncestorIndex()
@@ -80,6 +83,7 @@ class Quota:
             ("bytes", wrapped(used.size + size), limits.size, limits.size_hard, size != 0),
         ):
             if changes and hard > -1 and new > hard:
+                self._metrics.exceed_quota(path)
                 raise QuotaExceededError(path, f"there would be {new} {unit} below {above}; the hard limit is {hard}")
             if changes and hard <= -1 < soft < new:
                 self._warnings.warn(

@@ -311,8 +311,14 @@ class ServerConnection:
 
         Source: ZooKeeperServer.processConnectRequest, reopenSession; the checks are in the same order.
         """
-        engine, client = self.engine, self.client
-        if not engine.allow_session() or (engine.read_only and not request.read_only):
+        engine, client, metrics = self.engine, self.client, self.engine.metrics
+        metrics.connects += 1
+        metrics.resumed += request.session_id != 0
+        if not engine.allow_session():
+            metrics.throttled += 1
+            self.close()
+            return
+        if engine.read_only and not request.read_only:
             self.close()
             return
         if request.last_zxid_seen > engine.zxid and not self._is_of_an_earlier_tree(request):

@@ -79,7 +79,7 @@ class ServerState:
         self.warnings = Warnings(log, lambda: self.monotonic_ms)
         self.acls = Acls(self.settings, self.metrics, self.warnings)
         self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))
-        self.quota = Quota(self.tree, self.settings, self.warnings)
+        self.quota = Quota(self.tree, self.settings, self.metrics, self.warnings)
         self.pending_output: dict[ClientConnection, None] = {}
         self.watches = Watches(self.acls, self.settings, self.metrics, self.warnings, self.pending_output)
         rounding = 0 if self.settings.exact_deadlines else self.settings.tick_time

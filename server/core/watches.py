@@ -76,6 +76,15 @@ def weight(path: str) -> int:
     return 1 + len(path) // 128
 
 
+_FIRED: Final = {
+    int(EventType.NODE_CREATED): "node_created_watch_count",
+    int(EventType.NODE_DELETED): "node_deleted_watch_count",
+    int(EventType.NODE_DATA_CHANGED): "node_changed_watch_count",
+    int(EventType.NODE_CHILDREN_CHANGED): "node_children_watch_count",
+}
+"""The summary of how many connections watch what has changed, by the event."""
+
+
 class Watches:
     """The watches of all connections.
 
@@ -307,6 +316,7 @@ class Watches:
         if not watching:
             return ()
         frame = encode_event(path, event, zxid if self._compat.event_zxid else -1)
+        self._metrics.summaries[_FIRED[event]].observe(len(watching))
         for client in watching:
             if client.closing:
                 continue

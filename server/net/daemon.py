@@ -222,6 +222,7 @@ class Daemon:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self.next_tick = None
+        self.engine.metrics.summaries["loop_lag"].observe(max(late, 0.0) * 1000)
         if late > STALL:
             self._forgive(late)
             if not self.recovering:

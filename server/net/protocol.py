@@ -169,7 +169,8 @@ class ServerProtocol(asyncio.Protocol):
         if connection is None or self._linger is not None:
             return
         engine, metrics = self._engine, self._engine.metrics
-        before = metrics.packets_received
+        before, zxid = metrics.packets_received, engine.zxid
+        metrics.bytes_received += len(data)
         engine.now, engine.monotonic_ms = self._read_clock()
         try:
             self._has_backlog = connection.receive_data(data, started + seconds, perf_counter)
@@ -185,7 +186,10 @@ class ServerProtocol(asyncio.Protocol):
             self._connections.deliver()
         ended = self._turns.busy_until = perf_counter()
         spent = ended - started
-        metrics.answered(max(0, metrics.packets_received - before), spent * 1000)
+        requests = max(0, metrics.packets_received - before)  # srst has set it back
+        metrics.answered(requests, spent * 1000)
+        if metrics.keeps_latencies:
+            metrics.keep_latencies(requests, min(engine.zxid - zxid, requests), spent * 1000)
         if spent > CHEAP or self._typical > CHEAP or self._has_backlog:  # otherwise not worth its 0.3 microseconds
             self._charge(started, ended)
 
@@ -258,6 +262,7 @@ class ServerProtocol(asyncio.Protocol):
             if self._write_paused:  # nothing is read, so this is not a reply: it is events
                 self._unread_events += len(data)
             transport.write(data)
+            self._engine.metrics.bytes_sent += len(data)
             if len(data) > CHARGED_OUTPUT:
                 self._turns.charge(len(data))
             if self._write_paused and not self._check_write_buffer(transport, connection.client):

@@ -213,7 +213,10 @@ class GroupCommit:
             log.sync()
 
     def _new_log(self) -> LogFile:
-        return LogFile(self._folder, self._disk, self._settings.preallocated << 10)
+        return LogFile(self._folder, self._disk, self._settings.preallocated << 10, self._on_synced)
+
+    def _on_synced(self, seconds: float) -> None:
+        self._engine.metrics.summaries["fsynctime"].observe(seconds * 1000)
 
     def _in_loop(self, function: Callable[[BaseException | None], None]) -> Callable[[Future[None]], None]:
         def done(future: Future[None]) -> None:
@@ -231,6 +234,7 @@ class GroupCommit:
         self._retire()
         if commit.entries:
             self.logged_zxid = commit.entries[-1][2]
+            self._engine.metrics.summaries["sync_processor_batch_size"].observe(len(commit.entries))
             self.on_committed(len(commit.entries), len(commit.data))
             if not self._waits:
                 self._sync_soon()

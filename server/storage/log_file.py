@@ -8,7 +8,9 @@ makes a sync twice as fast, and a full disk is noticed while there is room for w
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 from typing import Final
 
 from zoolet.server.storage import txnlog
@@ -25,6 +27,7 @@ class LogFile:
         folder: Where its file is created.
         disk: The operations on files.
         preallocated: How many bytes are reserved at a time; 0 for none.
+        on_synced: Called after each sync with the seconds that it has taken, in the thread that has called it.
 
     Attributes:
         path: Its file.
@@ -39,11 +42,14 @@ class LogFile:
 
     _count = 0
 
-    def __init__(self, folder: Path, disk: Disk, preallocated: int) -> None:
+    def __init__(
+        self, folder: Path, disk: Disk, preallocated: int, on_synced: Callable[[float], object] = lambda seconds: None
+    ) -> None:
         LogFile._count += 1
         self.path = folder / f"zoolet-log-{LogFile._count}.tmp"
         self.is_short = self.is_full = self.has_failed = False
         self._disk = disk
+        self._on_synced = on_synced
         self._preallocated = preallocated
         self._reserved = self._size = 0
         self._is_named = self._is_begun = False  # it has its name; the name is on the disk
@@ -121,7 +127,9 @@ class LogFile:
         """
         self._check_usable()
         try:
+            started = perf_counter()
             self._disk.sync(self._descriptor)
+            self._on_synced(perf_counter() - started)
         except OSError:
             self.has_failed = True
             raise

@@ -108,6 +108,9 @@ class OpenDirectory:
         elif recovered.problems or not self._locks[0].was_clean:
             self._begin_epoch(engine)
         self._locks[0].note_session(engine.sessions.highest_id)
+        seconds = perf_counter() - started
+        engine.metrics.summaries["dbinittime"].observe(seconds * 1000)
+        engine.metrics.summaries["startup_txns_loaded"].observe(recovered.transactions)
         _log.info(
             "%s: %d nodes and %d sessions at zxid 0x%x, after replaying %d transactions, in %.1f s",
             directory.path,
@@ -115,7 +118,7 @@ class OpenDirectory:
             len(engine.sessions.alive),
             engine.zxid,
             recovered.transactions,
-            perf_counter() - started,
+            seconds,
         )
         return recovered
 

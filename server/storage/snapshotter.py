@@ -134,10 +134,13 @@ class Snapshotter:
             self._size = written
             self._valid.add(file.path)
             self._note_session(self._engine.sessions.highest_id)
-            _log.info("wrote snapshot.%x: %d bytes in %.1f s", zxid, written, perf_counter() - started)
+            seconds = perf_counter() - started
+            self._engine.metrics.summaries["snapshottime"].observe(seconds * 1000)
+            _log.info("wrote snapshot.%x: %d bytes in %.1f s", zxid, written, seconds)
             if self._settings.purge:
                 await self._loop.run_in_executor(self._thread, self._purge)
         except OSError as error:
+            self._engine.metrics.snapshot_errors += 1
             if str(error) != self._problem and not self._ending:
                 self._problem = str(error)
                 _log.error("the snapshot of zxid 0x%x could not be written: %s", zxid, error)
