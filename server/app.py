@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from zoolet.server.admin.four_letter import four_letter_commands
+from zoolet.server.admin.observed import Observed
 from zoolet.server.config import Config
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
@@ -91,7 +92,7 @@ def assemble(
         }
 
     allowed = (*config.whitelist, "isro") if config.isro else config.whitelist
-    commands = four_letter_commands(allowed, configuration)
+    commands = four_letter_commands(allowed, lambda engine: observed)
 
     def connect(client: ClientConnection, resume: Callable[[], None]) -> SansIOConnection:
         return connection_factory(ServerConnection(engine, client, commands), resume)
@@ -107,5 +108,12 @@ def assemble(
     if data is not None and recovered is not None:
         connections.log = data.store(engine, recovered)
     backlog = config.backlog if config.backlog > 0 else DEFAULT_BACKLOG
-    daemon = Daemon(connections, backlog=backlog, gc_tuner=gc_tuner)
+    observed = Observed(
+        engine,
+        configuration,
+        config.file,
+        data.last_snapshot if data is not None else lambda: None,
+        lambda: len(connections.turns.queued),
+    )
+    daemon = Daemon(connections, observed, backlog=backlog, gc_tuner=gc_tuner)
     return daemon

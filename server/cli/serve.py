@@ -10,18 +10,22 @@ import signal
 import ssl
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
 from zoolet.event_loop import run_loop
 from zoolet.progress import Progress
 from zoolet.server.app import assemble
+from zoolet.server.cli.admin_ports import AdminPorts
 from zoolet.server.config import (
     KEYS,
     Config,
+    ConfigError,
     Setting,
     Source,
     build,
+    masked,
     parse_definitions,
     read_environment,
     read_file,
@@ -71,7 +75,9 @@ def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
     for _, key in OPTIONS:
         if (value := getattr(options, key.name)) is not None:
             cli_settings[key.name] = Setting(value, "command line", Source.OPTION)
-    return run_loop(_daemon(build(read_environment(os.environ), file_settings, cli_settings, compat=options.compat)))
+    file = masked(Path(options.config).read_text(encoding="latin-1")) if options.config else None
+    environment = read_environment(os.environ)
+    return run_loop(_daemon(build(environment, file_settings, cli_settings, compat=options.compat, file=file)))
 
 
 class _JsonLines(logging.Formatter):
@@ -135,11 +141,21 @@ async def _serve_until_signal(config: Config, context: ssl.SSLContext | None, da
             return 1
         for warning in _warnings(config):
             _log.warning("%s", warning)
-        print("\n".join(ready), flush=True)
-        await stop.wait()
-        _log.info(
-            "stopping: %d connections, %d sessions", len(daemon.connections.open), len(daemon.engine.sessions.alive)
-        )
+        try:
+            async with AdminPorts(config.admin, daemon.observed) as ports:
+                if ports.lines:
+                    daemon.measure()
+                print("\n".join([*ready, *ports.lines]), flush=True)
+                await stop.wait()
+                _log.info(
+                    "stopping: %d connections, %d sessions",
+                    len(daemon.connections.open),
+                    len(daemon.engine.sessions.alive),
+                )
+        except ConfigError as error:  # a port of operators cannot be had
+            print(f"zoolet: {error}", file=sys.stderr)
+            await daemon.stop(gracefully=False)
+            return 1
         is_logged = await daemon.stop()
     return 0 if is_logged else 1
 

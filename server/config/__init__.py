@@ -6,7 +6,7 @@ parse the formats, ``converters.py`` has the types of values and ``messages.py``
 
 from zoolet.server.config.config import Config, UnknownKey
 from zoolet.server.config.keys import KEYS, Key, Status, find
-from zoolet.server.config.load import build, read_environment, read_file
+from zoolet.server.config.load import build, masked, read_environment, read_file
 from zoolet.server.config.messages import ConfigError
 from zoolet.server.config.properties import Setting, Source, parse_definitions, parse_properties
 
@@ -21,6 +21,7 @@ __all__ = [
     "UnknownKey",
     "build",
     "find",
+    "masked",
     "parse_definitions",
     "parse_properties",
     "read_environment",

@@ -25,6 +25,33 @@ class UnknownKey(NamedTuple):
 
 
 @dataclass(slots=True)
+class AdminSettings:
+    """The ports for operators.
+
+    Args:
+        enabled: Listen on the admin port; it is enough to set the port.
+        host: The address of the admin port; None for all addresses of the machine.
+        port: The admin port; 0 for a free one, None for none.
+        prefix: The path of the commands.
+        idle_timeout: Milliseconds for which a connection may wait for the next request.
+        token: What a request shows that changes something; None to make one.
+        metrics: Listen on the port for metrics, too.
+        metrics_host: The address of the port for metrics; None for all addresses of the machine.
+        metrics_port: The port for metrics; 0 for a free one.
+    """
+
+    enabled: bool = False
+    host: str | None = "127.0.0.1"
+    port: int | None = None
+    prefix: str = "/commands"
+    idle_timeout: int = 30_000
+    token: str | None = None
+    metrics: bool = False
+    metrics_host: str | None = None
+    metrics_port: int = 7000
+
+
+@dataclass(slots=True)
 class Config:
     """The configuration of a daemon. Times are milliseconds, sizes bytes.
 
@@ -41,8 +68,10 @@ class Config:
         secure_host: The address to listen on for TLS; None for all addresses of the machine.
         secure_port: The port for connections over TLS; None for none, 0 for a free one.
         tls: The certificates, and the requirements for clients.
+        admin: The ports for operators.
         ignored: Known keys that were set and have no effect, for one warning.
         unknown: Unknown keys that were set, for one warning each.
+        file: The text of the zoo.cfg; None without one.
     """
 
     host: str | None = "127.0.0.1"
@@ -57,5 +86,7 @@ class Config:
     secure_host: str | None = "127.0.0.1"
     secure_port: int | None = None
     tls: TlsSettings = field(default_factory=TlsSettings)
+    admin: AdminSettings = field(default_factory=AdminSettings)
     ignored: tuple[str, ...] = ()
     unknown: tuple[UnknownKey, ...] = ()
+    file: str | None = None

@@ -147,6 +147,27 @@ def _password_file(text: str) -> str:
     return text
 
 
+def _token_file(text: str) -> str:
+    """Return the token in a file."""
+    token = Path(_path(text)).read_text(encoding="ascii", errors="strict").strip()
+    if len(token) < MIN_TOKEN or not token.isprintable() or " " in token:
+        raise ValueError(text)
+    return token
+
+
+def _url_path(text: str) -> str:
+    if not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", text):
+        raise ValueError(text)
+    return text
+
+
+def _metrics_provider(text: str) -> bool:
+    """Return whether a class is the provider for Prometheus; the two others of ZooKeeper's have no port."""
+    if text not in (_PROMETHEUS, *_OTHER_PROVIDERS):
+        raise ValueError(text)
+    return text == _PROMETHEUS
+
+
 def _listed(words: Collection[str]) -> str:
     *first, last = words
     return f"{', '.join(first)} or {last}"
@@ -161,6 +182,11 @@ _ALGORITHMS: Final = (
     *("MD5", "SHA1", "SHA-224", "SHA-256", "SHA-384", "SHA-512"),
     *("SHA3-256", "SHA3-384", "SHA3-512"),
 )
+MIN_TOKEN: Final = 16
+"""The fewest characters of a token."""
+_METRICS: Final = "org.apache.zookeeper.metrics."
+_PROMETHEUS: Final = _METRICS + "prometheus.PrometheusMetricsProvider"
+_OTHER_PROVIDERS: Final = (_METRICS + "impl.DefaultMetricsProvider", _METRICS + "impl.NullMetricsProvider")
 _YES_NO: Final = ("no", "yes")
 _TRUE_FALSE: Final = ("false", "true")
 
@@ -237,3 +263,18 @@ KEY_STORE: Final = Converter(
 )
 STORE_TYPE: Final = one_of("PEM", "JKS", "PKCS12", upper=True)
 PASSWORD_FILE: Final = Converter(convert=_password_file, type="file", expected="the path of a file")
+TOKEN_FILE: Final = Converter(
+    convert=_token_file,
+    type="file",
+    expected=f"a file with a token of {MIN_TOKEN} ASCII characters or more",
+    show=lambda value: "",
+)
+URL_PATH: Final = Converter(
+    convert=_url_path, type="path", expected="a path that begins with / and does not end with it"
+)
+METRICS_PROVIDER: Final = Converter(
+    convert=_metrics_provider,
+    type="name of a class",
+    expected=f"{_PROMETHEUS}, or DefaultMetricsProvider or NullMetricsProvider of {_METRICS}impl",
+    show=lambda value: _PROMETHEUS if value else _OTHER_PROVIDERS[0],
+)

@@ -26,6 +26,7 @@ from zoolet.server.config.converters import (
     FILE,
     FORCE_SYNC,
     KEY_STORE,
+    METRICS_PROVIDER,
     NAMES,
     PASSWORD_FILE,
     PORT,
@@ -34,6 +35,8 @@ from zoolet.server.config.converters import (
     SCHEMES,
     STORE_TYPE,
     TEXT,
+    TOKEN_FILE,
+    URL_PATH,
     YES,
     Converter,
     at_least,
@@ -265,6 +268,28 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
         Key("ssl.ciphersuites", "tls.cipher_suites", NAMES, "The cipher suites that are offered, by the names of Java "
             "or OpenSSL.", "TLS_AES_256_GCM_SHA384", default_note="as OpenSSL chooses", requires=_TLS),
     ),
+    "Admin port and metrics": (
+        Key("admin.enableServer", "admin.enabled", PROPERTY, "Listen on the admin port: ZooKeeper's commands, "
+            "`/metrics`, `/healthz` and `/readyz` over HTTP. It needs h11, the extra `admin`.", "true",
+            default_note="true where `admin.serverPort` is set"),
+        Key("admin.serverPort", "admin.port", PORT, "The admin port; 0 takes a free one.", "8080",
+            option="--admin-port", default_note="8080 where `admin.enableServer` is true"),
+        Key("admin.serverAddress", "admin.host", ADDRESS, "The address of the admin port. Everybody who reaches it "
+            "can read everything but the data: leave it, or protect it by other means.", "192.0.2.10"),
+        Key("admin.commandURL", "admin.prefix", URL_PATH, "The path of the commands.", "/admin"),
+        Key("admin.idleTimeout", "admin.idle_timeout", milliseconds(1),
+            "The time for which a connection may wait for its next request.", "5000"),
+        Key("zoolet.adminTokenFile", "admin.token", TOKEN_FILE, "A file with the token that a request has to show "
+            "which changes something, of 16 characters or more. It is sent as `Authorization: Bearer TOKEN`.",
+            "/etc/zookeeper/admin.token", option="--admin-token-file", default_note="one is made and printed at the "
+            "start"),
+        Key("metricsProvider.className", "admin.metrics", METRICS_PROVIDER, "With ZooKeeper's provider for "
+            "Prometheus, `/metrics` is also on a port of its own, which has nothing else.",
+            "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"),
+        Key("metricsProvider.httpHost", "admin.metrics_host", ADDRESS, "The address of that port.", "127.0.0.1",
+            default_note="all addresses"),
+        Key("metricsProvider.httpPort", "admin.metrics_port", PORT, "That port; 0 takes a free one.", "9141"),
+    ),
     "Limits": (
         Key("zoolet.maxAclEntries", "settings.max_acl_entries", number(1, unit="entries"), "Entries of one ACL, once "
             "`auth` is replaced by the identities that it stands for; they may have `jute.maxbuffer` bytes together.",
@@ -325,7 +350,7 @@ IGNORED: Final[tuple[Key, ...]] = (
         "maxWriteQueuePollTime", "serializeLastProcessedZxid.*", "digest.enabled", "emulate353TTLNodes",
     ),
     *_ignored(
-        "There is no admin server, and no output other than the log and the four-letter commands.",
+        "They belong to the admin server, the metrics and the logs of Java.",
         "admin.*", "metricsProvider.*", "jmx.*", "jvm.pause.*", "log.*",
         "root.logger", "console.threshold", "tracelog.*", "requestTraceFile", "messageTracker.*", "pathStats.*",
         "audit.*",

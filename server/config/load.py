@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from zoolet.server.config import jaas, properties
-from zoolet.server.config.config import Config, UnknownKey
+from zoolet.server.config.config import AdminSettings, Config, UnknownKey
 from zoolet.server.config.converters import FILE, PORT
 from zoolet.server.config.keys import Key, Status, find, nearest
 from zoolet.server.config.messages import (
@@ -62,6 +62,8 @@ class Entry(NamedTuple):
 
 Entries = Mapping[str, Entry]
 """Entries by key, without ``zookeeper.``."""
+ADMIN_PORT: Final = 8080
+"""The admin port where it is enabled and not set."""
 Values = Mapping[str, Any]
 """Converted values by key."""
 
@@ -90,13 +92,16 @@ def read_file(path: str) -> dict[str, Setting]:
         raise ConfigError(f"{one_line(path)} cannot be read: {reason(error)}.") from None
 
 
-def build(*sources: Mapping[str, Setting], compat: str = "3.9", strict: bool = False) -> Config:
+def build(
+    *sources: Mapping[str, Setting], compat: str = "3.9", strict: bool = False, file: str | None = None
+) -> Config:
     """Build a configuration from settings; later sources override earlier ones.
 
     Args:
         sources: The settings by key.
         compat: The release whose behaviour to reproduce.
         strict: Refuse an unknown key; otherwise the result names it for a warning.
+        file: The text of the zoo.cfg, which the admin port shows.
 
     Raises:
         ConfigError: A value is invalid, a value is not supported and must not be ignored, or a key needs another one.
@@ -113,6 +118,8 @@ def build(*sources: Mapping[str, Setting], compat: str = "3.9", strict: bool = F
         settings=_settings(entries, fields, compat),
         tls=TlsSettings(**_part(fields, "tls")),
         storage=StorageSettings(**_part(fields, "storage")),
+        admin=AdminSettings(**_part(fields, "admin")),
+        file=file,
         ignored=_ignored(entries),
         unknown=_unknown(entries),
     )
@@ -120,6 +127,10 @@ def build(*sources: Mapping[str, Setting], compat: str = "3.9", strict: bool = F
         raise unknown(config.unknown[0].where, config.unknown[0].name, config.unknown[0].nearest)
     if config.secure_port is not None:
         _complete_tls(config, entries)
+    if values.get("admin.enableServer") is False:
+        config.admin.port = None
+    elif config.admin.enabled and config.admin.port is None:
+        config.admin.port = ADMIN_PORT
     return config
 
 
@@ -361,3 +372,11 @@ def _complete_tls(config: Config, entries: Entries) -> None:
     address = entries.get("clientPortAddress")
     by_option = entries["secureClientPort"].source is Source.OPTION or (address and address.source is Source.OPTION)
     config.secure_host = config.host if by_option else None
+
+
+_SECRET: Final = re.compile(r"(?im)^([^#=:\n]*(?:password|digest|secret)[^=:\n]*[=:]).*$")
+
+
+def masked(text: str) -> str:
+    """Return the text of a zoo.cfg without the values that are secrets."""
+    return _SECRET.sub(r"\1***", text)

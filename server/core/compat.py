@@ -41,6 +41,8 @@ class Compat:
     """wchs and wchc omit a connection whose last data watch was removed, but not one whose last has fired."""
     predictable_passwords: bool
     """A session's password is computed from its id. All releases of ZooKeeper do that; zoolet does only as 3.8."""
+    counts_restores: bool
+    """The figures of mntr have those of snapshots and restores that an operator asks for."""
 
 
 V3_9: Final = Compat(
@@ -58,6 +60,7 @@ V3_9: Final = Compat(
     null_watch_path_unchecked=False,
     removal_ends_watching=True,
     predictable_passwords=False,
+    counts_restores=True,
 )
 V3_8: Final = Compat(
     "3.8.0",
@@ -74,5 +77,6 @@ V3_8: Final = Compat(
     null_watch_path_unchecked=True,
     removal_ends_watching=False,
     predictable_passwords=True,
+    counts_restores=False,
 )
 BY_NAME: Final = {"3.9": V3_9, "3.8": V3_8}

@@ -46,7 +46,7 @@ class Summary:
         self.total = self.least = self.most = 0.0
         self._recent: dict[int, int] = {}  # how many there are by bucket
         self._before: dict[int, int] = {}
-        self._began = 0
+        self._began: int | None = None  # the half of the window that runs, in monotonic milliseconds
 
     def observe(self, value: float, times: int = 1) -> None:
         """Add a number, or the same several times."""
@@ -64,6 +64,8 @@ class Summary:
 
     def rotate(self, monotonic_ms: int) -> None:
         """Forget what is older than the window."""
+        if self._began is None:
+            self._began = monotonic_ms
         elapsed = monotonic_ms - self._began
         if elapsed >= WINDOW_MS:
             self._before = self._recent if elapsed < 2 * WINDOW_MS else {}

@@ -12,6 +12,7 @@ from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.server_connection import State
 from zoolet.server.net.clock import Clock
+from zoolet.server.net.sampler import Sampler
 from zoolet.server.net.turns import TURN, TurnQueue
 from zoolet.server.net.unread import UnreadBytes
 from zoolet.server.storage.output import Output, TransactionLog
@@ -108,6 +109,7 @@ class Connections:
         open: The accepted sockets by their connections.
         on_accept: Called when a connection is counted, and when it is open.
         log: Where transactions are logged; None if they are not.
+        sampler: Times some requests; None if nobody looks at that.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class Connections:
         self.open: dict[ClientConnection, OpenSocket] = {}
         self.on_accept: Callable[[], None] = lambda: None
         self.log: TransactionLog | None = None
+        self.sampler: Sampler | None = None
         self.stopping = False
         self.last_descriptor = _descriptor_limit() - SPARE_DESCRIPTORS
         self._sweeping = False

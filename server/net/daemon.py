@@ -17,9 +17,11 @@ import logging
 from collections.abc import Container
 from typing import TYPE_CHECKING, Final
 
+from zoolet.server.admin.observed import Observed
 from zoolet.server.net.acceptor import Acceptor, free_port_of_all_addresses
 from zoolet.server.net.connections import Connections
 from zoolet.server.net.gc import GcTuner
+from zoolet.server.net.sampler import Sampler
 
 if TYPE_CHECKING:
     import ssl  # importing it takes 10 ms, which most servers can save
@@ -40,6 +42,7 @@ class Daemon:
 
     Args:
         connections: The connections, and through them the engine and the clock.
+        observed: The server, for those who ask how it is.
         backlog: Connections that may wait to be accepted.
         gc_tuner: Receives the size of the tree at each tick, if given.
 
@@ -51,8 +54,16 @@ class Daemon:
         recovering: Whether the process was paused and the bytes that arrived meanwhile are being read.
     """
 
-    def __init__(self, connections: Connections, *, backlog: int = 128, gc_tuner: GcTuner | None = None) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        observed: Observed | None = None,
+        *,
+        backlog: int = 128,
+        gc_tuner: GcTuner | None = None,
+    ) -> None:
         self.connections = connections
+        self.observed = observed or Observed(connections.engine)
         self.engine = connections.engine
         self.port = self.secure_port = -1
         self.next_tick: float | None = None
@@ -160,6 +171,12 @@ class Daemon:
         await self._acceptor.wait_closed()
         return is_logged
 
+    def measure(self) -> None:
+        """Keep the latencies of reads and writes, and time some requests, from now on."""
+        self.engine.metrics.keeps_latencies = True
+        sampler = self.connections.sampler = Sampler(self.engine)
+        self.observed.samples = sampler.by_label
+
     def abort_all(self) -> None:
         """Close all connections at once; output that has not been sent is lost."""
         self.connections.abort_all()
@@ -185,6 +202,8 @@ class Daemon:
         self.connections.deliver()
         if self.engine.watches.unswept:
             self.connections.sweep()
+        if self.connections.sampler is not None:
+            self.connections.sampler.rotate(self.engine.monotonic_ms)
         if self._gc_tuner is not None:
             self._gc_tuner.grown(self.engine.tree.size)
         return more

@@ -172,6 +172,8 @@ class ServerProtocol(asyncio.Protocol):
         before, zxid = metrics.packets_received, engine.zxid
         metrics.bytes_received += len(data)
         engine.now, engine.monotonic_ms = self._read_clock()
+        sampler = self._connections.sampler
+        is_timed = sampler is not None and sampler.begin()
         try:
             self._has_backlog = connection.receive_data(data, started + seconds, perf_counter)
         except Exception:
@@ -181,6 +183,8 @@ class ServerProtocol(asyncio.Protocol):
             )
             engine.close_connection(connection.client)
             self._has_backlog = False
+        if is_timed and sampler is not None:
+            sampler.end()
         self.flush()
         if engine.pending_output:
             self._connections.deliver()

@@ -140,6 +140,16 @@ class OpenDirectory:
             facts[size] = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
         return facts
 
+    def last_snapshot(self) -> tuple[int, int] | None:
+        """Return the zxid of the newest snapshot in the directory, and when it was written, in seconds since the
+        epoch; None without one.
+        """
+        snapshots = DataDir.find(self.directory.path, self._log_path).snapshots
+        if not snapshots:
+            return None
+        zxid = max(snapshots)
+        return zxid, int(snapshots[zxid].stat().st_mtime)
+
     def _use_passwords(self, engine: Engine) -> None:
         """Compute session passwords as the servers before this one, so that their clients can resume sessions."""
         if not self.settings.keyed_passwords:

@@ -24,7 +24,7 @@ CALLS_ITS_USER: Final = {
     "client/aio/hooks.py": 1,
     "client/recipes/worker.py": 1,
     "client/shell/interpreter.py": 1,
-    "server/testing/control/http.py": 1,
+    "server/net/http.py": 1,
     "server/testing/frames/faults.py": 1,
 }
 """What calls functions of its user's (a serializer, a listener, a hook, a task, a command) or keeps a client connected

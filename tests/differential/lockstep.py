@@ -21,11 +21,13 @@ class Lockstep:
     Args:
         release: Which real server is compared with.
         enforce_quota: Refuse writes that exceed a hard limit.
+        admin: Start the admin server of the real one.
     """
 
-    def __init__(self, release: str, *, enforce_quota: bool = False) -> None:
+    def __init__(self, release: str, *, enforce_quota: bool = False, admin: bool = False) -> None:
         self.release = release
         self.enforce_quota = enforce_quota
+        self.admin = admin
         self.apache: ApacheZooKeeper | None = None
         self.pair: Pair | None = None
         self._before = 0
@@ -49,6 +51,7 @@ class Lockstep:
                     "znode.container.checkIntervalMs": "3600000",
                     "zookeeper.enforceQuota": str(self.enforce_quota).lower(),
                 },
+                admin=self.admin,
             ).__enter__()
             self.pair = Pair(self.apache, CONNECTIONS, enforce_quota=self.enforce_quota)
         return self.pair

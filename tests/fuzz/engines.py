@@ -132,16 +132,16 @@ def _check_counts_below(engine: Engine, nodes: dict[str, Node]) -> None:
 
 
 def _check_memos(path: str, node: Node) -> None:
-    if node._stat is not None:
-        kept, node._stat = node._stat, None
+    if node.encoding is not None:
+        kept, node.encoding = node.encoding, None
         same(f"the Stat of {path}", kept, node.stat())
     children = node.children
     if children is not None:
         fail_unless(len(children) > 0, "no children, and a table of them", path)
-        if children._encoded is not None:
+        if children.encoding is not None:
             fresh = Children()
             fresh.update(children)
-            same(f"the names below {path}", children._encoded, fresh.encoded())
+            same(f"the names below {path}", children.encoding, fresh.encoded())
 
 
 def _check_acls(engine: Engine, nodes: dict[str, Node]) -> None:

@@ -17,8 +17,9 @@ from fuzz.world import World
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.acls import Acls
 from zoolet.server.core.expiry import Expiry
-from zoolet.server.core.node import Children, Node
+from zoolet.server.core.node import Node
 from zoolet.server.core.quota import Quota
+from zoolet.server.core.tree import Tree
 from zoolet.server.core.watches import Watches
 
 FRAMES = 2_000
@@ -75,23 +76,43 @@ def nothing(*arguments: Any) -> None:
     return None
 
 
-PLANTED = [
-    (Watches, "forget"),
-    (Watches, "roll_back"),
-    (Acls, "release"),
-    (Acls, "commit"),
-    (Expiry, "remove"),
-    (Children, "changed"),
-    (Node, "changed"),
-    (Quota, "roll_back"),
+def keeps_the_stat(tree: Tree, path: str, parent: Node, *others: Any) -> Node:
+    """Create a node without clearing the Stat of its parent."""
+    kept = parent.encoding
+    node = CREATE(tree, path, parent, *others)
+    parent.encoding = kept
+    return node
+
+
+def keeps_the_names(tree: Tree, path: str, parent: Node, *others: Any) -> Node:
+    """Create a node without clearing the names below its parent."""
+    kept = parent.children.encoding if parent.children is not None else None
+    node = CREATE(tree, path, parent, *others)
+    assert parent.children is not None
+    parent.children.encoding = kept
+    return node
+
+
+CREATE = Tree.create
+PLANTED: list[tuple[type[Any], str, Callable[..., Any]]] = [
+    (Watches, "forget", nothing),
+    (Watches, "roll_back", nothing),
+    (Acls, "release", nothing),
+    (Acls, "commit", nothing),
+    (Expiry, "remove", nothing),
+    (Tree, "create", keeps_the_stat),
+    (Tree, "create", keeps_the_names),
+    (Quota, "roll_back", nothing),
 ]
 
 
-@pytest.mark.parametrize(("kind", "name"), PLANTED, ids=lambda one: one if isinstance(one, str) else one.__name__)
+@pytest.mark.parametrize(
+    ("kind", "name", "planted"), PLANTED, ids=lambda each: each if isinstance(each, str) else each.__name__
+)
 def test_a_planted_defect_is_found(
-    run: inprocess.Run, monkeypatch: pytest.MonkeyPatch, kind: type[Any], name: str
+    run: inprocess.Run, monkeypatch: pytest.MonkeyPatch, kind: type[Any], name: str, planted: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr(kind, name, nothing)
+    monkeypatch.setattr(kind, name, planted)
 
     assert any(inprocess.play(World(epoch), run.script(epoch), FRAMES, every=500) for epoch in range(3))
 

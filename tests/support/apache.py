@@ -45,6 +45,12 @@ def jars_of(release: str) -> list[Path]:
     return [jar for pattern in NEEDED for jar in sorted(JARS.glob(pattern))]
 
 
+def admin_jars() -> list[Path]:
+    """Return the jars that the admin server of a real ZooKeeper needs, if they are installed."""
+    jetty = sorted(JARS.glob("jetty9-*.jar"))
+    return [*jetty, *sorted(JARS.glob("servlet-api*.jar"))] if jetty else []
+
+
 ALL_RELEASES: Final = ("3.8", "3.9")
 RELEASES: Final = ALL_RELEASES if FULL else next(((one,) for one in reversed(ALL_RELEASES) if jars_of(one)), ("3.8",))
 """The releases to compare with."""
@@ -89,6 +95,7 @@ class ApacheZooKeeper:
         release: Which one, "3.8" or "3.9".
         config: Further lines of its zoo.cfg.
         properties: Java system properties.
+        admin: Start its admin server, too, on ``admin_port``.
     """
 
     def __init__(
@@ -97,9 +104,12 @@ class ApacheZooKeeper:
         *,
         config: dict[str, str] | None = None,
         properties: dict[str, str] | None = None,
+        admin: bool = False,
     ) -> None:
         require_apache(release)
         self.release = release
+        self.admin_port = 0
+        self._admin = admin
         self.port = free_port()
         self.hosts = f"127.0.0.1:{self.port}"
         self._config = {"tickTime": "2000", "maxClientCnxns": "0", "4lw.commands.whitelist": "*", **(config or {})}
@@ -121,10 +131,13 @@ class ApacheZooKeeper:
         self._home = tempfile.mkdtemp(prefix="zoolet-oracle-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         address = {"clientPort": str(self.port), "clientPortAddress": "127.0.0.1"}
         lines = {"dataDir": self._home, **self._config, **address}
-        lines["admin.enableServer"] = "false"
+        lines["admin.enableServer"] = str(self._admin).lower()
+        if self._admin:
+            self.admin_port = free_port()
+            lines |= {"admin.serverPort": str(self.admin_port), "admin.serverAddress": "127.0.0.1"}
         cfg = Path(self._home, "zoo.cfg")
         cfg.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        jars = ":".join(map(str, jars_of(self.release)))
+        jars = ":".join(map(str, [*jars_of(self.release), *(admin_jars() if self._admin else [])]))
         command = [
             "java",
             "-Xmx512m",

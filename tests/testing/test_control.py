@@ -23,7 +23,7 @@ from zoolet.server.testing.frames import actions
 from zoolet.server.testing.frames.actions import Action
 
 h11 = pytest.importorskip("h11")
-from zoolet.server.testing.control.http import MAX_BODY, ControlServer  # noqa: E402 - needs h11
+from zoolet.server.testing.control.http import LIMITS, ControlServer  # noqa: E402 - needs h11
 
 Call = Callable[..., Any]
 
@@ -324,7 +324,7 @@ async def test_a_body_may_not_be_endless() -> None:
     async with Server() as server, ControlServer(control_of(server)) as control:
         url = urlsplit(control.url)
         reader, writer = await asyncio.open_connection("127.0.0.1", url.port)
-        size = MAX_BODY + (1 << 20)
+        size = LIMITS.body + (1 << 20)
         head = f"POST {url.path}/commands/populate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n"
         writer.write(head.encode())
         piece = bytes(1 << 20)

@@ -24,6 +24,8 @@ def test_the_options_of_the_contract_stand_for_keys() -> None:
         "--host": "clientPortAddress",
         "--port": "clientPort",
         "--data-dir": "dataDir",
+        "--admin-port": "admin.serverPort",
+        "--admin-token-file": "zoolet.adminTokenFile",
         "--secure-port": "secureClientPort",
         "--tls-cert": "ssl.keyStore.location",
         "--tls-key": "ssl.keyStore.key.location",

@@ -26,6 +26,7 @@ FILES: Final = {
     "zoo.cfg.dynamic": "server.1=localhost:2888:3888;2182\n",
     "keystore.password": "secret\n",
     "truststore.password": "secret\n",
+    "admin.token": "0123456789abcdef\n",
 }
 """What is in the files that the examples name."""
 

@@ -322,9 +322,9 @@ def test_an_ignored_key_is_noted() -> None:
 
 
 def test_all_ignored_keys_of_the_file_are_noted() -> None:
-    text = "initLimit=5\nsyncLimit=2\nmetricsProvider.httpPort=7000\nzookeeper.flushDelay=1\ntickTime=500\n"
+    text = "initLimit=5\nsyncLimit=2\nmetricsProvider.numWorkerThreads=1\nzookeeper.flushDelay=1\ntickTime=500\n"
 
-    assert configured(text).ignored == ("flushDelay", "initLimit", "metricsProvider.httpPort", "syncLimit")
+    assert configured(text).ignored == ("flushDelay", "initLimit", "metricsProvider.numWorkerThreads", "syncLimit")
 
 
 @pytest.mark.parametrize(
@@ -390,7 +390,8 @@ def test_an_unknown_property_of_zookeepers_is_noted_and_one_of_javas_is_not() ->
     [
         "tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir=/d\nclientPort=2181\n",
         "autopurge.snapRetainCount=3\nautopurge.purgeInterval=1\nadmin.enableServer=false\nmaxClientCnxns=60\n",
-        "metricsProvider.className=x\nmetricsProvider.httpPort=7000\nstandaloneEnabled=true\n",
+        "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\n"
+        "metricsProvider.httpPort=7000\nstandaloneEnabled=true\n",
         "quorumListenOnAllIPs=true\nforceSync=no\npreAllocSize=65536\nsnapCount=1\n4lw.commands.whitelist=*\n",
     ],
 )

@@ -1,14 +1,19 @@
-"""What is counted: logins that fail, logins of the super user, and requests that are refused."""
+"""What is counted: logins that fail, logins of the super user, requests that are refused; and summaries of numbers."""
 
 from __future__ import annotations
 
+from math import ceil, isnan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.calls import connected, engine_with, mntr, multi, setting
 from support.engine import make_engine
 from support.logins import SUPER, USERS, sasl
 from support.peer import Peer
 
 from zoolet.server.admin.four_letter import four_letter_commands
-from zoolet.server.core.metrics import LIMITS
+from zoolet.server.core.metrics import LIMITS, MAX_NAMESPACES, WINDOW_MS, Metrics, Summary
 from zoolet.server.core.settings import Settings
 
 # --- refusals ---
@@ -80,3 +85,56 @@ def test_super_logins_are_counted() -> None:
     sasl(connected(engine), "bob", "secret")
 
     assert mntr(engine)["zk_zoolet_super_logins"] == "2"
+
+
+# --- summaries ---
+
+
+def observed(*values: float) -> Summary:
+    """Return a summary of these numbers."""
+    summary = Summary()
+    summary.rotate(1_000)
+    for value in values:
+        summary.observe(value)
+    return summary
+
+
+def test_a_summary_has_count_sum_and_extremes() -> None:
+    summary = observed(3.0, 1.0, 2.5)
+
+    assert (summary.count, summary.total, summary.least, summary.most) == (3, 6.5, 1.0, 3.0)
+    assert summary.average() == 2.1667
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=300), st.sampled_from([0.5, 0.9, 0.99, 0.999]))
+def test_a_quantile_is_exact_to_six_percent(values: list[float], part: float) -> None:
+    exact = sorted(values)[ceil(part * len(values)) - 1]
+
+    assert observed(*values).quantile(part) == pytest.approx(exact, rel=0.0625, abs=0.001)
+
+
+def test_a_quantile_of_nothing_is_not_a_number() -> None:
+    assert isnan(Summary().quantile(0.5))
+
+
+def test_a_quantile_forgets_what_is_older_than_the_window() -> None:
+    summary = observed(100.0)
+    summary.rotate(1_000 + WINDOW_MS)
+    summary.observe(1.0)
+    assert summary.quantile(0.99) == pytest.approx(100, rel=0.0625)
+
+    summary.rotate(1_000 + 2 * WINDOW_MS)
+
+    assert summary.quantile(0.99) == pytest.approx(1, rel=0.0625)
+    summary.rotate(1_000 + 9 * WINDOW_MS)
+    assert isnan(summary.quantile(0.5))
+    assert summary.count == 2
+
+
+def test_the_namespaces_of_quotas_are_bounded() -> None:
+    metrics = Metrics()
+    for number in range(2 * MAX_NAMESPACES):
+        metrics.exceed_quota(f"/{number}/a")
+
+    assert len(metrics.quota_exceeded) == MAX_NAMESPACES + 1
+    assert metrics.quota_exceeded["others"] == MAX_NAMESPACES

@@ -16,6 +16,7 @@ from support.waiting import until
 from zoolet.client import Client, NotReadOnlyError
 from zoolet.protocol.errors import ConnectionLossError
 from zoolet.server.admin.four_letter import isro, mntr, srvr
+from zoolet.server.admin.observed import Observed
 from zoolet.server.config import build
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
@@ -184,20 +185,20 @@ async def test_what_is_refused_is_shown_to_those_who_watch(tmp_path: Path) -> No
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
         asking = ClientConnection("127.0.0.1", 1)
-        assert isro(server.engine, asking) == "rw"
+        assert isro(Observed(server.engine), asking) == "rw"
         disk.reserves = False
         client = await client_of(server)
         await client.create("/a", bytes(50_000))
         await until(lambda: bool(server.engine.refusal))
 
-        assert isro(server.engine, asking) == "ro"
-        assert "Mode: read-only\n" in srvr(server.engine, asking)
-        assert "Writes refused: no space for 64 kilobytes more of the log\n" in srvr(server.engine, asking)
-        assert "zk_zoolet_writes_refused\t1\n" in mntr(server.engine, asking)
+        assert isro(Observed(server.engine), asking) == "ro"
+        assert "Mode: read-only\n" in srvr(Observed(server.engine), asking)
+        assert "Writes refused: no space for 64 kilobytes more of the log\n" in srvr(Observed(server.engine), asking)
+        assert "zk_zoolet_writes_refused\t1\n" in mntr(Observed(server.engine), asking)
         disk.reserves = True
         await until(lambda: not server.engine.refusal)
-        assert isro(server.engine, asking) == "rw"
-        assert "refused" not in srvr(server.engine, asking)
+        assert isro(Observed(server.engine), asking) == "rw"
+        assert "refused" not in srvr(Observed(server.engine), asking)
         await client.aclose()
 
 

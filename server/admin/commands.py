@@ -1,0 +1,158 @@
+"""The table of commands that HTTP answers, by ZooKeeper's names: ``/commands/NAME``.
+
+Source: org.apache.zookeeper.server.admin.Commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from zoolet.server.admin import facts
+from zoolet.server.admin.facts import Facts
+from zoolet.server.admin.figures import monitor
+from zoolet.server.admin.observed import Observed
+
+Parameters = Mapping[str, str]
+
+
+class Command(NamedTuple):
+    """One command.
+
+    Args:
+        name: Its name.
+        aliases: Further names, such as the four-letter word.
+        answer: Returns the facts; a key ``error`` says what was wrong with the parameters.
+        changes: It changes something, so that it needs the token.
+        summary: What it tells or does, in a few words.
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+    answer: Callable[[Observed, Parameters], Facts]
+    changes: bool
+    summary: str
+
+
+def _dirs(observed: Observed, parameters: Parameters) -> Facts:
+    configured = facts.configuration(observed)
+    return {"datadir_size": configured["dataDirSize"], "logdir_size": configured["dataLogSize"]}
+
+
+def _configuration(observed: Observed, parameters: Parameters) -> Facts:
+    configured = facts.configuration(observed)
+    return {
+        "client_port": configured["clientPort"],
+        "data_dir": configured["dataDir"],
+        "data_log_dir": configured["dataLogDir"],
+        "tick_time": configured["tickTime"],
+        "max_client_cnxns": configured["maxClientCnxns"],
+        "min_session_timeout": configured["minSessionTimeout"],
+        "max_session_timeout": configured["maxSessionTimeout"],
+        "server_id": configured["serverId"],
+        "client_port_listen_backlog": configured["clientPortListenBacklog"],
+    }
+
+
+def _connections(observed: Observed, parameters: Parameters) -> Facts:
+    return {"connections": list(map(facts.full, observed.engine.connections)), "secure_connections": []}
+
+
+def _stats(observed: Observed, parameters: Parameters) -> Facts:
+    connections = list(map(facts.brief, observed.engine.connections))
+    return {**facts.server_stats(observed), "connections": connections, "secure_connections": []}
+
+
+def _reset_connections(observed: Observed, parameters: Parameters) -> Facts:
+    for client in observed.engine.connections:
+        client.received = client.sent = 0
+    return {}
+
+
+def _reset_stats(observed: Observed, parameters: Parameters) -> Facts:
+    observed.engine.metrics.reset()
+    return {}
+
+
+def _set_trace_mask(observed: Observed, parameters: Parameters) -> Facts:
+    text = parameters.get("traceMask")
+    if text is None:
+        return {"error": "setTraceMask requires long traceMask argument"}
+    try:
+        mask = int(text)
+        if not -(1 << 63) <= mask < 1 << 63:
+            raise ValueError
+    except ValueError:
+        return {"error": f"setTraceMask requires long traceMask argument, got {text}"}
+    observed.engine.trace_mask = mask
+    return {"tracemask": mask}
+
+
+def _last_snapshot(observed: Observed, parameters: Parameters) -> Facts:
+    last = observed.last_snapshot()
+    if last is None:
+        return {"zxid": "ffffffffffffffff", "timestamp": -1}
+    return {"zxid": f"{last[0]:x}", "timestamp": last[1]}
+
+
+def _watches(observed: Observed, parameters: Parameters) -> Facts:
+    watched = {str(facts.signed(session)): paths for session, paths in facts.watched_by_session(observed.engine)}
+    return {"session_id_to_watched_paths": watched}
+
+
+def _watches_by_path(observed: Observed, parameters: Parameters) -> Facts:
+    watching = {path: list(map(facts.signed, ids)) for path, ids in facts.watching_by_path(observed.engine)}
+    return {"path_to_session_ids": watching}
+
+
+def _of(function: Callable[[Observed], Facts]) -> Callable[[Observed, Parameters], Facts]:
+    return lambda observed, parameters: function(observed)
+
+
+def _fixed(**answer: object) -> Callable[[Observed, Parameters], Facts]:
+    return lambda observed, parameters: dict(answer)
+
+
+# fmt: off
+COMMANDS: Final = (
+    Command("configuration", ("conf", "config"), _configuration, False, "the limits, the port and the directories"),
+    Command("connection_stat_reset", ("crst",), _reset_connections, True, "set the counters of connections back to 0"),
+    Command("connections", ("cons",), _connections, False, "all connections"),
+    Command("dirs", (), _dirs, False, "the sizes of the directories, in bytes"),
+    Command("dump", (), _of(facts.dump), False, "the sessions by their deadline, and their ephemeral nodes"),
+    Command("environment", ("env", "envi"), _of(facts.environment), False, "the machine and the process"),
+    Command("get_trace_mask", ("gtmk",), lambda observed, parameters: {"tracemask": observed.engine.trace_mask}, False,
+            "a number that is stored and has no effect"),
+    Command("hash", (), _fixed(digests=[]), False, "the digests of the tree, which are none"),
+    Command("initial_configuration", ("icfg",),
+            lambda observed, parameters: {"initial_configuration": observed.file}, False, "the text of the zoo.cfg"),
+    Command("is_read_only", ("isro",), lambda observed, parameters: {"read_only": bool(observed.refusal())}, False,
+            "whether clients cannot write"),
+    Command("last_snapshot", ("lsnp",), _last_snapshot, False, "the last snapshot that was written"),
+    Command("leader", ("lead",), _fixed(error="server is not initialized"), False, "of an ensemble only"),
+    Command("monitor", ("mntr",), _of(monitor), False, "all figures"),
+    Command("observer_connection_stat_reset", ("orst",), _fixed(), True, "of an ensemble only"),
+    Command("observers", ("obsr",), _fixed(synced_observers=0, observers=[]), False, "of an ensemble only"),
+    Command("ruok", (), _fixed(), False, "whether the process answers"),
+    Command("server_stats", ("srvr",), _of(facts.server_stats), False, "the statistics of the server"),
+    Command("set_trace_mask", ("stmk",), _set_trace_mask, True, "store that number"),
+    Command("stat_reset", ("srst",), _reset_stats, True, "set the counters of the server back to 0"),
+    Command("stats", ("stat",), _stats, False, "the statistics of the server, and all connections"),
+    Command("system_properties", ("sysp",), _fixed(), False, "those of a Java process, which are none"),
+    Command("voting_view", (), _fixed(current_config={}), False, "of an ensemble only"),
+    Command("watch_summary", ("wchs",), _of(facts.watch_summary), False, "the numbers of watches"),
+    Command("watches", ("wchc",), _watches, False, "the watched paths by session"),
+    Command("watches_by_path", ("wchp",), _watches_by_path, False, "the sessions that watch, by path"),
+    Command("zabstate", (), _fixed(voting=False, zabstate=""), False, "of an ensemble only"),
+)
+# fmt: on
+"""All commands, by name; ``snapshot`` and ``restore`` are not offered (docs/compatibility.md)."""
+BY_NAME: Final = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
+
+
+def execute(command: Command, observed: Observed, parameters: Parameters) -> Facts:
+    """Return the answer of a command: its facts, its name and its error; null for none."""
+    answer = command.answer(observed, parameters)
+    return (
+        {**answer, "command": command.name} if "error" in answer else {**answer, "command": command.name, "error": None}
+    )

@@ -1,0 +1,207 @@
+"""What a server can tell of itself, as plain dictionaries with the names and the order of ZooKeeper's HTTP commands.
+
+The four-letter commands format the same facts as text, so that both say the same.
+
+Source: org.apache.zookeeper.server.admin.Commands.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from zoolet.protocol.operations import OPERATIONS
+from zoolet.server.admin.observed import PYTHON, Observed
+from zoolet.server.core.client_connection import ClientConnection
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.watches import DATA, NULL_PATH
+
+Facts = dict[str, Any]
+
+
+def signed(session_id: int) -> int:
+    """Return a session id as the signed number that Java prints."""
+    return session_id - (1 << 64) if session_id >= 1 << 63 else session_id
+
+
+def host_and_port(client: ClientConnection) -> str:
+    """Return the address of a peer."""
+    return f"[{client.host}]:{client.port}" if ":" in client.host else f"{client.host}:{client.port}"
+
+
+# --- connections and sessions ---
+
+
+def brief(client: ClientConnection) -> Facts:
+    """Return what ``stat`` shows of a connection."""
+    return {
+        "remote_socket_address": host_and_port(client),
+        "interest_ops": 1,
+        "outstanding_requests": 0,
+        "packets_received": client.received,
+        "packets_sent": client.sent,
+    }
+
+
+def last_operation(client: ClientConnection) -> str:
+    """Return the short name of the last operation of a connection."""
+    row = OPERATIONS.get(client.last_op)
+    return "SESS" if client.last_op == -1 else (row.short if row is not None else "") or "NA"
+
+
+def full(client: ClientConnection) -> Facts:
+    """Return what ``cons`` shows of a connection. Latencies of single connections are not measured."""
+    session = client.session
+    if session is None:
+        return brief(client)
+    return {
+        **brief(client),
+        "session_id": signed(session.id),
+        "last_operation": last_operation(client),
+        "established": client.since,
+        "session_timeout": session.timeout_ms,
+        "last_cxid": client.last_xid,
+        "last_zxid": client.last_zxid,
+        "last_response_time": 0,
+        "last_latency": 0,
+        "min_latency": 0,
+        "avg_latency": 0,
+        "max_latency": 0,
+    }
+
+
+def sessions_by_deadline(engine: Engine) -> dict[int, list[int]]:
+    """Return the ids of all sessions by the moment at which they expire, in monotonic milliseconds, soonest first."""
+    sessions: dict[int, list[int]] = {}
+    for session in engine.sessions.alive.values():
+        sessions.setdefault(session.deadline, []).append(session.id)
+    return dict(sorted(sessions.items()))
+
+
+def dump(observed: Observed) -> Facts:
+    """Return all sessions by deadline, and their ephemeral nodes."""
+    engine = observed.engine
+    expiring = {str(at): [signed(each) for each in ids] for at, ids in sessions_by_deadline(engine).items()}
+    owned = {str(signed(owner)): list(paths) for owner, paths in engine.tree.ephemerals.items()}
+    return {"expiry_time_to_session_ids": expiring, "session_id_to_ephemeral_paths": owned}
+
+
+# --- watches ---
+
+
+def path_shown(path: str) -> str:
+    """Return a watched path for people: a client may watch null."""
+    return "null" if path == NULL_PATH else path
+
+
+def watched_by_session(engine: Engine) -> list[tuple[int, list[str]]]:
+    """Return the ids of sessions that watch data, with the paths."""
+    return [
+        (client.session.id, [path_shown(path) for path in client.modes[DATA]])
+        for client in engine.connections
+        if client.session is not None and client.watched_data
+    ]
+
+
+def watching_by_path(engine: Engine) -> list[tuple[str, list[int]]]:
+    """Return the paths whose data is watched, with the ids of the sessions."""
+    by_path = engine.watches.by_path(DATA)
+    return [(path_shown(path), [client.session_id for client in clients]) for path, clients in by_path.items()]
+
+
+def watch_summary(observed: Observed) -> Facts:
+    """Return the numbers of data watches; a connection is also counted if its watches have fired."""
+    by_path = watching_by_path(observed.engine)
+    return {
+        "num_connections": sum(client.watched_data for client in observed.engine.connections),
+        "num_paths": len(by_path),
+        "num_total_watches": sum(len(ids) for _, ids in by_path),
+    }
+
+
+# --- the server ---
+
+
+def configuration(observed: Observed) -> Facts:
+    """Return the configuration, by the names of zoo.cfg and in ZooKeeper's order."""
+    settings = observed.engine.settings
+    facts: Facts = {
+        "clientPort": -1,
+        "secureClientPort": -1,
+        "dataDir": "",
+        "dataDirSize": 0,
+        "dataLogDir": "",
+        "dataLogSize": 0,
+        "tickTime": settings.tick_time,
+        "maxClientCnxns": 0,
+        "minSessionTimeout": settings.min_session_timeout,
+        "maxSessionTimeout": settings.max_session_timeout,
+        "clientPortListenBacklog": -1,
+        "serverId": 0,
+    }
+    configured = observed.configuration()
+    return {name: configured.get(name, value) for name, value in facts.items()}
+
+
+def environment(observed: Observed) -> Facts:
+    """Return the server's environment, under Java's names."""
+    system = os.uname()
+    page = os.sysconf("SC_PAGE_SIZE")
+    total = os.sysconf("SC_PHYS_PAGES") * page >> 20
+    free = os.sysconf("SC_AVPHYS_PAGES") * page >> 20
+    facts = {
+        "zookeeper.version": observed.version(),
+        "host.name": system.nodename,
+        "java.version": PYTHON,
+        "java.vendor": sys.implementation.name,
+        "java.home": sys.prefix,
+        "java.class.path": "",
+        "java.library.path": "",
+        "java.io.tmpdir": os.environ.get("TMPDIR", "/tmp"),
+        "java.compiler": "",
+        "os.name": system.sysname,
+        "os.arch": system.machine,
+        "os.version": system.release,
+        "user.name": os.environ.get("USER", ""),
+        "user.home": os.path.expanduser("~"),
+        "user.dir": os.getcwd(),
+        "os.memory.free": f"{free}MB",
+        "os.memory.max": f"{total}MB",
+        "os.memory.total": f"{total}MB",
+    }
+    return {name: value or "<NA>" for name, value in facts.items()}
+
+
+def server_stats(observed: Observed) -> Facts:
+    """Return the statistics of the server."""
+    engine = observed.engine
+    metrics, configured = engine.metrics, configuration(observed)
+    sizes = {"last_buffer_size": -1, "min_buffer_size": -1, "max_buffer_size": -1}
+    stats = {
+        "packets_sent": metrics.packets_sent,
+        "packets_received": metrics.packets_received,
+        "fsync_threshold_exceed_count": 0,
+        "client_response_stats": sizes,
+        "uptime": engine.monotonic_ms - engine.started,
+        "data_dir_size": configured["dataDirSize"],
+        "log_dir_size": configured["dataLogSize"],
+        "provider_null": False,
+        "last_processed_zxid": engine.zxid,
+        "outstanding_requests": observed.waiting(),
+        "server_state": observed.mode(),
+        "avg_latency": metrics.latency_average(),
+        "max_latency": int(metrics.latency_max),
+        "min_latency": int(metrics.latency_min),
+        "num_alive_client_connections": len(engine.connections),
+        "auth_failed_count": metrics.auth_failed,
+        "non_mtlsremote_conn_count": 0,
+        "non_mtlslocal_conn_count": 0,
+    }
+    return {
+        "version": observed.version(),
+        "read_only": bool(observed.refusal()),
+        "server_stats": stats,
+        "client_response": sizes,
+        "node_count": engine.tree.size + 1,
+    }

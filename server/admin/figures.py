@@ -1,0 +1,184 @@
+"""Every figure of a running server, by ZooKeeper's names: mntr, the HTTP command monitor and /metrics show these.
+
+A single server has no quorum, no request processors and no queues between threads; the figures of those are there, so
+that boards and alerts find their series, and stay at 0. Figures of our own begin with ``zoolet_``.
+
+Source: ServerMetrics; ZooKeeperServer.registerMetrics.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable
+from math import isnan
+from typing import Final, NamedTuple
+
+from zoolet.server.admin.observed import Observed
+from zoolet.server.core.metrics import Summary
+
+
+class Figures(NamedTuple):
+    """All figures at one moment.
+
+    Args:
+        gauges: Numbers that go up and down.
+        counters: Numbers that only grow.
+        basic: Summaries, shown with the median.
+        advanced: Summaries, shown with more quantiles.
+        sets: Counters by name and by the first part of a path.
+        samples: Summaries by name, label and value.
+    """
+
+    gauges: dict[str, float]
+    counters: dict[str, int]
+    basic: dict[str, Summary]
+    advanced: dict[str, Summary]
+    sets: dict[str, dict[str, int]]
+    samples: dict[tuple[str, str], dict[str, Summary]]
+
+
+def open_files() -> int:
+    """Return the number of open files; -1 on systems without ``/proc``, the limit if no descriptor is left to count."""
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except FileNotFoundError:
+        return -1
+    except OSError:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+GAUGES: Final[dict[str, Callable[[Observed], float]]] = {
+    "avg_latency": lambda o: o.engine.metrics.latency_average(),
+    "max_latency": lambda o: int(o.engine.metrics.latency_max),
+    "min_latency": lambda o: int(o.engine.metrics.latency_min),
+    "packets_received": lambda o: o.engine.metrics.packets_received,
+    "packets_sent": lambda o: o.engine.metrics.packets_sent,
+    "num_alive_connections": lambda o: len(o.engine.connections),
+    "outstanding_requests": lambda o: o.waiting(),
+    "uptime": lambda o: o.engine.monotonic_ms - o.engine.started,
+    "znode_count": lambda o: o.engine.tree.size + 1,  # the root is counted twice, as in ZooKeeper
+    "watch_count": lambda o: o.engine.watches.active,
+    "ephemerals_count": lambda o: sum(map(len, o.engine.tree.ephemerals.values())),
+    "approximate_data_size": lambda o: o.engine.tree.data_size + 1,
+    "open_file_descriptor_count": lambda o: open_files(),
+    "max_file_descriptor_count": lambda o: resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    "global_sessions": lambda o: len(o.engine.sessions.alive),
+    "local_sessions": lambda o: 0,
+    "connection_drop_probability": lambda o: 0.0,
+    "last_client_response_size": lambda o: -1,  # not measured: it would cost every reply
+    "max_client_response_size": lambda o: -1,
+    "min_client_response_size": lambda o: -1,
+    "outstanding_tls_handshake": lambda o: 0,
+    "auth_failed_count": lambda o: o.engine.metrics.auth_failed,
+    "non_mtls_remote_conn_count": lambda o: 0,
+    "non_mtls_local_conn_count": lambda o: 0,
+    "zoolet_writes_refused": lambda o: int(bool(o.refusal())),
+    "zoolet_super_logins": lambda o: o.engine.metrics.super_logins,
+    "zoolet_stalls": lambda o: o.engine.metrics.stalls,
+    "zoolet_stalled_ms": lambda o: o.engine.metrics.stalled_ms,
+}
+"""How each gauge is read."""
+COUNTERS: Final[dict[str, Callable[[Observed], int]]] = {
+    "bytes_received_count": lambda o: o.engine.metrics.bytes_received,
+    "response_bytes": lambda o: o.engine.metrics.bytes_sent,
+    "connection_request_count": lambda o: o.engine.metrics.connects,
+    "connection_revalidate_count": lambda o: o.engine.metrics.resumed,
+    "connection_rejected": lambda o: o.engine.metrics.refused["connections"],
+    "connection_drop_count": lambda o: o.engine.metrics.throttled,
+    "large_requests_rejected": lambda o: o.engine.metrics.refused["frames"],
+    "throttled_ops": lambda o: o.engine.metrics.refused["multi_operations"] + o.engine.metrics.refused["multi_read"],
+    "stale_sessions_expired": lambda o: o.engine.metrics.sessions_expired,
+    "sessionless_connections_expired": lambda o: o.engine.metrics.sessionless_expired,
+    "snapshot_error_count": lambda o: o.engine.metrics.snapshot_errors,
+}
+"""How each counter is read that a single server has."""
+NO_COUNTERS: Final = (
+    "add_dead_watcher_stall_time", "cnxn_closed_without_zk_server_running", "commit_count", "dead_watchers_cleared",
+    "dead_watchers_queued", "diff_count", "digest_mismatches_count", "ensemble_auth_fail", "ensemble_auth_skip",
+    "ensemble_auth_success", "insecure_admin_count", "learner_commit_received_count",
+    "learner_proposal_received_count", "looking_count", "outstanding_changes_queued", "outstanding_changes_removed",
+    "prep_processor_request_queued", "proposal_count", "quit_leading_due_to_disloyal_voter", "request_commit_queued",
+    "request_throttle_wait_count", "requests_not_forwarded_to_commit_processor", "response_packet_cache_hits",
+    "response_packet_cache_misses", "response_packet_get_children_cache_hits",
+    "response_packet_get_children_cache_misses", "restore_error_count", "restore_rate_limited_count",
+    "revalidate_count", "skip_learner_request_to_next_processor_count", "snap_count", "snapshot_rate_limited_count",
+    "stale_replies", "stale_requests", "stale_requests_dropped", "sync_processor_request_queued",
+    "tls_handshake_exceeded", "unrecoverable_error_count", "unsuccessful_handshake", "watch_bytes",
+)  # fmt: skip
+"""Those of an ensemble, and of queues, caches and threads that this server does not have: always 0."""
+BASIC: Final = (
+    "commit_commit_proc_req_queued", "commit_process_time", "concurrent_request_processing_in_commit_processor",
+    "connection_token_deficit", "dbinittime", "election_time", "follower_sync_time", "fsynctime",
+    "inflight_diff_count", "inflight_snap_count", "leader_unavailable_time", "learner_request_processor_queue_size",
+    "netty_queued_buffer_capacity", "node_changed_watch_count", "node_children_watch_count",
+    "node_created_watch_count", "node_deleted_watch_count", "observer_sync_time", "pending_session_queue_size",
+    "prep_process_time", "prep_processor_queue_size", "proposal_process_time", "read_commit_proc_issued",
+    "read_commit_proc_req_queued", "reads_after_write_in_session_queue", "reads_issued_from_session_queue",
+    "requests_in_session_queue", "restore_time", "session_queues_drained", "snapshottime", "socket_closing_time",
+    "startup_snap_load_time", "startup_txns_load_time", "startup_txns_loaded", "sync_process_time",
+    "sync_processor_batch_size", "sync_processor_queue_size", "time_waiting_empty_pool_in_commit_processor_read_ms",
+    "unavailable_time", "write_batch_time_in_commit_processor", "write_commit_proc_issued",
+    "write_commit_proc_req_queued",
+)  # fmt: skip
+"""The summaries without quantiles; one that the server does not fill has counted nothing."""
+ADVANCED: Final = (
+    "close_session_prep_time", "commit_propagation_latency", "dead_watchers_cleaner_latency", "jvm_pause_time_ms",
+    "local_write_committed_time_ms", "om_commit_process_time_ms", "om_proposal_process_time_ms",
+    "prep_processor_queue_time_ms", "propagation_latency", "proposal_ack_creation_latency", "proposal_latency",
+    "quorum_ack_latency", "read_commitproc_time_ms", "read_final_proc_time_ms", "readlatency",
+    "request_throttle_queue_time_ms", "server_write_committed_time_ms", "sync_processor_queue_and_flush_time_ms",
+    "sync_processor_queue_flush_time_ms", "sync_processor_queue_time_ms", "updatelatency",
+    "write_commitproc_time_ms", "write_final_proc_time_ms",
+)  # fmt: skip
+"""The summaries with quantiles."""
+OURS: Final = {"zoolet_loop_lag_ms": "loop_lag"}
+"""Summaries of our own, by the name that they are shown with."""
+SINCE_3_9: Final = frozenset(
+    {
+        "restore_error_count",
+        "restore_rate_limited_count",
+        "restore_time",
+        "snapshot_error_count",
+        "snapshot_rate_limited_count",
+    }
+)
+"""Those that 3.8 does not have."""
+_NONE: Final = Summary()
+
+
+def figures(observed: Observed) -> Figures:
+    """Return all figures at this moment."""
+    metrics = observed.engine.metrics
+    absent = frozenset() if observed.engine.settings.compat.counts_restores else SINCE_3_9
+    gauges = {name: read(observed) for name, read in GAUGES.items()}
+    gauges |= {f"zoolet_refused_{limit}": count for limit, count in metrics.refused.items()}
+    counters = {name: read(observed) for name, read in COUNTERS.items() if name not in absent}
+    counters |= dict.fromkeys((name for name in NO_COUNTERS if name not in absent), 0)
+    basic = {name: metrics.summaries.get(name, _NONE) for name in BASIC if name not in absent}
+    advanced = {name: metrics.summaries.get(name, _NONE) for name in ADVANCED}
+    advanced |= {shown: metrics.summaries[name] for shown, name in OURS.items()}
+    sets = {"quota_exceeded_error_per_namespace": dict(metrics.quota_exceeded)}
+    samples = {("zoolet_request_time_ms", label): dict(values) for label, values in observed.samples.items()}
+    return Figures(gauges, counters, basic, advanced, sets, samples)
+
+
+def monitor(observed: Observed) -> dict[str, str | float]:
+    """Return the figures as mntr and the HTTP command monitor name them, in their order.
+
+    Source: MonitorCommand; DefaultMetricsProvider.
+    """
+    now = figures(observed)
+    shown: dict[str, str | float] = {"version": observed.version(), "server_state": observed.mode()}
+    shown |= now.gauges
+    shown |= now.counters
+    shown |= {f"{key}_{name}": count for name, counts in now.sets.items() for key, count in counts.items()}
+    for name, summary in (now.basic | now.advanced).items():
+        shown[f"avg_{name}"] = summary.average()
+        extremes = {"min": summary.least, "max": summary.most, "cnt": summary.count, "sum": summary.total}
+        shown |= {f"{part}_{name}": int(value) for part, value in extremes.items()}
+        if name in now.advanced:
+            parts = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+            quantiles = {part: summary.quantile(q) for part, q in parts.items()}
+            shown |= {f"{part}_{name}": 0 if isnan(value) else int(value) for part, value in quantiles.items()}
+    return shown

@@ -1,0 +1,111 @@
+"""Requests and responses of HTTP, without I/O, and the checks that protect from web pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
+"""The names of this machine for itself."""
+MAX_FIELDS: Final = 100
+"""The most parameters of a query."""
+
+
+class HttpError(Exception):
+    """A request that is refused.
+
+    Args:
+        status: The status of the response.
+        reason: What is wrong, and what to do.
+        headers: Further headers of the response.
+    """
+
+    def __init__(self, status: int, reason: str, *headers: tuple[str, str]) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.headers = headers
+
+
+class Request(NamedTuple):
+    """A request.
+
+    Args:
+        method: Its method.
+        target: Path and query, as they were sent.
+        headers: The headers by name, in small letters; of several with one name the last.
+        body: Its body.
+    """
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes = b""
+
+    @property
+    def path(self) -> str:
+        """The path, without a slash at its end."""
+        return urlsplit(self.target).path.rstrip("/")
+
+    def parameters(self) -> list[tuple[str, str]]:
+        """Return the parameters of the query, in order.
+
+        Raises:
+            HttpError: There are too many.
+        """
+        try:
+            return parse_qsl(urlsplit(self.target).query, keep_blank_values=True, max_num_fields=MAX_FIELDS)
+        except ValueError:
+            raise HttpError(400, f"the query has more than {MAX_FIELDS} parameters") from None
+
+
+class Response(NamedTuple):
+    """A response.
+
+    Args:
+        body: Its body.
+        content_type: The type of the body; empty to leave it out.
+        status: Its status.
+        headers: Further headers.
+    """
+
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def json_response(value: object, status: int = 200, *headers: tuple[str, str]) -> Response:
+    """Return a response with a value as JSON, in one line."""
+    return Response(json.dumps(value).encode() + b"\n", "application/json", status, headers)
+
+
+def check_browser(request: Request, hosts: Collection[str] | None) -> None:
+    """Refuse what a web page of somebody else makes a browser send.
+
+    Args:
+        request: The request.
+        hosts: The names that clients may call this server by, beside addresses; None for any, where it listens for
+            other machines, which call it as they like.
+
+    Raises:
+        HttpError: It has an Origin that is not this server, or a Host that is none of the names: a page whose name
+            leads here (DNS rebinding) sends its own.
+    """
+    host = request.headers.get("host", "").lower()
+    origin = request.headers.get("origin")
+    if origin is not None and (not host or urlsplit(origin.lower()).netloc != host):
+        raise HttpError(403, "requests of web pages are refused: the Origin is not this server")
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    if host and hosts is not None and name not in hosts and not _is_address(name):
+        raise HttpError(403, f"the Host {name[:80]!r} is not a name of this server; call it by its address")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True

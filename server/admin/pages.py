@@ -1,0 +1,134 @@
+"""The pages of the admin port: ZooKeeper's commands, metrics for Prometheus, and whether the server is alive and ready.
+
+========================  ==============================================================================
+``/commands``             the names of the commands
+``/commands/NAME``        the answer of one, as JSON
+``/metrics``              all figures for Prometheus; ``?name[]=X`` chooses
+``/healthz``              200 while the process answers: its event loop runs
+``/readyz``               200 while clients can read and write; otherwise 503, and the reason in one line
+========================  ==============================================================================
+
+What changes something needs ``Authorization: Bearer TOKEN``.
+
+Source: JettyAdminServer; CommandResponse.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Collection
+from typing import Final
+
+from zoolet.server.admin import prometheus
+from zoolet.server.admin.commands import BY_NAME, COMMANDS, execute
+from zoolet.server.admin.http import HttpError, Request, Response, check_browser
+from zoolet.server.admin.java import pretty_json
+from zoolet.server.admin.observed import Observed
+
+READS: Final = ("GET", "HEAD")
+CHANGES: Final = ("GET", "HEAD", "POST")
+
+
+def ready(observed: Observed) -> str:
+    """Return why clients cannot work with the server as they expect, in one line; empty if they can."""
+    return f"writes are refused: {refusal}" if (refusal := observed.refusal()) else ""
+
+
+def metrics_page(observed: Observed, request: Request) -> Response:
+    """Answer ``/metrics``."""
+    _check_method(request, READS)
+    names = {value for name, value in request.parameters() if name == "name[]"}
+    return Response(prometheus.text(observed, names).encode(), prometheus.CONTENT_TYPE)
+
+
+class AdminPages:
+    """Answers the requests of the admin port.
+
+    Args:
+        observed: The server.
+        token: What a request has to show that changes something.
+        hosts: As for :func:`~zoolet.server.admin.http.check_browser`.
+        prefix: The path of the commands.
+    """
+
+    def __init__(
+        self, observed: Observed, token: str, hosts: Collection[str] | None = None, prefix: str = "/commands"
+    ) -> None:
+        self._observed = observed
+        self._token = token
+        self._hosts = hosts
+        self._prefix = "/" + prefix.strip("/")
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a request.
+
+        Raises:
+            HttpError: It is refused.
+        """
+        check_browser(request, self._hosts)
+        path, prefix = request.path, self._prefix
+        if path == prefix:
+            _check_method(request, READS)
+            return Response(self._links().encode(), "text/html; charset=utf-8")
+        if path.startswith(prefix + "/"):
+            return self._command(request, path[len(prefix) + 1 :])
+        if path == "/metrics":
+            return metrics_page(self._observed, request)
+        if path in ("/healthz", "/readyz", ""):
+            _check_method(request, READS)
+        if path == "/healthz":
+            return Response(b"ok\n")
+        if path == "/readyz":
+            reason = ready(self._observed)
+            return Response(f"{reason or 'ok'}\n".encode(), status=503 if reason else 200)
+        if path == "":
+            return Response(self._index().encode(), "text/html; charset=utf-8")
+        raise HttpError(404, f"there is nothing at {path[:80]}; {prefix}, /metrics, /healthz and /readyz are here")
+
+    def _command(self, request: Request, name: str) -> Response:
+        command = BY_NAME.get(name)
+        if command is None:
+            facts = {"command": name[:80], "error": f"Unknown command: {name[:80]}"}
+            return Response(pretty_json(facts).encode(), "application/json")
+        _check_method(request, CHANGES if command.changes else READS)
+        if command.changes:
+            self._check_token(request)
+        parameters: dict[str, str] = {}
+        for key, value in request.parameters():
+            parameters.setdefault(key, value)  # the first one wins, as in ZooKeeper
+        facts = execute(command, self._observed, parameters)
+        return Response(pretty_json(facts).encode(), "application/json")
+
+    def _check_token(self, request: Request) -> None:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        is_known = hmac.compare_digest(token.strip().encode(), self._token.encode())
+        if scheme.lower() != "bearer" or not is_known:
+            reason = "this changes something: send 'Authorization: Bearer TOKEN' with the token of --admin-token-file"
+            raise HttpError(401, reason, ("WWW-Authenticate", "Bearer"))
+
+    def _links(self) -> str:
+        """Return a link for each command, as ZooKeeper does."""
+        return "".join(
+            f'<a href="{self._prefix}/{each.name}">{each.name}</a>\n<br/>\n'
+            for each in sorted(COMMANDS, key=lambda command: command.name)
+        )
+
+    def _index(self) -> str:
+        rows = "".join(
+            f'<tr><td><a href="{self._prefix}/{each.name}">{each.name}</a></td><td>{each.summary}</td></tr>\n'
+            for each in COMMANDS
+            if not each.changes
+        )
+        pages = " ".join(f'<a href="{page}">{page}</a>' for page in ("/metrics", "/healthz", "/readyz"))
+        return f"<!doctype html>\n<title>zoolet</title>\n<h1>zoolet</h1>\n<p>{pages}</p>\n<table>\n{rows}</table>\n"
+
+
+def _check_method(request: Request, allowed: tuple[str, ...]) -> None:
+    """Refuse a method that a page does not have.
+
+    Raises:
+        HttpError: It does not have it.
+    """
+    if request.method not in allowed:
+        listed = ", ".join(allowed)
+        raise HttpError(405, f"{request.method[:20]} {request.path[:80]}: use {allowed[0]}", ("Allow", listed))

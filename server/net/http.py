@@ -1,0 +1,191 @@
+"""The one HTTP server of zoolet, for the admin port and for the control API of the test toolkit. It needs h11.
+
+Everything that a peer sends is bounded: headers, bodies, all bodies together, connections, and the seconds that a
+request or its response may take. When there are as many connections as there may be, the one that has been quiet for
+the longest is closed for the next, so that slow clients cannot lock out a health check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+
+import h11
+
+from zoolet.server.admin.http import HttpError, Request, Response, json_response
+
+_log = logging.getLogger("zoolet.http")
+MAX_HEADERS: Final = 1 << 14
+"""The most bytes of the headers of a request."""
+
+Answer = Callable[[Request], Awaitable[Response]]
+"""Answers a request; raises :class:`HttpError` to refuse it."""
+
+
+class Limits(NamedTuple):
+    """What clients may use.
+
+    Args:
+        body: The most bytes of a body, and of all bodies that are being received.
+        connections: The most connections at a time.
+        seconds: For which a request, or sending its response, may take.
+        idle: Seconds for which a connection may wait for the next request.
+    """
+
+    body: int = 1 << 16
+    connections: int = 64
+    seconds: float = 10.0
+    idle: float = 30.0
+
+
+class HttpServer:
+    """Answers HTTP requests in the running event loop.
+
+    Args:
+        answer: Answers one.
+        limits: What clients may use.
+    """
+
+    def __init__(self, answer: Answer, limits: Limits = Limits()) -> None:  # noqa: B008 - a constant
+        self._answer = answer
+        self._limits = limits
+        self._receiving = 0  # bytes of bodies
+        self._server: asyncio.Server | None = None
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # the one that was quiet longest is first
+
+    async def start(self, host: str | None, port: int) -> int:
+        """Listen; return the port.
+
+        Raises:
+            OSError: The address is in use or is not this machine's.
+        """
+        self._server = await asyncio.start_server(self._serve, host, port, limit=1 << 16)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Stop listening, and close all connections."""
+        if self._server is not None:
+            self._server.close()
+        tasks = list(self._open)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._open) >= self._limits.connections:
+            quiet = next(iter(self._open))
+            self._open.pop(quiet).transport.abort()
+            quiet.cancel()
+        self._open[task] = writer
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADERS)
+        try:
+            while await self._serve_one(task, connection, reader, writer):
+                connection.start_next_cycle()
+        except h11.RemoteProtocolError as error:
+            _log.debug("closing a connection: %s", error)
+            if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                self._send(connection, writer, _refusal(error.error_status_hint, str(error)), closes=True)
+        except (OSError, TimeoutError, asyncio.CancelledError) as error:
+            _log.debug("closing a connection: %r", error)
+        finally:
+            self._open.pop(task, None)
+            writer.close()
+
+    async def _serve_one(
+        self,
+        task: asyncio.Task[None],
+        connection: h11.Connection,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        """Answer one request; return whether another one may follow."""
+        first = await self._next_event(connection, reader, self._limits.idle)
+        if not isinstance(first, h11.Request):
+            return False
+        if self._open.pop(task, None) is None:
+            return False
+        self._open[task] = writer  # the one that was quiet shortest
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                if connection.they_are_waiting_for_100_continue:
+                    go_on = h11.InformationalResponse(status_code=100, headers=[])
+                    writer.write(connection.send(go_on) or b"")
+                body = await self._body(connection, reader)
+            response = await self._response(_request(first, body))
+        except HttpError as error:
+            response = json_response({"error": str(error)}, error.status, *error.headers)
+        self._send(connection, writer, response, is_head=first.method == b"HEAD")
+        async with asyncio.timeout(self._limits.seconds):
+            await writer.drain()
+        return connection.our_state is h11.DONE and connection.their_state is h11.DONE
+
+    async def _response(self, request: Request) -> Response:
+        try:
+            return await self._answer(request)
+        except HttpError:
+            raise
+        except Exception as error:  # a defect costs this request
+            _log.exception("%s %s has failed", request.method, request.path)
+            raise HttpError(500, f"{type(error).__name__}: {error}") from None
+
+    async def _body(self, connection: h11.Connection, reader: asyncio.StreamReader) -> bytes:
+        parts: list[bytes] = []
+        size, limit = 0, self._limits.body
+        try:
+            while True:
+                event = await self._next_event(connection, reader, self._limits.seconds)
+                if isinstance(event, h11.Data):
+                    parts.append(bytes(event.data))
+                    size += len(event.data)
+                    self._receiving += len(event.data)
+                    if size > limit:
+                        raise HttpError(413, f"the body has more than {limit} bytes")
+                    if self._receiving > limit:
+                        raise HttpError(503, f"all requests that are being received have more than {limit} bytes")
+                elif isinstance(event, h11.EndOfMessage):
+                    return b"".join(parts)
+                else:
+                    raise ConnectionResetError("the client has gone in the middle of a request")
+        finally:
+            self._receiving -= size
+
+    def _send(
+        self,
+        connection: h11.Connection,
+        writer: asyncio.StreamWriter,
+        response: Response,
+        *,
+        is_head: bool = False,
+        closes: bool = False,
+    ) -> None:
+        headers = [("Content-Length", str(len(response.body))), ("X-Content-Type-Options", "nosniff")]
+        if response.content_type:
+            headers.append(("Content-Type", response.content_type))
+        if closes:
+            headers.append(("Connection", "close"))
+        phrase = HTTPStatus(response.status).phrase.encode()
+        head = h11.Response(status_code=response.status, headers=[*headers, *response.headers], reason=phrase)
+        content = () if is_head else (h11.Data(data=response.body),)
+        writer.write(b"".join(connection.send(event) or b"" for event in (head, *content, h11.EndOfMessage())))
+
+    async def _next_event(self, connection: h11.Connection, reader: asyncio.StreamReader, seconds: float) -> Any:
+        while True:
+            event = connection.next_event()
+            if event is not h11.NEED_DATA:
+                return event
+            async with asyncio.timeout(seconds):
+                connection.receive_data(await reader.read(MAX_HEADERS))
+
+
+def _request(head: h11.Request, body: bytes) -> Request:
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
+    return Request(head.method.decode("latin-1"), head.target.decode("latin-1"), headers, body)
+
+
+def _refusal(status: int, reason: str) -> Response:
+    return json_response({"error": reason}, status)

@@ -1,0 +1,91 @@
+"""ZooKeeper's HTTP commands, of zoolet and of a real server in the same state: the same keys, and equal facts."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+from differential.lockstep import Lockstep
+from differential.pair import Pair, Step
+from differential.script import by, children, create, read
+from support.apache import RELEASES, admin_jars
+
+from zoolet.server.admin.commands import COMMANDS, execute
+from zoolet.server.admin.observed import Observed
+
+pytestmark = pytest.mark.slow
+COMPARED: Final = [command for command in COMMANDS if command.name != "system_properties"]
+STEPS: Final[list[Step]] = [
+    by(0, create("/a", b"1")),
+    by(1, create("/a/b", b"", 1)),
+    by(0, read("/a", True)),
+    by(0, children("/a", True)),
+]
+EQUAL: Final = {
+    "dump": ("session_id_to_ephemeral_paths",),
+    "get_trace_mask": ("tracemask",),
+    "hash": (),
+    "is_read_only": ("read_only",),
+    "leader": ("error",),
+    "observers": ("synced_observers", "observers"),
+    "set_trace_mask": ("error",),
+    "voting_view": ("current_config",),
+    "watch_summary": ("num_connections", "num_paths", "num_total_watches"),
+    "zabstate": ("voting", "zabstate"),
+}
+"""What both have to say alike; session ids differ."""
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """Both sides, with a tree and two watches."""
+    if not admin_jars():
+        pytest.skip("no Jetty for the admin server of a real ZooKeeper (apt-get install libjetty9-java)")
+    lockstep = Lockstep(request.param, admin=True)
+    pair = lockstep.start()
+    try:
+        for step in STEPS:
+            pair.do(step)
+        yield pair
+    finally:
+        lockstep.stop()
+
+
+def real(pair: Pair, name: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{pair.apache.admin_port}/commands/{name}", timeout=10) as response:
+        answer: dict[str, Any] = json.loads(response.read())
+        return answer
+
+
+def shape(value: Any) -> Any:
+    """Return the names in an answer, at every depth; tables by session or path are blank."""
+    if isinstance(value, dict):
+        return {name: shape(each) for name, each in value.items() if not name.startswith(("/", *"0123456789"))}
+    return [shape(value[0])] if isinstance(value, list) and value else type(value).__name__
+
+
+@pytest.mark.parametrize("command", COMPARED, ids=lambda command: command.name)
+def test_a_command_has_the_keys_of_a_real_server(pair: Pair, command: Any) -> None:
+    theirs, ours = real(pair, command.name), execute(command, Observed(pair.engine, file=""), {})
+    if command.name == "monitor":
+        theirs = {name: value for name, value in theirs.items() if "_per_namespace" not in name}
+        ours = {name: value for name, value in ours.items() if "zoolet_" not in name}
+
+    if pair.apache.release == "3.8" and command.name in ("server_stats", "stats"):
+        assert shape(ours).keys() == shape(theirs).keys()
+    else:
+        assert shape(ours) == shape(theirs)
+    for name in EQUAL.get(command.name, ()):
+        if not isinstance(theirs[name], dict) or command.name != "dump":
+            assert ours[name] == theirs[name], name
+
+
+def test_every_command_of_a_real_server_is_there(pair: Pair) -> None:
+    with urllib.request.urlopen(f"http://127.0.0.1:{pair.apache.admin_port}/commands", timeout=10) as response:
+        text = response.read().decode()
+    theirs = {line.partition(">")[2].partition("<")[0] for line in text.splitlines() if line.startswith("<a")}
+
+    assert theirs - {command.name for command in COMMANDS} <= {"snapshot", "restore"}

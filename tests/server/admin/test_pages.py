@@ -1,0 +1,296 @@
+"""The pages of the admin port, without a socket: commands, metrics, health, the token; what web pages may not do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any, Final
+
+import pytest
+from support.calls import connected, engine_with, multi, setting
+
+from zoolet.server.admin.commands import BY_NAME, COMMANDS
+from zoolet.server.admin.http import LOCAL, HttpError, Request, Response
+from zoolet.server.admin.java import double, pretty_json
+from zoolet.server.admin.observed import Observed
+from zoolet.server.admin.pages import AdminPages
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.metrics import Summary
+
+TOKEN: Final = "a-token-of-the-tests"
+BEARER: Final = {"authorization": f"Bearer {TOKEN}"}
+
+
+def pages(engine: Engine | None = None, **options: Any) -> AdminPages:
+    """Return the pages of an engine."""
+    return AdminPages(Observed(engine or engine_with()), TOKEN, LOCAL, **options)
+
+
+def ask(of: AdminPages, target: str, method: str = "GET", **headers: str) -> Response:
+    """Request a page."""
+    return asyncio.run(of.answer(Request(method, target, {"host": "127.0.0.1:8080", **headers})))
+
+
+def facts(of: AdminPages, name: str, **headers: str) -> dict[str, Any]:
+    """Execute a command; return its answer."""
+    answer: dict[str, Any] = json.loads(ask(of, f"/commands/{name}", **headers).body)
+    return answer
+
+
+def refusal(of: AdminPages, target: str, method: str = "GET", **headers: str) -> HttpError:
+    """Request a page that is refused; return the refusal."""
+    with pytest.raises(HttpError) as caught:
+        ask(of, target, method, **headers)
+    return caught.value
+
+
+# --- commands ---
+
+
+@pytest.mark.parametrize("name", [name for name, command in BY_NAME.items() if not command.changes])
+def test_each_command_answers_by_each_of_its_names(name: str) -> None:
+    answer = facts(pages(), name)
+
+    assert answer["command"] == BY_NAME[name].name
+    assert list(answer)[-1] in ("error", "command")
+
+
+def test_the_names_are_linked_in_order() -> None:
+    text = ask(pages(), "/commands/").body.decode()
+
+    assert re.findall(r'<a href="/commands/(\w+)">\1</a>\n<br/>\n', text) == sorted(each.name for each in COMMANDS)
+
+
+def test_a_command_that_nobody_knows_is_answered_as_zookeeper_does() -> None:
+    response = ask(pages(), "/commands/ruok/x")
+
+    assert response.status == 200
+    assert response.body == b'{\n  "command" : "ruok/x",\n  "error" : "Unknown command: ruok/x"\n}'
+
+
+def test_sessions_have_signed_numbers_and_watches_are_listed_both_ways() -> None:
+    engine = engine_with()
+    peer = connected(engine)
+    peer.create("/a", b"", 1)
+    peer.get("/a", watch=True)
+    assert peer.welcome is not None
+    session = peer.welcome.session_id
+
+    assert facts(pages(engine), "dump")["session_id_to_ephemeral_paths"] == {str(session): ["/a"]}
+    assert facts(pages(engine), "wchc")["session_id_to_watched_paths"] == {str(session): ["/a"]}
+    assert facts(pages(engine), "wchp")["path_to_session_ids"] == {"/a": [session]}
+    assert facts(pages(engine), "cons")["connections"][0]["session_id"] == session
+
+
+def test_the_path_of_the_commands_can_be_another() -> None:
+    moved = pages(prefix="/admin")
+
+    assert ask(moved, "/admin/ruok").status == 200
+    assert refusal(moved, "/commands/ruok").status == 404
+
+
+# --- what changes something ---
+
+
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {TOKEN}"}])
+@pytest.mark.parametrize("name", [command.name for command in COMMANDS if command.changes])
+def test_a_change_needs_the_token(name: str, headers: dict[str, str]) -> None:
+    engine = engine_with()
+    before = engine.trace_mask
+
+    error = refusal(pages(engine), f"/commands/{name}?traceMask=5", "POST", **headers)
+
+    assert (error.status, error.headers) == (401, (("WWW-Authenticate", "Bearer"),))
+    assert engine.trace_mask == before
+
+
+def test_counters_are_set_back() -> None:
+    engine = engine_with(max_multi_operations=1)
+    peer = connected(engine)
+    peer.create("/a")
+    multi(peer, setting("/a"), setting("/a"))
+    assert engine.metrics.refused["multi_operations"] == 1
+
+    facts(pages(engine), "stat_reset", **BEARER)
+
+    assert engine.metrics.refused["multi_operations"] == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("", "setTraceMask requires long traceMask argument"),
+        ("?traceMask=abc", "setTraceMask requires long traceMask argument, got abc"),
+        ("?traceMask=9223372036854775808", "setTraceMask requires long traceMask argument, got 9223372036854775808"),
+    ],
+)
+def test_a_trace_mask_is_a_long(query: str, error: str) -> None:
+    assert facts(pages(), f"stmk{query}", **BEARER) == {"error": error, "command": "set_trace_mask"}
+
+
+def test_of_a_parameter_the_first_value_counts() -> None:
+    assert facts(pages(), "stmk?traceMask=1&traceMask=2", **BEARER)["tracemask"] == 1
+
+
+# --- methods, hosts and origins ---
+
+
+@pytest.mark.parametrize(
+    ("target", "method", "allow"),
+    [
+        ("/commands/ruok", "POST", "GET, HEAD"),
+        ("/commands", "DELETE", "GET, HEAD"),
+        ("/commands/srst", "PUT", "GET, HEAD, POST"),
+        ("/metrics", "POST", "GET, HEAD"),
+        ("/readyz", "TRACE", "GET, HEAD"),
+    ],
+)
+def test_other_methods_are_refused_with_those_that_are_allowed(target: str, method: str, allow: str) -> None:
+    error = refusal(pages(), target, method, **BEARER)
+
+    assert (error.status, error.headers) == (405, (("Allow", allow),))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example"},
+        {"host": "evil.example:8080"},
+        {"host": "127.0.0.1.evil.example"},
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9"},
+    ],
+)
+def test_what_a_foreign_page_sends_is_refused(headers: dict[str, str]) -> None:
+    assert refusal(pages(), "/commands/ruok", **headers).status == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "localhost:8080"},
+        {"host": "[::1]:8080"},
+        {"host": "10.1.2.3:8080"},
+        {"origin": "http://127.0.0.1:8080"},
+    ],
+)
+def test_addresses_and_its_own_pages_are_served(headers: dict[str, str]) -> None:
+    assert ask(pages(), "/commands/ruok", **headers).status == 200
+
+
+def test_a_server_for_other_machines_is_called_by_any_name() -> None:
+    of = AdminPages(Observed(engine_with()), TOKEN)
+
+    assert ask(of, "/healthz", host="zookeeper-0.zookeeper.svc:8080").body == b"ok\n"
+    assert refusal(of, "/healthz", host="zookeeper-0:8080", origin="http://evil.example").status == 403
+
+
+def test_a_query_may_not_have_a_thousand_parameters() -> None:
+    assert refusal(pages(), "/commands/stmk?" + "a=1&" * 1000, **BEARER).status == 400
+
+
+def test_what_is_not_there_is_not_found() -> None:
+    error = refusal(pages(), "/nothing")
+
+    assert (error.status, str(error)) == (
+        404,
+        "there is nothing at /nothing; /commands, /metrics, /healthz and /readyz are here",
+    )
+
+
+# --- health ---
+
+
+def test_a_server_that_refuses_writes_is_alive_and_not_ready() -> None:
+    engine = engine_with()
+    assert ask(pages(engine), "/readyz").body == b"ok\n"
+
+    engine.refuse_writes("no space for 64 kilobytes more of the log", frozen=False)
+
+    ready = ask(pages(engine), "/readyz")
+    assert (ready.status, ready.body) == (503, b"writes are refused: no space for 64 kilobytes more of the log\n")
+    assert ask(pages(engine), "/healthz").status == 200
+    assert facts(pages(engine), "isro")["read_only"] is True
+    assert b"\nzoolet_writes_refused 1.0\n" in ask(pages(engine), "/metrics").body
+    engine.refuse_writes("", frozen=False)
+    assert ask(pages(engine), "/readyz").status == 200
+
+
+def test_a_server_in_read_only_mode_is_not_ready() -> None:
+    engine = engine_with()
+    engine.set_read_only(True)
+
+    assert ask(pages(engine), "/readyz").body == b"writes are refused: the server is in read-only mode\n"
+    assert facts(pages(engine), "srvr")["server_stats"]["server_state"] == "read-only"
+
+
+# --- metrics ---
+
+
+def series(text: str) -> dict[str, float]:
+    """Read what Prometheus reads: each series with its value."""
+    samples = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, _, value = line.rpartition(" ")
+            samples[name] = float(value)
+    return samples
+
+
+def test_every_figure_of_monitor_is_in_the_metrics() -> None:
+    of = pages()
+    names = {re.sub(r"^(avg|min|max|cnt|sum|p50|p95|p99|p999)_", "", name) for name in facts(of, "monitor")}
+    text = ask(of, "/metrics").body.decode()
+
+    shown = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    latencies = {"latency", "client_response_size", "file_descriptor_count"}
+    assert names - {"version", "server_state", "command", "error"} - latencies <= shown
+
+
+def test_metrics_are_chosen_by_name() -> None:
+    text = ask(pages(), "/metrics?name[]=znode_count&name[]=readlatency").body.decode()
+
+    assert {line.split()[2] for line in text.splitlines() if line.startswith("#")} == {"znode_count", "readlatency"}
+
+
+def test_a_summary_has_its_quantiles_count_and_sum() -> None:
+    engine = engine_with()
+    engine.metrics.keep_latencies(9, 3, 2.0)
+
+    found = series(ask(pages(engine), "/metrics?name[]=readlatency&name[]=updatelatency").body.decode())
+
+    assert (found["readlatency_count"], found["readlatency_sum"]) == (6, 12)
+    assert (found["updatelatency_count"], found["updatelatency_sum"]) == (3, 6)
+    assert found['readlatency{quantile="0.99",}'] == 2.0
+
+
+def test_labels_are_quoted() -> None:
+    observed = Observed(engine_with(), samples={"path": {'/a"\\\n': Summary()}})
+    of = AdminPages(observed, TOKEN)
+
+    assert b'zoolet_request_time_ms_by_path_count{path="/a\\"\\\\\\n",} 0.0\n' in ask(of, "/metrics").body
+
+
+# --- as Java writes ---
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0.0"), (5, "5.0"), (-1, "-1.0"), (0.25, "0.25"), (9_999_999, "9999999.0"), (10_000_000, "1.0E7"),
+        (123_456_789, "1.23456789E8"), (0.0005, "5.0E-4"), (float("nan"), "NaN"), (float("inf"), "+Inf"),
+    ],
+)  # fmt: skip
+def test_doubles_are_java_s(value: float, text: str) -> None:
+    assert double(value) == text
+
+
+def test_json_is_jackson_s() -> None:
+    value = {"a": [], "b": {}, "c": [1, "x"], "d": {"e": None}, "f": [{"g": 1}]}
+
+    assert pretty_json(value) == (
+        '{\n  "a" : [ ],\n  "b" : { },\n  "c" : [ 1, "x" ],\n  "d" : {\n    "e" : null\n  },\n'
+        '  "f" : [ {\n    "g" : 1\n  } ]\n}'
+    )

@@ -1,0 +1,272 @@
+"""The admin port of a daemon: where it is, who may change something, health while its disk is full, Prometheus."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from support.daemon import SERVE, Running, refused, running
+
+from zoolet.client.blocking import Client
+from zoolet.protocol.errors import ConnectionLossError, ZooKeeperError
+
+pytest.importorskip("h11")
+RULES: Final = Path(__file__).parents[3] / "docs" / "monitoring" / "alerts.yml"
+
+
+def get(url: str, method: str = "GET", **headers: str) -> tuple[int, str]:
+    """Request a page; return its status and text."""
+    request = urllib.request.Request(url, method=method, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=5) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def admin(daemon: Running) -> str:
+    """Read the line that says where the admin port is; return its URL without the slash at its end."""
+    line = daemon.read_line(1)
+    assert line.startswith("zoolet admin on http://"), line
+    return line.rpartition(" ")[2].rstrip("/")
+
+
+def soon(condition: Callable[[], bool], seconds: float = 1.0) -> float:
+    """Wait until something holds; return how long that took."""
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < seconds, "not in time"
+        time.sleep(0.01)
+    return time.monotonic() - started
+
+
+# --- where it is ---
+
+
+def test_a_made_token_is_printed_and_opens_what_changes_something() -> None:
+    with running("--port", "0", "--admin-port", "0") as daemon:
+        daemon.port()
+        url, line = admin(daemon), daemon.read_line(1)
+        token = line.removeprefix("zoolet admin token ")
+
+        assert get(f"{url}/readyz") == (200, "ok\n")
+        assert get(f"{url}/commands/srst", "POST")[0] == 401
+        assert get(f"{url}/commands/srst", "POST", Authorization=f"Bearer {token}")[0] == 200
+
+
+def test_a_token_can_be_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("0123456789abcdef\n")
+    with running("--port", "0", "--admin-port", "0", "--admin-token-file", str(file)) as daemon:
+        daemon.port()
+        url = admin(daemon)
+
+        assert get(f"{url}/commands/srst", Authorization="Bearer 0123456789abcdef")[0] == 200
+
+
+def test_the_configuration_is_shown_without_its_secrets(tmp_path: Path) -> None:
+    file = tmp_path / "zoo.cfg"
+    text = "clientPort=0\nadmin.serverPort=0\nDigestAuthenticationProvider.superDigest=super:abcdef\n"
+    file.write_text(text)
+    with running(str(file)) as daemon:
+        daemon.port()
+        shown = json.loads(get(f"{admin(daemon)}/commands/icfg")[1])["initial_configuration"]
+
+        assert shown == text.replace("super:abcdef", "***")
+
+
+def test_metrics_can_have_a_port_of_their_own() -> None:
+    provider = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
+    options = (f"-DmetricsProvider.className={provider}", "-DmetricsProvider.httpPort=0")
+    with running("--port", "0", *options, "-DmetricsProvider.httpHost=127.0.0.1") as daemon:
+        daemon.port()
+        url = daemon.read_line(1).removeprefix("zoolet metrics on ")
+
+        assert "\nznode_count 5.0\n" in get(url)[1]
+        assert get(url.replace("/metrics", "/commands"))[0] == 404
+
+
+def test_a_port_that_is_taken_ends_the_daemon_with_a_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [*SERVE, "--port", "0", "--admin-port", str(port)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+
+    line = f"zoolet: cannot listen on 127.0.0.1:{port}, for operators: Address already in use.\n"
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith(line)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("-Dadmin.serverPort=70000", "must be a whole number from 0 to 65535"),
+        ("-Dadmin.commandURL=commands", "must be a path that begins with /"),
+        ("-DmetricsProvider.className=Mine", "must be org.apache.zookeeper.metrics.prometheus"),
+        ("-Dzoolet.adminTokenFile=/dev/null", "must be a file with a token of 16 ASCII characters or more"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_one_line(option: str, message: str) -> None:
+    assert message in refused(option)
+
+
+def test_requests_are_timed_by_operation_and_path() -> None:
+    with running("--port", "0", "--admin-port", "0") as daemon:
+        port = daemon.port()
+        url = admin(daemon)
+        with Client(f"127.0.0.1:{port}") as zk:
+            zk.create("/app", b"")
+            for _ in range(300):
+                zk.get("/app")
+        text = get(f"{url}/metrics")[1]
+
+    times = dict(re.findall(r'^zoolet_request_time_ms_by_\w+_count\{\w+="([^"]+)",\} (\S+)$', text, re.M))
+    assert float(times["getData"]) >= 3
+    assert float(times["/app"]) >= 3
+    assert re.search(r'^readlatency\{quantile="0.5",\} 0\.\d+$', text, re.M)
+
+
+# --- a full disk ---
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Callable[[str], None]]:
+    """Mount three megabytes of memory; the function gives them another size."""
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder], capture_output=True).returncode:
+        pytest.skip("may not mount a file system")
+
+    def resize(size: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,size={size}", folder], check=True)
+
+    try:
+        yield resize
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_seen_within_a_second_and_so_is_its_end(tmp_path: Path) -> None:
+    with small_disk(tmp_path) as resize:
+        options = ("--port", "0", "--admin-port", "0", "--data-dir", str(tmp_path), "-DpreAllocSize=64")
+        with running(*options, "-D4lw.commands.whitelist=*") as daemon:
+            port = daemon.port()
+            url, hosts = admin(daemon), f"127.0.0.1:{port}"
+            acknowledged = _fill(hosts)
+
+            soon(lambda: get(f"{url}/readyz")[0] == 503)
+            _, reason = get(f"{url}/readyz")
+            assert reason.startswith("writes are refused: no space for 64 kilobytes")
+            assert get(f"{url}/healthz")[0] == 200
+            assert "\nzoolet_writes_refused 1.0\n" in get(f"{url}/metrics")[1]
+            assert _word(port, b"isro") == b"ro"
+            assert "refuses writes: no space" in _status(hosts, 1)
+
+            resize("64m")
+            took = soon(lambda: get(f"{url}/readyz")[0] == 200, 1.5)
+
+            assert took < 1.2, took
+            assert "\nzoolet_writes_refused 0.0\n" in get(f"{url}/metrics")[1]
+            assert _word(port, b"isro") == b"rw"
+            assert "serves as standalone" in _status(hosts, 0)
+        with running(*options) as daemon:
+            with Client(f"127.0.0.1:{daemon.port()}") as zk:
+                assert acknowledged <= set(zk.children("/"))
+
+
+def _fill(hosts: str) -> set[str]:
+    """Create nodes until the server refuses; return the names of those that it has acknowledged."""
+    created: set[str] = set()
+    with Client(hosts) as zk:
+        with suppress(ZooKeeperError):
+            while True:
+                try:
+                    zk.create(f"/n{len(created)}", bytes(20_000))
+                except ConnectionLossError:  # the answer waits for the disk
+                    break
+                created.add(f"n{len(created)}")
+    return created
+
+
+def _word(port: int, word: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as link:
+        link.sendall(word)
+        return link.recv(100)
+
+
+def _status(hosts: str, code: int) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "zoolet", "status", hosts], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert done.returncode == code, done.stdout
+    return done.stdout
+
+
+# --- Prometheus ---
+
+
+@pytest.mark.slow
+def test_prometheus_scrapes_it_and_its_rules_evaluate(tmp_path: Path) -> None:
+    if shutil.which("prometheus") is None:
+        pytest.skip("no Prometheus here (apt-get install prometheus)")
+    with running("--port", "0", "--admin-port", "0") as daemon, Client(f"127.0.0.1:{daemon.port()}") as zk:
+        zk.create("/a", b"x")
+        url = admin(daemon)
+        with _prometheus(tmp_path, url.removeprefix("http://")) as api:
+            soon(lambda: _query(api, "up") == ["1"], 20.0)
+            soon(lambda: _query(api, "znode_count") == ["6"], 20.0)
+            for name in ("readlatency", "zoolet_writes_refused", "num_alive_connections", "election_time_count"):
+                assert _query(api, name), name
+            rules = _api(api, "rules")["groups"]
+            soon(
+                lambda: all(
+                    rule["health"] == "ok" for group in _api(api, "rules")["groups"] for rule in group["rules"]
+                ),
+                20.0,
+            )
+            assert [rule["name"] for group in rules for rule in group["rules"]]
+
+
+@contextmanager
+def _prometheus(folder: Path, target: str) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    config = folder / "prometheus.yml"
+    config.write_text(
+        f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{RULES}]\n"
+        f"scrape_configs:\n- job_name: zookeeper\n  static_configs: [{{targets: ['{target}']}}]\n"
+    )
+    command = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/tsdb"]
+    with open(folder / "log", "wb") as log:
+        process = subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
+    try:
+        yield f"http://127.0.0.1:{port}/api/v1"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _api(api: str, page: str) -> Any:
+    try:
+        return json.loads(get(f"{api}/{page}")[1])["data"]
+    except (OSError, ValueError):
+        return {"result": [], "groups": []}
+
+
+def _health_of_rules(api: str) -> set[str]:
+    return {rule["health"] for group in _api(api, "rules")["groups"] for rule in group["rules"]}
+
+
+def _query(api: str, query: str) -> list[str]:
+    return [sample["value"][1] for sample in _api(api, f"query?query={query}")["result"]]

@@ -1,0 +1,138 @@
+"""The HTTP server: what it answers, and what slow, large, broken and many clients get."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import pytest
+
+from zoolet.server.admin.http import HttpError, Request, Response
+
+pytest.importorskip("h11")
+from zoolet.server.net.http import HttpServer, Limits
+
+QUICK: Final = Limits(body=1000, connections=3, seconds=0.2, idle=0.2)
+
+
+async def echo(request: Request) -> Response:
+    """Answer with what was received."""
+    if request.path == "/refused":
+        raise HttpError(403, "no", ("X-Reason", "test"))
+    if request.path == "/defect":
+        raise RuntimeError("planted")
+    return Response(f"{request.method} {request.path} {len(request.body)}".encode())
+
+
+@asynccontextmanager
+async def served(limits: Limits = QUICK) -> AsyncIterator[Any]:
+    """Serve, and return a function that opens a connection."""
+    server = HttpServer(echo, limits)
+    port = await server.start("127.0.0.1", 0)
+    writers: list[asyncio.StreamWriter] = []
+
+    async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writers.append(writer)
+        return reader, writer
+
+    try:
+        yield connect
+    finally:
+        for writer in writers:
+            writer.close()
+        await server.close()
+
+
+async def response(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
+    """Read one response."""
+    head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).decode().split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+    body = await reader.readexactly(int(headers["content-length"]))
+    return int(head[0].split()[1]), headers, body
+
+
+async def asked(connect: Any, text: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Send bytes on a connection of their own; return the response."""
+    reader, writer = await connect()
+    writer.write(text)
+    return await response(reader)
+
+
+async def test_a_connection_serves_one_request_after_another() -> None:
+    async with served() as connect:
+        reader, writer = await connect()
+        writer.write(
+            b"GET /a?x=1 HTTP/1.1\r\nHost: x\r\n\r\nPOST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+        )
+
+        assert (await response(reader))[2] == b"GET /a 0"
+        assert (await response(reader))[2] == b"POST /b 3"
+
+
+async def test_a_refusal_is_json_and_a_defect_costs_one_request(caplog: pytest.LogCaptureFixture) -> None:
+    async with served() as connect:
+        status, headers, body = await asked(connect, b"GET /refused HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (status, headers["x-reason"], json.loads(body)) == (403, "test", {"error": "no"})
+
+        status, _, body = await asked(connect, b"GET /defect HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (status, json.loads(body)) == (500, {"error": "RuntimeError: planted"})
+        assert "GET /defect has failed" in caplog.text
+        assert (await asked(connect, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\nBad Header\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 40_000 + b"\r\n\r\n", 431),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000, 413),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 400),
+    ],
+)
+async def test_what_is_malformed_or_too_large_is_refused_with_a_reason(text: bytes, status: int) -> None:
+    async with served() as connect:
+        found, headers, body = await asked(connect, text)
+
+        assert (found, headers["content-type"]) == (status, "application/json")
+        assert json.loads(body)["error"]
+
+
+@pytest.mark.parametrize("text", [b"", b"GET / HT", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab"])
+async def test_a_slow_client_is_disconnected(text: bytes) -> None:
+    async with served() as connect:
+        reader, writer = await connect()
+        writer.write(text)
+
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+
+
+async def test_the_quietest_connection_makes_room_for_the_next() -> None:
+    async with served(QUICK._replace(idle=30.0)) as connect:
+        quiet, _ = await connect()
+        others = [await connect() for _ in range(2)]
+        for reader, writer in others:
+            writer.write(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
+            await response(reader)
+
+        assert (await asked(connect, b"GET /new HTTP/1.1\r\nHost: x\r\n\r\n"))[2] == b"GET /new 0"
+
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await asyncio.wait_for(quiet.readexactly(1), 5)
+        others[0][1].write(b"GET /still HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await response(others[0][0]))[2] == b"GET /still 0"
+
+
+async def test_a_head_has_no_body() -> None:
+    async with served() as connect:
+        reader, writer = await connect()
+        writer.write(b"HEAD /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+        text = await asyncio.wait_for(reader.read(), 5)
+
+        assert text.endswith(b"\r\n\r\n")
+        assert b"Content-Length: 9\r\n" in text
