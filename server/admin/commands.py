@@ -5,6 +5,7 @@ Source: org.apache.zookeeper.server.admin.Commands.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -14,6 +15,7 @@ from zoolet.server.admin.figures import monitor
 from zoolet.server.admin.observed import Observed
 
 Parameters = Mapping[str, str]
+LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 class Command(NamedTuple):
@@ -105,6 +107,15 @@ def _watches_by_path(observed: Observed, parameters: Parameters) -> Facts:
     return {"path_to_session_ids": watching}
 
 
+def _log_level(observed: Observed, parameters: Parameters) -> Facts:
+    logger = logging.getLogger("zoolet")
+    level = parameters.get("level")
+    if level is None or level.upper() not in LEVELS:
+        return {"error": f"level must be one of {', '.join(LEVELS)}; it is {logging.getLevelName(logger.level)}"}
+    logger.setLevel(level.upper())
+    return {"level": level.upper()}
+
+
 def _of(function: Callable[[Observed], Facts]) -> Callable[[Observed, Parameters], Facts]:
     return lambda observed, parameters: function(observed)
 
@@ -130,6 +141,7 @@ COMMANDS: Final = (
             "whether clients cannot write"),
     Command("last_snapshot", ("lsnp",), _last_snapshot, False, "the last snapshot that was written"),
     Command("leader", ("lead",), _fixed(error="server is not initialized"), False, "of an ensemble only"),
+    Command("log_level", (), _log_level, True, "the least level of lines in the log: level=DEBUG"),
     Command("monitor", ("mntr",), _of(monitor), False, "all figures"),
     Command("observer_connection_stat_reset", ("orst",), _fixed(), True, "of an ensemble only"),
     Command("observers", ("obsr",), _fixed(synced_observers=0, observers=[]), False, "of an ensemble only"),

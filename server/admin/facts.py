@@ -1,4 +1,4 @@
-"""What a server can tell of itself, as plain dictionaries with the names and the order of ZooKeeper's HTTP commands.
+"""The facts that a server tells of itself, as plain dictionaries with the names and order of ZooKeeper's HTTP commands.
 
 The four-letter commands format the same facts as text, so that both say the same.
 

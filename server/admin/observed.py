@@ -1,4 +1,4 @@
-"""What commands, metrics and health reports look at: a server, from outside of its core."""
+"""The view of a server that commands, metrics and health reports share."""
 
 from __future__ import annotations
 

@@ -16,8 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 from zoolet.event_loop import run_loop
 from zoolet.progress import Progress
+from zoolet.server.admin.pages import ready
 from zoolet.server.app import assemble
+from zoolet.server.cli import logs
 from zoolet.server.cli.admin_ports import AdminPorts
+from zoolet.server.cli.logs import LEVELS
+from zoolet.server.cli.systemd import Systemd
 from zoolet.server.config import (
     KEYS,
     Config,
@@ -54,6 +58,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         default = f" (default {key.default})" if key.default else ""
         metavar = option.rpartition("-")[2].upper()
         parser.add_argument(option, dest=key.name, metavar=metavar, help=f"{key.name}: {key.help}{default}")
+    parser.add_argument(
+        "--log-level", choices=LEVELS, default="info", help="the least level of lines in the log (default info)"
+    )
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="format of the log on stderr")
     parser.add_argument(
         "--compat",
@@ -66,10 +73,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is a handler, it must not end the daemon
-    handler = logging.StreamHandler(sys.stderr)
-    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    handler.setFormatter(_JsonLines() if options.log_format == "json" else text)
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logs.configure(options.log_level, options.log_format)
     file_settings = read_file(options.config) if options.config else {}
     cli_settings = parse_definitions(definitions, "command line")
     for _, key in OPTIONS:
@@ -78,23 +82,6 @@ def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
     file = masked(Path(options.config).read_text(encoding="latin-1")) if options.config else None
     environment = read_environment(os.environ)
     return run_loop(_daemon(build(environment, file_settings, cli_settings, compat=options.compat, file=file)))
-
-
-class _JsonLines(logging.Formatter):
-    """Log lines as JSON objects."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        import json  # takes 3 ms to import, which most daemons save
-
-        line = {
-            "time": record.created,
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)
 
 
 async def _daemon(config: Config) -> int:
@@ -135,8 +122,9 @@ async def _serve_until_signal(config: Config, context: ssl.SSLContext | None, da
         daemon = _assemble(config, gc_tuner, data)
         stop = asyncio.Event()
         _handle_signals(daemon, config, stop)
-        ready = await _listen(daemon, config, context)
-        if ready is None:
+        logs.attach(daemon, config.admin)
+        lines = await _listen(daemon, config, context)
+        if lines is None:
             await daemon.stop(gracefully=False)
             return 1
         for warning in _warnings(config):
@@ -145,8 +133,9 @@ async def _serve_until_signal(config: Config, context: ssl.SSLContext | None, da
             async with AdminPorts(config.admin, daemon.observed) as ports:
                 if ports.lines:
                     daemon.measure()
-                print("\n".join([*ready, *ports.lines]), flush=True)
-                await stop.wait()
+                print("\n".join([*lines, *ports.lines]), flush=True)
+                with Systemd(os.environ, lambda: _how(daemon)):
+                    await stop.wait()
                 _log.info(
                     "stopping: %d connections, %d sessions",
                     len(daemon.connections.open),
@@ -160,13 +149,21 @@ async def _serve_until_signal(config: Config, context: ssl.SSLContext | None, da
     return 0 if is_logged else 1
 
 
+def _how(daemon: Daemon) -> str:
+    """Return how a daemon serves, in one line."""
+    reason = ready(daemon.observed)
+    engine = daemon.engine
+    counts = f"{len(engine.sessions.alive):,} sessions, {engine.tree.size:,} nodes"
+    return f"{reason}; {counts}" if reason else f"serving {counts}"
+
+
 async def _listen(daemon: Daemon, config: Config, context: ssl.SSLContext | None) -> list[str] | None:
     """Listen on the ports of a configuration.
 
     Returns:
         A line for each port; None if one cannot be listened on, which is reported on stderr.
     """
-    ready = []
+    lines = []
     for kind, host, port in (("on", config.host, config.port), ("for TLS on", config.secure_host, config.secure_port)):
         if port is None:
             continue
@@ -181,8 +178,8 @@ async def _listen(daemon: Daemon, config: Config, context: ssl.SSLContext | None
             reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or error
             print(f"zoolet: cannot listen on {_address(host or '*', port)}: {reason}", file=sys.stderr)
             return None
-        ready.append(f"zoolet ready {kind} {_address(host or '0.0.0.0', bound)}")
-    return ready
+        lines.append(f"zoolet ready {kind} {_address(host or '0.0.0.0', bound)}")
+    return lines
 
 
 def _address(host: str, port: int) -> str:
@@ -221,5 +218,10 @@ def _handle_signals(daemon: Daemon, config: Config, stop: asyncio.Event) -> None
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
     loop.add_signal_handler(signal.SIGHUP, reload)
-    loop.add_signal_handler(signal.SIGUSR1, daemon.set_read_only, True)
-    loop.add_signal_handler(signal.SIGUSR2, daemon.set_read_only, False)
+
+    def set_read_only(on: bool) -> None:
+        daemon.set_read_only(on)
+        _log.info("%s: %s", "SIGUSR1" if on else "SIGUSR2", "read-only" if on else "clients can write again")
+
+    loop.add_signal_handler(signal.SIGUSR1, set_read_only, True)
+    loop.add_signal_handler(signal.SIGUSR2, set_read_only, False)

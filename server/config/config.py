@@ -38,6 +38,9 @@ class AdminSettings:
         metrics: Listen on the port for metrics, too.
         metrics_host: The address of the port for metrics; None for all addresses of the machine.
         metrics_port: The port for metrics; 0 for a free one.
+        slow: Milliseconds from which on a batch of requests is logged; 0 for never.
+        audit: Write the audit log.
+        audit_file: The file of the audit log; None for the log of the process.
     """
 
     enabled: bool = False
@@ -49,6 +52,9 @@ class AdminSettings:
     metrics: bool = False
     metrics_host: str | None = None
     metrics_port: int = 7000
+    slow: int = 0
+    audit: bool = False
+    audit_file: str | None = None
 
 
 @dataclass(slots=True)

@@ -290,6 +290,15 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             default_note="all addresses"),
         Key("metricsProvider.httpPort", "admin.metrics_port", PORT, "That port; 0 takes a free one.", "9141"),
     ),
+    "Logs": (
+        Key("audit.enable", "admin.audit", PROPERTY, "Write a line for each write: who, from where, what, and "
+            "whether it was done.", "true"),
+        Key("zoolet.auditFile", "admin.audit_file", FILE, "The file for these lines, which is followed by another when "
+            "it has 10 MB; ten are kept.", "/var/log/zookeeper/audit.log", default_note="the log of the process",
+            requires=("audit.enable",)),
+        Key("zoolet.slowRequestMs", "admin.slow", milliseconds(0), "Log a batch of requests that takes so long; 0 for "
+            "never.", "100"),
+    ),
     "Limits": (
         Key("zoolet.maxAclEntries", "settings.max_acl_entries", number(1, unit="entries"), "Entries of one ACL, once "
             "`auth` is replaced by the identities that it stands for; they may have `jute.maxbuffer` bytes together.",
@@ -386,7 +395,6 @@ REFUSED: Final[tuple[Key, ...]] = (
     _refused("X509AuthenticationProvider.*", "certificates are not identities in this server"),
     _refused("ensembleAuthName", "this server does not have the ensemble provider"),
     _refused("requireKerberosConfig", "Kerberos is not available", False, converter=PROPERTY),
-    _refused("audit.enable", "this server writes no audit log", False, converter=PROPERTY),
     _refused("client.certReload", "leave it out and send SIGHUP to have the certificates read again",
              False, converter=PROPERTY),
     _refused("client.portUnification", "TLS and plain text need a port each", False, converter=PROPERTY),

@@ -336,12 +336,16 @@ class ServerConnection:
                 session = None
         read_only = None if request.read_only is None else engine.read_only
         if session is None:
+            if engine.on_session is not None:
+                engine.on_session("refused", request.session_id, client)
             self._send(frame(ConnectResponse(read_only=read_only).encode()))
             self.close()
             return
         session.timeout_ms = timeout
         engine.bind_session(session, client)
         self.state = State.OPEN
+        if engine.on_session is not None:
+            engine.on_session("opened" if request.session_id == 0 else "resumed", session.id, client)
         password = engine.sessions.password(session.id)
         self._send(frame(ConnectResponse(timeout, session.id, password, read_only).encode()))
 
@@ -464,6 +468,8 @@ class ServerConnection:
             return True
         elif opcode == OpCode.CLOSE_SESSION and client.session is not None:
             if not engine.frozen:  # otherwise the session goes on, and its client is disconnected
+                if engine.on_session is not None:
+                    engine.on_session("closed", client.session.id, client)
                 engine.close_session(client.session)
                 emit(_REPLY(16, xid, engine.zxid, 0))
         else:

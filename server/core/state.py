@@ -6,6 +6,7 @@ time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
@@ -60,6 +61,8 @@ class ServerState:
             owner of the sockets sends it and clears this.
         journal: The transactions that are to be written to a log; None if there is none.
         partial_requests: Bytes of incomplete requests that all connections have buffered.
+        on_session: Called with what became of a session (``opened``, ``resumed``, ``closed``, ``expired`` or
+            ``refused``), its id, and its connection if there is one; None for nobody.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class ServerState:
         self.monotonic_ms = self.started = monotonic_ms
         self.trace_mask = 306  # the answer to gtmk
         self.partial_requests = 0
+        self.on_session: Callable[[str, int, ClientConnection | None], object] | None = None
         self._throttle = ConnectionThrottle(self.settings, monotonic_ms)
         self._sessionless: Expiry[ClientConnection] = Expiry(self.settings.sessionless_timeout)
 

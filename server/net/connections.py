@@ -6,6 +6,7 @@ import asyncio
 import resource
 from collections import Counter
 from collections.abc import Callable
+from math import inf
 from typing import Final, Protocol
 
 from zoolet.server.core.client_connection import ClientConnection
@@ -110,6 +111,7 @@ class Connections:
         on_accept: Called when a connection is counted, and when it is open.
         log: Where transactions are logged; None if they are not.
         sampler: Times some requests; None if nobody looks at that.
+        slow: Seconds from which on a batch of requests is logged; infinite for never.
     """
 
     def __init__(
@@ -132,6 +134,7 @@ class Connections:
         self.on_accept: Callable[[], None] = lambda: None
         self.log: TransactionLog | None = None
         self.sampler: Sampler | None = None
+        self.slow = inf
         self.stopping = False
         self.last_descriptor = _descriptor_limit() - SPARE_DESCRIPTORS
         self._sweeping = False

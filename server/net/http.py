@@ -26,7 +26,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 
 class Limits(NamedTuple):
-    """What clients may use.
+    """The limits of what clients use.
 
     Args:
         body: The most bytes of a body, and of all bodies that are being received.

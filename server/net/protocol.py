@@ -37,6 +37,7 @@ from zoolet.server.net.connections import Connections, SansIOConnection
 from zoolet.server.net.turns import BUSY, PAUSE
 
 _log = logging.getLogger("zoolet.server")
+_slow = logging.getLogger("zoolet.server.slow")
 _HIGH, _LOW = 1 << 18, 1 << 16
 LAST_TURN: Final = 0.1
 """Seconds for the requests that wait for a turn when the peer ends a TLS connection."""
@@ -200,6 +201,9 @@ class ServerProtocol(asyncio.Protocol):
     def _charge(self, started: float, ended: float) -> None:
         """Charge a turn to the connection; if its time is used up, wait for the next turn."""
         spent = ended - started
+        if spent > self._connections.slow:
+            session_id, host = self.session_id, self.host
+            _slow.warning("%.0f ms for a batch of requests of session 0x%x at %s", spent * 1000, session_id, host)
         self._typical += min((spent - self._typical) / 4, CHEAP / 5)  # bounded: one slow turn may be the machine's
         self._spent = spent if started - self._ended > _SAME_ROUND else self._spent + spent
         self._ended = ended

@@ -332,7 +332,6 @@ BUILT_IN = "org.apache.zookeeper.server.auth"
         "ssl.context.supplier.class=com.example.Supplier",
         "ssl.authProvider=com.example.Provider",
         "client.portUnification=true",
-        "audit.enable=true",
         "client.certReload=true",
         f"authProvider.1={BUILT_IN}.X509AuthenticationProvider",
         f"authProvider.x509={BUILT_IN}.X509AuthenticationProvider",

@@ -109,7 +109,7 @@ def test_a_refusal_is_one_line(line: str) -> None:
     assert re.fullmatch(r"zoo\.cfg:1: .+\.", refusal(f"{line}\n"))
 
 
-@pytest.mark.parametrize("argument", ["-Dzookeeper.ssl.crl=true", "-Dssl.crl=true", "-Dzookeeper.audit.enable=true"])
+@pytest.mark.parametrize("argument", ["-Dzookeeper.ssl.crl=true", "-Dssl.crl=true", "-Dzookeeper.ssl.ocsp=true"])
 def test_an_option_that_is_not_supported_is_refused_by_name(argument: str) -> None:
     with pytest.raises(ConfigError) as caught:
         build({}, {}, parse_definitions([argument], "command line"))
