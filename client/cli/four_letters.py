@@ -6,6 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    import ssl
+
     from zoolet.client.wire.hosts import Address
 
 MAX_ANSWER: Final = 4 << 20
@@ -17,7 +19,7 @@ class NotExecutedError(Exception):
     """The server does not execute the command."""
 
 
-async def ask(address: Address, command: str, timeout: float) -> str:
+async def ask(address: Address, command: str, timeout: float, tls: ssl.SSLContext | None = None) -> str:
     """Return a server's answer to a four-letter command.
 
     Raises:
@@ -26,7 +28,8 @@ async def ask(address: Address, command: str, timeout: float) -> str:
     """
     try:
         async with asyncio.timeout(timeout):
-            reader, writer = await asyncio.open_connection(address.host, address.port)
+            name = address.host if tls is not None else None
+            reader, writer = await asyncio.open_connection(address.host, address.port, ssl=tls, server_hostname=name)
             try:
                 writer.write(command.encode())
                 answer = bytearray()
@@ -39,6 +42,8 @@ async def ask(address: Address, command: str, timeout: float) -> str:
     except OSError as error:
         raise OSError(f"does not answer: {error.strerror or error}") from None
     text = answer.decode("utf-8", "replace")
+    if not text:
+        raise OSError("closes the connection without an answer: it may serve TLS only (--tls-ca)")
     if NOT_LISTED in text:
         raise NotExecutedError(f"answers, but {command} is not in 4lw.commands.whitelist")
     return text

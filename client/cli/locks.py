@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from zoolet.client.cli.options import OptionError, add_connection, add_timeout, auth_of, seconds, tls_of
+from zoolet.client.cli.options import DEFAULT_HOSTS, OptionError, add_connection, add_timeout, auth_of, seconds, tls_of
 from zoolet.event_loop import run_loop
 from zoolet.protocol.hexadecimal import hexadecimal
 
@@ -28,7 +28,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "ZooKeeper server: who holds them, since when, and who waits, in order. The exit code is 1 if clients wait for "
         "each other in a circle, so that none of them goes on.",
     )
-    parser.add_argument("hosts", metavar="HOSTS[/PATH]", help="HOST:PORT,HOST:PORT/PATH; without a path the whole tree")
+    text = f"HOST:PORT,HOST:PORT/PATH; without a path the whole tree (default {DEFAULT_HOSTS})"
+    parser.add_argument("hosts", metavar="HOSTS[/PATH]", nargs="?", default=DEFAULT_HOSTS, help=text)
     parser.add_argument("--json", action="store_true", help="print JSON, one line each time")
     parser.add_argument("--watch", action="store_true", help="print again what has changed, until Ctrl-C")
     parser.add_argument("--interval", type=seconds, default=1.0, metavar="SECONDS", help="how often --watch looks (1)")

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from zoolet.pem import pem_problem
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     import ssl
+
+
+DEFAULT_HOSTS: Final = "127.0.0.1:2181"
+"""The server that a command looks at if none is named; one that copies data has to be given its servers."""
+SERVERS: Final = f"HOST:PORT,HOST:PORT of any ZooKeeper servers (default {DEFAULT_HOSTS})"
 
 
 class OptionError(Exception):
@@ -44,6 +49,11 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         metavar="SCHEME:CREDENTIALS",
         help="authenticate first, as in digest:user:password, or @FILE with such lines; may be repeated",
     )
+    add_tls(parser)
+
+
+def add_tls(parser: argparse.ArgumentParser) -> None:
+    """Add the options of TLS."""
     parser.add_argument("--tls-ca", metavar="FILE", help="connect over TLS; the certificates of the authority, in PEM")
     parser.add_argument("--tls-cert", metavar="FILE", help="the client's own certificate, in PEM")
     parser.add_argument("--tls-key", metavar="FILE", help="its key, if it is not in the same file")

@@ -9,10 +9,12 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from zoolet.client.cli.four_letters import NotExecutedError, ask
-from zoolet.client.cli.options import add_timeout
+from zoolet.client.cli.options import DEFAULT_HOSTS, SERVERS, OptionError, add_timeout, add_tls, tls_of
 from zoolet.event_loop import run_loop
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
+    import ssl
+
     from zoolet.client.wire.hosts import Address
 
 
@@ -24,8 +26,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         description="Say in one line whether servers serve, writes included. The exit code is 0 if each of them does, "
         "otherwise 1. They are asked with the four-letter command srvr.",
     )
-    parser.add_argument("hosts", metavar="HOSTS", help="HOST:PORT,HOST:PORT of any ZooKeeper servers")
+    parser.add_argument("hosts", metavar="HOSTS", nargs="?", default=DEFAULT_HOSTS, help=SERVERS)
     add_timeout(parser, 5.0, "for each server")
+    add_tls(parser)
     parser.set_defaults(command=_status)
 
 
@@ -47,15 +50,15 @@ def _status(options: argparse.Namespace, definitions: list[str]) -> int:
     from zoolet.client.wire.hosts import Hosts
 
     try:
-        hosts = Hosts.parse(options.hosts)
-    except ValueError as error:
+        hosts, tls = Hosts.parse(options.hosts), tls_of(options)
+    except (ValueError, OptionError) as error:
         print(f"zoolet: {error}", file=sys.stderr)
         return 2
-    return run_loop(_report(hosts.addresses, options.timeout))
+    return run_loop(_report(hosts.addresses, options.timeout, tls))
 
 
-async def _report(addresses: tuple[Address, ...], timeout: float) -> int:
-    healths = await asyncio.gather(*(_ask(address, timeout) for address in addresses))
+async def _report(addresses: tuple[Address, ...], timeout: float, tls: ssl.SSLContext | None) -> int:
+    healths = await asyncio.gather(*(_ask(address, timeout, tls) for address in addresses))
     serving = sum(health.serves for health in healths)
     if len(addresses) == 1:
         print(f"{addresses[0]} {healths[0].text}")
@@ -67,10 +70,10 @@ async def _report(addresses: tuple[Address, ...], timeout: float) -> int:
     return 0 if serving == len(addresses) else 1
 
 
-async def _ask(address: Address, timeout: float) -> Health:
+async def _ask(address: Address, timeout: float, tls: ssl.SSLContext | None) -> Health:
     """Ask one server how it is."""
     try:
-        answer = await ask(address, "srvr", timeout)
+        answer = await ask(address, "srvr", timeout, tls)
     except NotExecutedError:
         return Health(False, "answers, but may not say how it is: srvr is not in 4lw.commands.whitelist")
     except OSError as error:

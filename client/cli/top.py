@@ -14,10 +14,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zoolet.client.cli.four_letters import NotExecutedError, ask
-from zoolet.client.cli.options import add_timeout, seconds
+from zoolet.client.cli.options import DEFAULT_HOSTS, SERVERS, OptionError, add_timeout, add_tls, seconds, tls_of
 from zoolet.event_loop import run_loop
 
-if TYPE_CHECKING:  # a daemon imports this module for its parser
+if TYPE_CHECKING:
+    import ssl
+
+    # a daemon imports this module for its parser
     from zoolet.client.wire.hosts import Address
 
 QUIT: Final = (b"q", b"Q", b"\x04")
@@ -55,11 +58,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "connections, watches, nodes; and the connections with the most requests. They are asked with the four-letter "
         "commands mntr and cons, or srvr; 4lw.commands.whitelist has to allow them.",
     )
-    parser.add_argument("hosts", metavar="HOSTS", help="HOST:PORT,HOST:PORT of any ZooKeeper servers")
+    parser.add_argument("hosts", metavar="HOSTS", nargs="?", default=DEFAULT_HOSTS, help=SERVERS)
     parser.add_argument("-n", type=count, default=0, metavar="COUNT", help="end after so many times (without end)")
     parser.add_argument("--interval", type=seconds, default=2.0, metavar="SECONDS", help="how often (2)")
     parser.add_argument("--json", action="store_true", help="print a line of JSON each time")
     add_timeout(parser, 5.0, "for each server")
+    add_tls(parser)
     parser.set_defaults(command=lambda options, definitions: _top(options))
 
 
@@ -97,12 +101,12 @@ def _top(options: argparse.Namespace) -> int:
     from zoolet.client.wire.hosts import Hosts
 
     try:
-        hosts = Hosts.parse(options.hosts)
-    except ValueError as error:
+        hosts, tls = Hosts.parse(options.hosts), tls_of(options)
+    except (ValueError, OptionError) as error:
         print(f"zoolet: {error}", file=sys.stderr)
         return 2
     try:
-        return run_loop(_follow(hosts.addresses, options))
+        return run_loop(_follow(hosts.addresses, options, tls))
     except KeyboardInterrupt:
         return 0
     except BrokenPipeError:  # the reader of the output has enough of it
@@ -110,12 +114,12 @@ def _top(options: argparse.Namespace) -> int:
         return 1
 
 
-async def _follow(addresses: tuple[Address, ...], options: argparse.Namespace) -> int:
+async def _follow(addresses: tuple[Address, ...], options: argparse.Namespace, tls: ssl.SSLContext | None) -> int:
     before: dict[Address, Sample] = {}
     quitting = asyncio.Event()
     with _keys(lambda key: quitting.set() if key in QUIT else None):
         for times in itertools.count(1):
-            answers = await asyncio.gather(*(sample(address, options.timeout) for address in addresses))
+            answers = await asyncio.gather(*(sample(address, options.timeout, tls) for address in addresses))
             samples = dict(zip(addresses, answers, strict=True))
             _print(samples, before, options)
             if times == options.n:
@@ -171,19 +175,19 @@ def _print(samples: dict[Address, Sample], before: dict[Address, Sample], option
     print(clear + "\n".join(printable(text) for text in texts), flush=True)
 
 
-async def sample(address: Address, timeout: float) -> Sample:
+async def sample(address: Address, timeout: float, tls: ssl.SSLContext | None = None) -> Sample:
     """Ask one server what it is doing."""
     try:
         try:
-            numbers, state = read_mntr(await ask(address, "mntr", timeout))
+            numbers, state = read_mntr(await ask(address, "mntr", timeout, tls))
         except NotExecutedError:  # that is ZooKeeper's default; srvr it answers
-            numbers, state = read_srvr(await ask(address, "srvr", timeout))
+            numbers, state = read_srvr(await ask(address, "srvr", timeout, tls))
     except (OSError, NotExecutedError) as error:
         return Sample(time.monotonic(), {}, str(error))
     if not numbers:
         return Sample(time.monotonic(), {}, "does not serve")
     try:
-        connections = read_cons(await ask(address, "cons", timeout))
+        connections = read_cons(await ask(address, "cons", timeout, tls))
     except (OSError, NotExecutedError) as error:
         return Sample(time.monotonic(), numbers, state, problem=str(error))
     return Sample(time.monotonic(), numbers, state, connections)

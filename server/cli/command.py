@@ -20,8 +20,8 @@ FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT
 """The signals that are forwarded to the command."""
 
 
-def control_server(endpoint: Endpoint) -> ControlServer:
-    """Return the control API for a server or proxy.
+def control_server(endpoint: Endpoint, host: str = "127.0.0.1", port: int = 0) -> ControlServer:
+    """Return the control API for a server or proxy, on an address and a port.
 
     Raises:
         ConfigError: h11 is not installed.
@@ -34,7 +34,37 @@ def control_server(endpoint: Endpoint) -> ControlServer:
         raise ConfigError("--admin needs h11: pip install zoolet[admin]") from None
     from zoolet.server.testing.control.commands import control_of
 
-    return ControlServer(control_of(endpoint))
+    return ControlServer(control_of(endpoint), port, host)
+
+
+def cannot_listen(host: str, port: int, error: Exception) -> OSError:
+    """Return the error for an address that cannot be listened on."""
+    number = getattr(error, "errno", None) or 0
+    reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or str(error)
+    return OSError(number, f"cannot listen on {host}:{port}: {reason}")
+
+
+async def serve_command(words: Sequence[str], environment: Mapping[str, str], signals: Signals | None) -> int:
+    """Run a command while a server serves it; without one, say where the server is, and wait for a signal.
+
+    Args:
+        words: The command.
+        environment: What is added to its environment.
+        signals: Those that have arrived for it; None without a command.
+
+    Returns:
+        The exit code.
+    """
+    if signals is not None:
+        return await run_command(words, environment, signals)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    print(f"zoolet ready on {environment['ZOOLET_HOSTS']}", flush=True)
+    if "ZOOLET_ADMIN" in environment:
+        print(f"zoolet control on {environment['ZOOLET_ADMIN']}", flush=True)
+    await stop.wait()
+    return 0
 
 
 async def run_command(words: Sequence[str], environment: Mapping[str, str], signals: Signals) -> int:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
-import os
-import signal
 import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from zoolet.event_loop import run_loop
-from zoolet.server.cli.command import Signals, run_command
+from zoolet.server.cli.command import Signals, cannot_listen, control_server, serve_command
 from zoolet.server.config import ConfigError
 
 if TYPE_CHECKING:
@@ -34,6 +31,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--admin", action="store_true", help="serve the control API; its address is in ZOOLET_ADMIN (extra: admin)"
     )
+    parser.add_argument("--admin-port", type=int, help="the port of the control API; it implies --admin")
     parser.usage = "zoolet proxy HOSTS [options] [-- CMD ARG...]"
     parser.set_defaults(command=_proxy)
 
@@ -60,24 +58,13 @@ async def _run(proxy: Proxy, options: argparse.Namespace) -> int:
         try:
             await stack.enter_async_context(proxy)
         except OSError as error:
-            where = f"{options.host}:{options.port}"
-            raise OSError(error.errno, f"cannot listen on {where}: {os.strerror(error.errno or 0)}") from None
+            raise cannot_listen(options.host, options.port, error) from None
         environment = {"ZOOLET_HOSTS": proxy.hosts, "ZOOKEEPER_HOSTS": proxy.hosts}
-        if options.admin:
-            from zoolet.server.cli.command import control_server
-
-            environment["ZOOLET_ADMIN"] = (await stack.enter_async_context(control_server(proxy))).url
+        if options.admin or options.admin_port is not None:
+            control = await stack.enter_async_context(control_server(proxy, options.host, options.admin_port or 0))
+            environment["ZOOLET_ADMIN"] = control.url
         recording = proxy.recording() if options.record else None
         if recording is not None:
             stack.callback(recording.save, options.record)
             stack.enter_context(recording)
-        if signals is not None:
-            return await run_command(options.words, environment, signals)
-        stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        print(f"zoolet ready on {proxy.hosts}", flush=True)
-        if "ZOOLET_ADMIN" in environment:
-            print(f"zoolet control on {environment['ZOOLET_ADMIN']}", flush=True)
-        await stop.wait()
-    return 0
+        return await serve_command(options.words, environment, signals)

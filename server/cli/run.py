@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zoolet.event_loop import run_loop
 from zoolet.server.app import assemble
-from zoolet.server.cli.command import Signals, control_server, run_command
+from zoolet.server.cli.command import Signals, cannot_listen, control_server, serve_command
 from zoolet.server.config import Config, ConfigError, Setting, build, parse_definitions
 from zoolet.server.net.clock import RealClock
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DEFAULTS: Final = {"maxClientCnxns": "0", "4lw.commands.whitelist": "*"}
 """The configuration, which -D options override."""
-_WITH_VALUE: Final = ("--load", "--clock", "--seed")
+_WITH_VALUE: Final = ("--load", "--clock", "--seed", "--host", "--port", "--admin-port")
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,15 +31,18 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "run",
         help="run a command with a server of its own",
         description="Run a command with a server on a free port, which ZOOLET_HOSTS and ZOOKEEPER_HOSTS name. "
-        "Signals are forwarded, and the exit code is the command's.",
+        "Signals are forwarded, and the exit code is the command's. Without a command it serves until it is stopped.",
     )
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=0, help="the port to listen on (default: a free one)")
+    parser.add_argument("--admin-port", type=int, help="the port of the control API; it implies --admin")
     parser.add_argument(
         "--admin", action="store_true", help="serve the control API; its address is in ZOOLET_ADMIN (extra: admin)"
     )
     parser.add_argument("--load", metavar="FILE", help="create the nodes of a JSON file first")
     parser.add_argument("--clock", choices=("real", "manual"), default="real", help="with --admin: the server's clock")
     parser.add_argument("--seed", type=int, help="with --admin: the seed of all randomness")
-    parser.usage = "zoolet run [options] [-Dname=value] -- CMD ARG..."
+    parser.usage = "zoolet run [options] [-Dname=value] [-- CMD ARG...]"
     parser.set_defaults(command=_run)
 
 
@@ -52,9 +55,9 @@ def start_of_command(words: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace, definitions: list[str]) -> int:
-    words = options.words
-    if not words:
-        raise ConfigError("run: no command is given; zoolet run -- CMD ARG...")
+    options.admin = options.admin or options.admin_port is not None
+    if not options.host:
+        raise ConfigError("run: --host must be an address or a name, not ''")
     if not options.admin and (options.clock != "real" or options.seed is not None):
         raise ConfigError("run: --clock and --seed need --admin")
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
@@ -65,8 +68,8 @@ def _run(options: argparse.Namespace, definitions: list[str]) -> int:
         raise ConfigError("zoolet run does not support secureClientPort; zoolet serve does.")
     nodes = _read_tree(options.load) if options.load is not None else {}
     if options.admin:
-        return run_loop(_run_with_control(_test_server(options, {**settings, **given}), nodes, words))
-    return run_loop(_run_with_server(config, nodes, words))
+        return run_loop(_run_with_control(_test_server(options, {**settings, **given}), nodes, options))
+    return run_loop(_run_with_server(config, nodes, options))
 
 
 def _read_tree(file: str) -> dict[str, Any]:
@@ -89,11 +92,11 @@ def _test_server(options: argparse.Namespace, settings: dict[str, Setting]) -> S
     # The same limits as without --admin; a test server's own are shorter.
     values = {"tickTime": "2000", "minSessionTimeout": "4000", "maxSessionTimeout": "40000"}
     values |= {name: setting.value for name, setting in settings.items()}
-    return Server(clock=options.clock, seed=options.seed, config=values)
+    return Server(options.host, options.port, clock=options.clock, seed=options.seed, config=values)
 
 
-async def _run_with_server(config: Config, nodes: dict[str, Any], words: list[str]) -> int:
-    """Serve while a command runs; return its exit code."""
+async def _run_with_server(config: Config, nodes: dict[str, Any], options: argparse.Namespace) -> int:
+    """Serve while a command runs, or until the server is stopped; return the exit code."""
     daemon = assemble(config, clock=RealClock(), rng=SystemRandom())
     if nodes:
         from zoolet.server.testing.state.populate import populate
@@ -102,24 +105,30 @@ async def _run_with_server(config: Config, nodes: dict[str, Any], words: list[st
             populate(daemon.engine, nodes)
         except ValueError as error:
             raise ConfigError(f"--load: {error}") from None
-    hosts = f"127.0.0.1:{await daemon.start('127.0.0.1', 0)}"
-    signals = Signals()
+    signals = Signals() if options.words else None
     try:
-        return await run_command(words, {"ZOOLET_HOSTS": hosts, "ZOOKEEPER_HOSTS": hosts}, signals)
+        hosts = f"{options.host}:{await daemon.start(options.host, options.port)}"
+    except (OSError, UnicodeError) as error:
+        raise cannot_listen(options.host, options.port, error) from None
+    try:
+        return await serve_command(options.words, {"ZOOLET_HOSTS": hosts, "ZOOKEEPER_HOSTS": hosts}, signals)
     finally:
         await daemon.stop(gracefully=False)
 
 
-async def _run_with_control(server: Server, nodes: dict[str, Any], words: list[str]) -> int:
+async def _run_with_control(server: Server, nodes: dict[str, Any], options: argparse.Namespace) -> int:
     """Serve, under the control of the command, while it runs; return its exit code."""
-    signals = Signals()
+    signals = Signals() if options.words else None
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(server)
-        control = await stack.enter_async_context(control_server(server))
+        try:
+            await stack.enter_async_context(server)
+        except OSError as error:
+            raise cannot_listen(options.host, options.port, error) from None
+        control = await stack.enter_async_context(control_server(server, options.host, options.admin_port or 0))
         try:
             server.populate(nodes)
         except ValueError as error:
             raise ConfigError(f"--load: {error}") from None
         hosts = server.hosts
         environment = {"ZOOLET_HOSTS": hosts, "ZOOKEEPER_HOSTS": hosts, "ZOOLET_ADMIN": control.url}
-        return await run_command(words, environment, signals)
+        return await serve_command(options.words, environment, signals)

@@ -78,7 +78,7 @@ def test_several_servers_of_which_one_is_missing(capsys: pytest.CaptureFixture[s
         (b"This ZooKeeper instance is not currently serving requests\n", "runs, and does not serve"),
         (b"srvr is not executed because it is not in the whitelist.\n", "answers, but may not say how it is"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is not a ZooKeeper server"),
-        (b"", "is not a ZooKeeper server"),
+        (b"", "closes the connection without an answer: it may serve TLS only (--tls-ca)"),
         (b"\xff\xfe\x1b[31m: red\n", "is not a ZooKeeper server"),
     ],
 )
@@ -87,6 +87,18 @@ def test_what_does_not_serve(capsys: pytest.CaptureFixture[str], answer: bytes, 
         code, out = status(capsys, hosts)
     assert code == 1
     assert out.startswith(f"{hosts} {line}")
+
+
+def test_a_server_of_tls_is_asked_over_tls(capsys: pytest.CaptureFixture[str]) -> None:
+    with Server(tls=True) as server:
+        code, line = status(capsys, server.hosts, "--tls-ca", str(server.tls_ca))
+
+    assert (code, line.startswith(f"{server.hosts} serves as standalone")) == (0, True)
+
+
+def test_a_certificate_without_an_authority_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "127.0.0.1:1", "--tls-cert", "client.pem"]) == 2
+    assert capsys.readouterr().err == "zoolet: --tls-cert needs --tls-ca\n"
 
 
 def test_a_server_that_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,8 @@ from typing import Final
 
 import pytest
 
+from zoolet.client.blocking import Client
+
 DEADLINE_S: Final = 20.0  # only ever reached on failure
 ZOOLET: Final = [sys.executable, "-m", "zoolet.server"]
 UNTIL_SIGNALLED: Final = """
@@ -223,12 +225,24 @@ def test_a_command_that_cannot_be_run_is_one_line_and_126(tmp_path: Path) -> Non
     assert ran.stderr == f"zoolet: cannot run {tmp_path}: Permission denied\n"
 
 
-@pytest.mark.parametrize("words", [(), ("--",)], ids=["nothing", "two dashes"])
-def test_no_command_is_wrong_usage(words: tuple[str, ...]) -> None:
-    ran = run(*words)
+@pytest.mark.parametrize("words", [(), ("--admin-port", "0")], ids=["plain", "with the control API"])
+def test_without_a_command_it_serves_until_it_is_stopped(words: tuple[str, ...]) -> None:
+    with subprocess.Popen([*ZOOLET, "run", "--port", "0", *words], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        hosts = process.stdout.readline().removeprefix("zoolet ready on ").strip()
+        assert not words or process.stdout.readline().startswith("zoolet control on http://127.0.0.1:")
+        with Client(hosts) as zk:
+            assert zk.children("/") == ["zookeeper"]
+        process.terminate()
+        assert process.wait(DEADLINE_S) == 0
 
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr == "zoolet: run: no command is given; zoolet run -- CMD ARG...\n"
+
+def test_the_port_of_a_run_can_be_chosen_and_one_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ran = run("--port", port, "--", "true")
+
+    assert (ran.returncode, ran.stderr) == (1, f"zoolet: cannot listen on 127.0.0.1:{port}: Address already in use\n")
 
 
 def test_a_property_that_is_invalid_is_wrong_usage() -> None:
