@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from zoolet.server.cli import datadir, fault, proxy, run, serve
+from zoolet.server.cli import container, datadir, fault, proxy, run, serve
 from zoolet.server.config import ConfigError
 from zoolet.server.storage.errors import StorageError
 from zoolet.usage import Parser
@@ -29,6 +29,8 @@ def main(arguments: Sequence[str] | None = None, more: AddCommands | None = None
         more: Adds further commands to the parser.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
     end = run.start_of_command(words) if words[:1] == ["run"] else (*words, "--").index("--")
     definitions = [word for word in words[:end] if word.startswith("-D")]
     others = [word for word in words[:end] if not word.startswith("-D")]
@@ -58,13 +60,14 @@ def _plain(parser: Parser) -> argparse.ArgumentParser:
 def parser(more: AddCommands | None = None) -> argparse.ArgumentParser:
     """Return the parser of all commands; ``-Dname=value`` is not among its options, because it may be anywhere."""
     program = _plain(Parser(prog="zoolet", description="A ZooKeeper-compatible coordination server."))
-    program.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    program.add_argument("-V", "--version", action=_Version, nargs=0, help="show the version and exit")
     commands = program.add_subparsers(required=True, metavar="COMMAND")
     serve.add_command(commands)
     run.add_command(commands)
     proxy.add_command(commands)
     fault.add_command(commands)
     datadir.add_command(commands)
+    container.add_command(commands)
     if more is not None:
         more(commands)
     return program

@@ -35,14 +35,16 @@ def configure(level: str, form: str) -> None:
     """Log to stderr.
 
     Args:
-        level: One of LEVELS.
+        level: One of LEVELS, or a level of Java's; info for any other word.
         form: ``text`` or ``json``.
     """
     handler = logging.StreamHandler(sys.stderr)
     text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(_JsonLines() if form == "json" else text)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("zoolet").setLevel(level.upper())
+    known = {"trace": "debug", "warn": "warning", "fatal": "error"}  # the levels of Java's loggers
+    name = known.get(level, level)
+    logging.getLogger("zoolet").setLevel(name.upper() if name in LEVELS else "INFO")
 
 
 def attach(daemon: Daemon, settings: AdminSettings) -> None:

@@ -9,7 +9,7 @@ import os
 import signal
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
@@ -72,16 +72,44 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is a handler, it must not end the daemon
     logs.configure(options.log_level, options.log_format)
-    file_settings = read_file(options.config) if options.config else {}
-    cli_settings = parse_definitions(definitions, "command line")
-    for _, key in OPTIONS:
-        if (value := getattr(options, key.name)) is not None:
-            cli_settings[key.name] = Setting(value, "command line", Source.OPTION)
-    file = masked(Path(options.config).read_text(encoding="latin-1")) if options.config else None
+    given = {
+        key.name: Setting(value, "command line", Source.OPTION)
+        for _, key in OPTIONS
+        if (value := getattr(options, key.name)) is not None
+    }
+    for option, key in OPTIONS:
+        if option.endswith("-host") or option == "--host":
+            if key.name in given and not given[key.name].value:
+                raise ConfigError(f"command line: {option} must be an address or a name, not ''.")
+    return serve(options.config, {}, definitions, given, options.compat)
+
+
+def serve(
+    path: str | None,
+    beside: Mapping[str, Setting],
+    definitions: list[str],
+    options: Mapping[str, Setting] | None = None,
+    compat: str = "3.9",
+) -> int:
+    """Run the daemon until it is stopped; return its exit code.
+
+    Args:
+        path: The zoo.cfg; None for none.
+        beside: Settings of an environment, which the file overrides.
+        definitions: The ``-D`` options, which override the file.
+        options: Other options, which override all.
+        compat: The release to reproduce.
+
+    Raises:
+        ConfigError: The configuration is wrong.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is a handler, it must not end the daemon
+    file = read_file(path) if path is not None else {}
+    text = masked(Path(path).read_text(encoding="latin-1")) if path is not None else None
+    given = parse_definitions(definitions, "command line") | dict(options or {})
     environment = read_environment(os.environ)
-    return run_loop(_daemon(build(environment, file_settings, cli_settings, compat=options.compat, file=file)))
+    return run_loop(_daemon(build(environment, beside, file, given, compat=compat, file=text)))
 
 
 async def _daemon(config: Config) -> int:

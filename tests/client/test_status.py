@@ -91,9 +91,10 @@ def test_what_does_not_serve(capsys: pytest.CaptureFixture[str], answer: bytes, 
 
 def test_a_server_of_tls_is_asked_over_tls(capsys: pytest.CaptureFixture[str]) -> None:
     with Server(tls=True) as server:
-        code, line = status(capsys, server.hosts, "--tls-ca", str(server.tls_ca))
+        hosts = server.hosts
+        code, line = status(capsys, hosts, "--tls-ca", str(server.tls_ca))
 
-    assert (code, line.startswith(f"{server.hosts} serves as standalone")) == (0, True)
+    assert (code, line.startswith(f"{hosts} serves as standalone")) == (0, True)
 
 
 def test_a_certificate_without_an_authority_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from zoolet.client.blocking import Client
 from zoolet.protocol.errors import ConnectionLossError, ZooKeeperError
 
 pytest.importorskip("h11")
-RULES: Final = Path(__file__).parents[3] / "docs" / "monitoring" / "alerts.yml"
+RULES: Final = Path(__file__).parents[3] / "docs" / "operations" / "alerts.yml"
 
 
 def get(url: str, method: str = "GET", **headers: str) -> tuple[int, str]:

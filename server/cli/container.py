@@ -1,0 +1,209 @@
+"""``zoolet container``: the entry point of an image, with the variables of the official, Bitnami and Confluent images.
+
+So a compose file or a manifest of one of them works when only its ``image:`` is changed. A zoo.cfg that is mounted is
+used as it is, as the official image does; otherwise the variables are. All addresses of the container are listened on.
+
+Source: the entry points of zookeeper:3.9, bitnami/zookeeper and confluentinc/cp-zookeeper.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from zoolet.server.cli import logs, serve
+from zoolet.server.config import ConfigError, Setting, read_file
+
+CONFIG_FILES: Final = ("/conf/zoo.cfg", "/opt/bitnami/zookeeper/conf/zoo.cfg")
+"""Where a zoo.cfg may be mounted."""
+DATA_DIRS: Final = {
+    "ZOOKEEPER_CLIENT_PORT": "/var/lib/zookeeper/data",
+    "ALLOW_EMPTY_PASSWORD": "/bitnami/zookeeper/data",
+}
+"""Where the data is in the other two images, by a variable that only they have."""
+COMMANDS: Final = ("zkServer.sh", "/docker-entrypoint.sh", "/opt/bitnami/scripts/zookeeper/run.sh", "start-foreground")
+"""Words of commands that start the server of another image."""
+_PROMETHEUS: Final = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
+_SASL_PROVIDER: Final = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+# fmt: off
+OFFICIAL: Final = {
+    "ZOO_DATA_DIR": "dataDir", "ZOO_DATA_LOG_DIR": "dataLogDir", "ZOO_TICK_TIME": "tickTime",
+    "ZOO_INIT_LIMIT": "initLimit", "ZOO_SYNC_LIMIT": "syncLimit",
+    "ZOO_AUTOPURGE_SNAPRETAINCOUNT": "autopurge.snapRetainCount",
+    "ZOO_AUTOPURGE_PURGEINTERVAL": "autopurge.purgeInterval", "ZOO_MAX_CLIENT_CNXNS": "maxClientCnxns",
+    "ZOO_STANDALONE_ENABLED": "standaloneEnabled", "ZOO_ADMINSERVER_ENABLED": "admin.enableServer",
+    "ZOO_4LW_COMMANDS_WHITELIST": "4lw.commands.whitelist", "ZOO_PORT": "clientPort",
+}
+"""Variables of the official image, and the keys that they set."""
+BITNAMI: Final = {
+    "ZOO_PORT_NUMBER": "clientPort", "ZOO_MAX_CNXNS": "maxCnxns", "ZOO_MAX_SESSION_TIMEOUT": "maxSessionTimeout",
+    "ZOO_AUTOPURGE_INTERVAL": "autopurge.purgeInterval", "ZOO_AUTOPURGE_RETAIN_COUNT": "autopurge.snapRetainCount",
+    "ZOO_PRE_ALLOC_SIZE": "preAllocSize", "ZOO_SNAPCOUNT": "snapCount",
+    "ZOO_ADMIN_SERVER_ADDRESS": "admin.serverAddress", "ZOO_ADMIN_SERVER_PORT_NUMBER": "admin.serverPort",
+    "ZOO_PROMETHEUS_METRICS_PORT_NUMBER": "metricsProvider.httpPort",
+    "ZOO_TLS_CLIENT_KEYSTORE_FILE": "ssl.keyStore.location", "ZOO_TLS_CLIENT_KEYSTORE_TYPE": "ssl.keyStore.type",
+    "ZOO_TLS_CLIENT_KEYSTORE_PASSWORD": "ssl.keyStore.password",
+    "ZOO_TLS_CLIENT_TRUSTSTORE_FILE": "ssl.trustStore.location",
+    "ZOO_TLS_CLIENT_TRUSTSTORE_TYPE": "ssl.trustStore.type",
+    "ZOO_TLS_CLIENT_TRUSTSTORE_PASSWORD": "ssl.trustStore.password", "ZOO_TLS_CLIENT_AUTH": "ssl.clientAuth",
+}
+"""The same of Bitnami's."""
+CONFLUENT: Final = {
+    "ZOOKEEPER_CLIENT_PORT": "clientPort", "ZOOKEEPER_TICK_TIME": "tickTime", "ZOOKEEPER_INIT_LIMIT": "initLimit",
+    "ZOOKEEPER_SYNC_LIMIT": "syncLimit", "ZOOKEEPER_MAX_CLIENT_CNXNS": "maxClientCnxns",
+    "ZOOKEEPER_AUTOPURGE_SNAP_RETAIN_COUNT": "autopurge.snapRetainCount",
+    "ZOOKEEPER_AUTOPURGE_PURGE_INTERVAL": "autopurge.purgeInterval",
+    "ZOOKEEPER_ADMIN_ENABLE_SERVER": "admin.enableServer", "ZOOKEEPER_ADMIN_SERVER_PORT": "admin.serverPort",
+}
+"""The same of Confluent's."""
+# fmt: on
+YES: Final = frozenset({"yes", "true", "1"})
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "container",
+        help="the entry point of an image",
+        description="Run the daemon as the entry point of a container, configured by a mounted zoo.cfg or by the "
+        "variables of the official, Bitnami and Confluent images; 'zoolet container status' says how it is.",
+    )
+    parser.add_argument("given", nargs="*", metavar="WORD", help="status, or a command to run in place of the daemon")
+    parser.set_defaults(command=lambda options, definitions: _container(options.given, definitions))
+
+
+def _container(words: list[str], definitions: list[str]) -> int:
+    environment = with_files(os.environ)
+    if words == ["status"]:
+        os.execvp("zoolet", ["zoolet", "status", *status_words(environment)])
+    if words and os.path.basename(words[0]) not in {os.path.basename(each) for each in COMMANDS}:
+        os.execvp(words[0], words)
+    file = next((path for path in config_files(environment) if Path(path).is_file()), None)
+    settings = {} if file is not None else settings_of(environment, jaas_file)
+    logs.configure(environment.get("ZOO_LOG_LEVEL", "info").lower(), "text")
+    return serve.serve(file, settings, definitions)
+
+
+def config_files(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the places where a zoo.cfg may be mounted."""
+    folder = environment.get("ZOO_CONF_DIR")
+    return (f"{folder}/zoo.cfg", *CONFIG_FILES) if folder else CONFIG_FILES
+
+
+def with_files(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment with the content of files in place of the variables ``NAME_FILE`` that name them.
+
+    Raises:
+        ConfigError: A file cannot be read.
+    """
+    found = dict(environment)
+    for name, path in environment.items():
+        plain = name.removesuffix("_FILE")
+        is_store = name in BITNAMI  # which names a file itself
+        if name.startswith("ZOO_") and plain != name and plain not in environment and not is_store:
+            try:
+                found[plain] = Path(path).read_text(encoding="utf-8").rstrip("\n")
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigError(f"{name}: {path} cannot be read: {error}.") from None
+    return found
+
+
+def settings_of(environment: Mapping[str, str], write_jaas: Callable[[dict[str, str]], str]) -> dict[str, Setting]:
+    """Return the settings by key, of variables of any of the three images.
+
+    Args:
+        environment: The variables.
+        write_jaas: Writes a JAAS file with users and their passwords, and returns its path.
+
+    Raises:
+        ConfigError: Several servers are to be an ensemble, or users and passwords do not match.
+    """
+    folder = next((path for name, path in DATA_DIRS.items() if name in environment), "/data")
+    if environment.get("ZOO_ENABLE_AUTH", "").lower() in YES:
+        folder = DATA_DIRS["ALLOW_EMPTY_PASSWORD"]
+    words = {"dataDir": folder, "4lw.commands.whitelist": "srvr, ruok, mntr", "admin.serverAddress": "0.0.0.0"}
+    if ";" not in environment.get("ZOO_SERVERS", ""):  # otherwise the port may be in there
+        words["clientPort"] = "2181"
+    settings = {key: Setting(value, "the default of zoolet container") for key, value in words.items()}
+
+    def put(key: str, value: str, name: str) -> None:
+        settings[key] = Setting(value, f"environment variable {name}")
+
+    for name, key in (OFFICIAL | BITNAMI | CONFLUENT).items():
+        if environment.get(name, "").strip():
+            put(key, environment[name].strip(), name)
+    for name, value in environment.items():
+        if name.startswith("ZOO_CFG_") and name != "ZOO_CFG_EXTRA":
+            put(name.removeprefix("ZOO_CFG_").replace("_", "."), value, name)
+    for word in environment.get("ZOO_CFG_EXTRA", "").split():
+        key, _, value = word.partition("=")
+        put(key, value, "ZOO_CFG_EXTRA")
+    for name, key, value in (
+        ("ZOO_ENABLE_ADMIN_SERVER", "admin.enableServer", "true"),
+        ("ZOO_ENABLE_PROMETHEUS_METRICS", "metricsProvider.className", _PROMETHEUS),
+        ("ZOO_RECONFIG_ENABLED", "reconfigEnabled", "true"),
+    ):
+        if environment.get(name, "").lower() in YES:
+            put(key, value, name)
+    _put_servers(environment, put)
+    if environment.get("ZOO_TLS_CLIENT_ENABLE", "").lower() in YES:
+        put("secureClientPort", environment.get("ZOO_TLS_PORT_NUMBER", "3181"), "ZOO_TLS_PORT_NUMBER")
+        settings.pop("clientPort", None)
+    else:
+        for key in [key for key in settings if key.startswith("ssl.")]:
+            del settings[key]
+    if environment.get("ZOO_ENABLE_AUTH", "").lower() in YES:
+        put("authProvider.1", _SASL_PROVIDER, "ZOO_ENABLE_AUTH")
+        put("sessionRequireClientSASLAuth", "true", "ZOO_ENABLE_AUTH")
+        put("java.security.auth.login.config", write_jaas(users_of(environment)), "ZOO_SERVER_USERS")
+    return settings
+
+
+def _put_servers(environment: Mapping[str, str], put: Callable[[str, str, str], None]) -> None:
+    """Set the line of each server: the official image has them whole, Bitnami's only the addresses."""
+    for number, word in enumerate(re.split(r"[ ,]+", environment.get("ZOO_SERVERS", "").strip()), 1):
+        if word.startswith("server."):
+            key, _, value = word.partition("=")
+            put(key, value, "ZOO_SERVERS")
+        elif word:
+            put(f"server.{number}", word.partition("::")[0], "ZOO_SERVERS")
+
+
+def users_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the users of SASL with their passwords.
+
+    Raises:
+        ConfigError: There are none, or not as many passwords as users.
+    """
+    users = re.split(r"[;, ]", environment.get("ZOO_SERVER_USERS", ""))
+    passwords = re.split(r"[;, ]", environment.get("ZOO_SERVER_PASSWORDS", ""))
+    if users == [""] or len(users) != len(passwords):
+        raise ConfigError("ZOO_ENABLE_AUTH needs ZOO_SERVER_USERS, and as many ZOO_SERVER_PASSWORDS.")
+    return dict(zip(users, passwords, strict=True))
+
+
+def jaas_file(users: dict[str, str]) -> str:
+    """Write a JAAS file that only this user can read; return its path."""
+    module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+    lines = "".join(f'\n  user_{user}="{password}"' for user, password in users.items())
+    descriptor, path = tempfile.mkstemp(prefix="zoolet-jaas-")
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(f"Server {{\n  {module}{lines};\n}};\n")
+    return path
+
+
+def status_words(environment: Mapping[str, str]) -> list[str]:
+    """Return the arguments of ``zoolet status`` for the server of this container."""
+    file = next((path for path in config_files(environment) if Path(path).is_file()), None)
+    settings = settings_of(environment, lambda users: "") if file is None else read_file(file)
+    for key in ("clientPort", "secureClientPort"):
+        if (setting := settings.get(key)) is not None:
+            trusted = environment.get("ZOO_TLS_CLIENT_HEALTH_CA")
+            tls = ["--tls-ca", trusted] if key == "secureClientPort" and trusted else []
+            return [f"127.0.0.1:{setting.value}", *tls]
+    return []
