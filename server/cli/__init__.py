@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from zoolet.server.cli import container, datadir, fault, proxy, run, serve
+from zoolet.server.cli import backup, container, datadir, fault, proxy, run, serve
 from zoolet.server.config import ConfigError
 from zoolet.server.storage.errors import StorageError
 from zoolet.usage import Parser
@@ -67,6 +67,7 @@ def parser(more: AddCommands | None = None) -> argparse.ArgumentParser:
     proxy.add_command(commands)
     fault.add_command(commands)
     datadir.add_command(commands)
+    backup.add_command(commands)
     container.add_command(commands)
     if more is not None:
         more(commands)
