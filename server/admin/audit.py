@@ -91,7 +91,8 @@ def line(client: ClientConnection, op: int, request: Any, result: str) -> str:
 
 
 def _line(client: ClientConnection, fields: dict[str, str]) -> str:
-    users = ",".join(identity.id or "" for identity in client.ids if identity.scheme != "ip") or client.host
+    named = [identity for identity in client.ids if identity.scheme != "ip"]
+    users = ",".join((identity.id or "").partition(":")[0] for identity in named) or client.host  # without the hash
     known = {"session": f"0x{client.session_id:x}", "user": users, "ip": client.host}
     return "\t".join(f"{name}={_printable(value)}" for name, value in (known | fields).items())
 

@@ -6,6 +6,7 @@ Source: org.apache.zookeeper.server.admin.Commands.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -80,11 +81,8 @@ def _set_trace_mask(observed: Observed, parameters: Parameters) -> Facts:
     text = parameters.get("traceMask")
     if text is None:
         return {"error": "setTraceMask requires long traceMask argument"}
-    try:
-        mask = int(text)
-        if not -(1 << 63) <= mask < 1 << 63:
-            raise ValueError
-    except ValueError:
+    mask = int(text) if re.fullmatch(r"[+-]?[0-9]{1,20}", text) else 1 << 63
+    if not -(1 << 63) <= mask < 1 << 63:
         return {"error": f"setTraceMask requires long traceMask argument, got {text}"}
     observed.engine.trace_mask = mask
     return {"tracemask": mask}

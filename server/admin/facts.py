@@ -112,11 +112,11 @@ def watching_by_path(engine: Engine) -> list[tuple[str, list[int]]]:
 
 def watch_summary(observed: Observed) -> Facts:
     """Return the numbers of data watches; a connection is also counted if its watches have fired."""
-    by_path = watching_by_path(observed.engine)
+    paths, watches = observed.engine.watches.totals(DATA)
     return {
         "num_connections": sum(client.watched_data for client in observed.engine.connections),
-        "num_paths": len(by_path),
-        "num_total_watches": sum(len(ids) for _, ids in by_path),
+        "num_paths": paths,
+        "num_total_watches": watches,
     }
 
 

@@ -6,10 +6,12 @@ import json
 from collections.abc import Collection
 from ipaddress import ip_address
 from typing import Final, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
 """The names of this machine for itself."""
+PRIVATE: Final = (".svc", ".cluster.local", ".local", ".localdomain", ".internal", ".lan", ".home.arpa", ".test")
+"""Suffixes of names within a cluster or a network, of which nobody can make a web page elsewhere."""
 MAX_FIELDS: Final = 100
 """The most parameters of a query."""
 
@@ -46,8 +48,15 @@ class Request(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The path, without a slash at its end."""
-        return urlsplit(self.target).path.rstrip("/")
+        """The path, without a slash at its end; that of a target with a scheme is behind its host."""
+        return self._path_and_query()[0].rstrip("/")
+
+    def _path_and_query(self) -> tuple[str, str]:
+        path, _, query = self.target.partition("#")[0].partition("?")
+        if path.lower().startswith(("http://", "https://")):
+            _, slash, rest = path.partition("://")[2].partition("/")
+            path = slash + rest
+        return path, query
 
     def parameters(self) -> list[tuple[str, str]]:
         """Return the parameters of the query, in order.
@@ -56,7 +65,7 @@ class Request(NamedTuple):
             HttpError: There are too many.
         """
         try:
-            return parse_qsl(urlsplit(self.target).query, keep_blank_values=True, max_num_fields=MAX_FIELDS)
+            return parse_qsl(self._path_and_query()[1], keep_blank_values=True, max_num_fields=MAX_FIELDS)
         except ValueError:
             raise HttpError(400, f"the query has more than {MAX_FIELDS} parameters") from None
 
@@ -82,13 +91,14 @@ def json_response(value: object, status: int = 200, *headers: tuple[str, str]) -
     return Response(json.dumps(value).encode() + b"\n", "application/json", status, headers)
 
 
-def check_browser(request: Request, hosts: Collection[str] | None) -> None:
+def check_browser(request: Request, hosts: Collection[str], *, is_local: bool = True) -> None:
     """Refuse what a web page of somebody else makes a browser send.
 
     Args:
         request: The request.
-        hosts: The names that clients may call this server by, beside addresses; None for any, where it listens for
-            other machines, which call it as they like.
+        hosts: The names that clients may call this server by, beside addresses.
+        is_local: It listens for this machine only. Otherwise names that nobody can register are allowed as well: those
+            without a dot, and those in :data:`PRIVATE`.
 
     Raises:
         HttpError: It has an Origin that is not this server, or a Host that is none of the names: a page whose name
@@ -96,11 +106,17 @@ def check_browser(request: Request, hosts: Collection[str] | None) -> None:
     """
     host = request.headers.get("host", "").lower()
     origin = request.headers.get("origin")
-    if origin is not None and (not host or urlsplit(origin.lower()).netloc != host):
+    if origin is not None and (not host or origin.lower() not in (f"http://{host}", f"https://{host}")):
         raise HttpError(403, "requests of web pages are refused: the Origin is not this server")
-    name = host if host.endswith("]") else host.rpartition(":")[0] or host
-    if host and hosts is not None and name not in hosts and not _is_address(name):
-        raise HttpError(403, f"the Host {name[:80]!r} is not a name of this server; call it by its address")
+    name = (host if host.endswith("]") else host.rpartition(":")[0] or host).removesuffix(".")
+    if not host or name in hosts or _is_address(name):
+        return
+    if is_local or ("." in name and not name.endswith(PRIVATE)):
+        raise HttpError(
+            403,
+            f"the Host {name[:80]!r} is not a name of this server: call it by its address, or name it in "
+            "zoolet.adminHosts",
+        )
 
 
 def _is_address(name: str) -> bool:

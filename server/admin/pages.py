@@ -21,7 +21,7 @@ from typing import Final
 
 from zoolet.server.admin import prometheus
 from zoolet.server.admin.commands import BY_NAME, COMMANDS, execute
-from zoolet.server.admin.http import HttpError, Request, Response, check_browser
+from zoolet.server.admin.http import LOCAL, HttpError, Request, Response, check_browser
 from zoolet.server.admin.java import pretty_json
 from zoolet.server.admin.observed import Observed
 
@@ -48,15 +48,23 @@ class AdminPages:
         observed: The server.
         token: What a request has to show that changes something.
         hosts: As for :func:`~zoolet.server.admin.http.check_browser`.
+        is_local: Likewise.
         prefix: The path of the commands.
     """
 
     def __init__(
-        self, observed: Observed, token: str, hosts: Collection[str] | None = None, prefix: str = "/commands"
+        self,
+        observed: Observed,
+        token: str,
+        hosts: Collection[str] = LOCAL,
+        *,
+        is_local: bool = True,
+        prefix: str = "/commands",
     ) -> None:
         self._observed = observed
         self._token = token
         self._hosts = hosts
+        self._is_local = is_local
         self._prefix = "/" + prefix.strip("/")
 
     async def answer(self, request: Request) -> Response:
@@ -65,7 +73,7 @@ class AdminPages:
         Raises:
             HttpError: It is refused.
         """
-        check_browser(request, self._hosts)
+        check_browser(request, self._hosts, is_local=self._is_local)
         path, prefix = request.path, self._prefix
         if path == prefix:
             _check_method(request, READS)
@@ -103,6 +111,8 @@ class AdminPages:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         is_known = hmac.compare_digest(token.strip().encode(), self._token.encode())
         if scheme.lower() != "bearer" or not is_known:
+            warn = self._observed.engine.warnings.warn
+            warn("admin token", "refusing %s on the admin port: it has no token, or a wrong one", request.path)
             reason = "this changes something: send 'Authorization: Bearer TOKEN' with the token of --admin-token-file"
             raise HttpError(401, reason, ("WWW-Authenticate", "Bearer"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,13 @@ class AdminPorts:
         limits = Limits(idle=settings.idle_timeout / 1000)
         if settings.port is not None:
             token = settings.token or secrets.token_urlsafe(24)
-            pages = AdminPages(self._observed, token, _names(settings.host), settings.prefix)
+            pages = AdminPages(
+                self._observed,
+                token,
+                self._names(),
+                is_local=_is_local(settings.host),
+                prefix=settings.prefix,
+            )
             server = HttpServer(pages.answer, limits)
             where = await self._listen(server, settings.host, settings.port)
             self.lines.append(f"zoolet admin on http://{where}/")
@@ -86,12 +93,17 @@ class AdminPorts:
         return f"[{host}]:{bound}" if host and ":" in host else f"{host or '0.0.0.0'}:{bound}"
 
     async def _metrics(self, request: Request) -> Response:
-        check_browser(request, _names(self._settings.metrics_host))
+        check_browser(request, self._names(), is_local=_is_local(self._settings.metrics_host))
         if request.path != "/metrics":
             raise HttpError(404, "there is nothing but /metrics")
         return metrics_page(self._observed, request)
 
+    def _names(self) -> frozenset[str]:
+        """Return the names that clients may call this machine by, beside addresses."""
+        own = {socket.gethostname().lower(), socket.getfqdn().lower()}
+        return LOCAL | own | {name.lower() for name in self._settings.hosts}
 
-def _names(host: str | None) -> frozenset[str] | None:
-    """Return the names that clients may call a server by; None for any, where it listens for other machines."""
-    return LOCAL if host is not None and (host in LOCAL or host.startswith("127.")) else None
+
+def _is_local(host: str | None) -> bool:
+    """Return whether an address is that of this machine for itself."""
+    return host is not None and (host in LOCAL or host.startswith("127."))

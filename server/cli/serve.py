@@ -10,7 +10,6 @@ import signal
 import ssl
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
@@ -106,7 +105,7 @@ def serve(
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is a handler, it must not end the daemon
     file = read_file(path) if path is not None else {}
-    text = masked(Path(path).read_text(encoding="latin-1")) if path is not None else None
+    text = masked(file) if path is not None else None
     given = parse_definitions(definitions, "command line") | dict(options or {})
     environment = read_environment(os.environ)
     return run_loop(_daemon(build(environment, beside, file, given, compat=compat, file=text)))

@@ -32,6 +32,7 @@ class AdminSettings:
         enabled: Listen on the admin port; it is enough to set the port.
         host: The address of the admin port; None for all addresses of the machine.
         port: The admin port; 0 for a free one, None for none.
+        hosts: Names by which clients may call the admin port and that for metrics, beside those of this machine.
         prefix: The path of the commands.
         idle_timeout: Milliseconds for which a connection may wait for the next request.
         token: What a request shows that changes something; None to make one.
@@ -46,6 +47,7 @@ class AdminSettings:
     enabled: bool = False
     host: str | None = "127.0.0.1"
     port: int | None = None
+    hosts: tuple[str, ...] = ()
     prefix: str = "/commands"
     idle_timeout: int = 30_000
     token: str | None = None

@@ -276,6 +276,9 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             option="--admin-port", default_note="8080 where `admin.enableServer` is true"),
         Key("admin.serverAddress", "admin.host", ADDRESS, "The address of the admin port. Everybody who reaches it "
             "can read everything but the data: leave it, or protect it by other means.", "192.0.2.10"),
+        Key("zoolet.adminHosts", "admin.hosts", NAMES, "Names by which clients may call the admin port and that for "
+            "metrics, if another machine calls them by a name with a dot: a name that is not expected may be that of a "
+            "web page which leads here.", "zookeeper.example.org"),
         Key("admin.commandURL", "admin.prefix", URL_PATH, "The path of the commands.", "/admin"),
         Key("admin.idleTimeout", "admin.idle_timeout", milliseconds(1),
             "The time for which a connection may wait for its next request.", "5000"),

@@ -374,9 +374,13 @@ def _complete_tls(config: Config, entries: Entries) -> None:
     config.secure_host = config.host if by_option else None
 
 
-_SECRET: Final = re.compile(r"(?im)^([^#=:\n]*(?:password|digest|secret)[^=:\n]*[=:]).*$")
+_SECRET: Final = re.compile("(?i)password|digest|secret|token|jaas|users?")
 
 
-def masked(text: str) -> str:
-    """Return the text of a zoo.cfg without the values that are secrets."""
-    return _SECRET.sub(r"\1***", text)
+def masked(settings: Mapping[str, Setting]) -> str:
+    """Return the lines of a zoo.cfg, without comments; only values of known keys that are no secrets are shown."""
+    shown = {
+        name: setting.value if find(name.removeprefix("zookeeper.")) and not _SECRET.search(name) else "***"
+        for name, setting in settings.items()
+    }
+    return "".join(f"{one_line(name)}={one_line(value)}\n" for name, value in shown.items())

@@ -370,6 +370,11 @@ class Watches:
 
     # --- for reports ---
 
+    def totals(self, store: int) -> tuple[int, int]:
+        """Return how many paths open connections watch, and how many watches those are."""
+        counts = [sum(not client.closing for client in waiting) for waiting in self._stores[store].values()]
+        return sum(count > 0 for count in counts), sum(counts)
+
     def by_path(self, store: int) -> dict[str, list[ClientConnection]]:
         """Return the open connections that watch each path."""
         return {

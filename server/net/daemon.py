@@ -21,7 +21,6 @@ from zoolet.server.admin.observed import Observed
 from zoolet.server.net.acceptor import Acceptor, free_port_of_all_addresses
 from zoolet.server.net.connections import Connections
 from zoolet.server.net.gc import GcTuner
-from zoolet.server.net.sampler import Sampler
 
 if TYPE_CHECKING:
     import ssl  # importing it takes 10 ms, which most servers can save
@@ -172,10 +171,8 @@ class Daemon:
         return is_logged
 
     def measure(self) -> None:
-        """Keep the latencies of reads and writes, and time some requests, from now on."""
-        self.engine.metrics.keeps_latencies = True
-        sampler = self.connections.sampler = Sampler(self.engine)
-        self.observed.samples = sampler.by_label
+        """Time some requests from now on."""
+        self.observed.samples = self.connections.measure().by_label
 
     def abort_all(self) -> None:
         """Close all connections at once; output that has not been sent is lost."""

@@ -2,7 +2,11 @@
 
 Everything that a peer sends is bounded: headers, bodies, all bodies together, connections, and the seconds that a
 request or its response may take. When there are as many connections as there may be, the one that has been quiet for
-the longest is closed for the next, so that slow clients cannot lock out a health check.
+the longest is closed for the next, so that slow clients cannot lock out a health check. A connection counts until its
+socket is closed.
+
+One event loop serves this and ZooKeeper's clients. So requests that are answered without waiting are paced: one at a
+time, and after each a pause as long as it has taken; however many are asked for, half of the time is the clients'.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
+from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 import h11
@@ -20,6 +25,10 @@ from zoolet.server.admin.http import HttpError, Request, Response, json_response
 _log = logging.getLogger("zoolet.http")
 MAX_HEADERS: Final = 1 << 14
 """The most bytes of the headers of a request."""
+MAX_PAUSE: Final = 1.0
+"""Seconds of the longest pause after an answer."""
+BODIES: Final = 4
+"""How many bodies of the greatest size may be received at a time."""
 
 Answer = Callable[[Request], Awaitable[Response]]
 """Answers a request; raises :class:`HttpError` to refuse it."""
@@ -29,16 +38,18 @@ class Limits(NamedTuple):
     """The limits of what clients use.
 
     Args:
-        body: The most bytes of a body, and of all bodies that are being received.
+        body: The most bytes of a body; all that are being received may have :data:`BODIES` times as many.
         connections: The most connections at a time.
         seconds: For which a request, or sending its response, may take.
-        idle: Seconds for which a connection may wait for the next request.
+        idle: Seconds for which a connection may wait for the next request, and for which its headers may take.
+        paced: Requests are answered one at a time, with pauses.
     """
 
     body: int = 1 << 16
     connections: int = 64
     seconds: float = 10.0
     idle: float = 30.0
+    paced: bool = True
 
 
 class HttpServer:
@@ -53,8 +64,14 @@ class HttpServer:
         self._answer = answer
         self._limits = limits
         self._receiving = 0  # bytes of bodies
+        self._turn = asyncio.Lock()
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # the one that was quiet longest is first
+
+    @property
+    def open_connections(self) -> int:
+        """How many connections are open."""
+        return len(self._open)
 
     async def start(self, host: str | None, port: int) -> int:
         """Listen; return the port.
@@ -62,7 +79,7 @@ class HttpServer:
         Raises:
             OSError: The address is in use or is not this machine's.
         """
-        self._server = await asyncio.start_server(self._serve, host, port, limit=1 << 16)
+        self._server = await asyncio.start_server(self._serve, host, port, limit=1 << 14, backlog=1024)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
@@ -86,15 +103,14 @@ class HttpServer:
         try:
             while await self._serve_one(task, connection, reader, writer):
                 connection.start_next_cycle()
-        except h11.RemoteProtocolError as error:
-            _log.debug("closing a connection: %s", error)
-            if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                self._send(connection, writer, _refusal(error.error_status_hint, str(error)), closes=True)
+            writer.close()
+            async with asyncio.timeout(self._limits.seconds):
+                await writer.wait_closed()
         except (OSError, TimeoutError, asyncio.CancelledError) as error:
             _log.debug("closing a connection: %r", error)
         finally:
+            writer.transport.abort()  # also with output that nobody reads
             self._open.pop(task, None)
-            writer.close()
 
     async def _serve_one(
         self,
@@ -104,10 +120,16 @@ class HttpServer:
         writer: asyncio.StreamWriter,
     ) -> bool:
         """Answer one request; return whether another one may follow."""
-        first = await self._next_event(connection, reader, self._limits.idle)
+        try:
+            first = await self._next_event(connection, reader, self._limits.idle)
+        except h11.RemoteProtocolError as error:
+            if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                refusal = json_response({"error": str(error)}, error.error_status_hint)
+                self._send(connection, writer, refusal, closes=True)
+            return False
         if not isinstance(first, h11.Request):
             return False
-        if self._open.pop(task, None) is None:
+        if self._open.pop(task, None) is None:  # it had to make room
             return False
         self._open[task] = writer  # the one that was quiet shortest
         try:
@@ -119,18 +141,31 @@ class HttpServer:
             response = await self._response(_request(first, body))
         except HttpError as error:
             response = json_response({"error": str(error)}, error.status, *error.headers)
-        self._send(connection, writer, response, is_head=first.method == b"HEAD")
+        except h11.RemoteProtocolError as error:
+            response = json_response({"error": str(error)}, error.error_status_hint)
+        is_whole = connection.their_state is h11.DONE
+        self._send(connection, writer, response, is_head=first.method == b"HEAD", closes=not is_whole)
         async with asyncio.timeout(self._limits.seconds):
             await writer.drain()
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
     async def _response(self, request: Request) -> Response:
+        if not self._limits.paced:
+            return await self._answered(request)
+        async with self._turn:
+            started = perf_counter()
+            try:
+                return await self._answered(request)
+            finally:
+                await asyncio.sleep(min(perf_counter() - started, MAX_PAUSE))
+
+    async def _answered(self, request: Request) -> Response:
         try:
             return await self._answer(request)
         except HttpError:
             raise
         except Exception as error:  # a defect costs this request
-            _log.exception("%s %s has failed", request.method, request.path)
+            _log.exception("%s %.200s has failed", request.method, request.target)
             raise HttpError(500, f"{type(error).__name__}: {error}") from None
 
     async def _body(self, connection: h11.Connection, reader: asyncio.StreamReader) -> bytes:
@@ -145,8 +180,8 @@ class HttpServer:
                     self._receiving += len(event.data)
                     if size > limit:
                         raise HttpError(413, f"the body has more than {limit} bytes")
-                    if self._receiving > limit:
-                        raise HttpError(503, f"all requests that are being received have more than {limit} bytes")
+                    if self._receiving > BODIES * limit:
+                        raise HttpError(503, f"the bodies that are being received have over {BODIES * limit} bytes")
                 elif isinstance(event, h11.EndOfMessage):
                     return b"".join(parts)
                 else:
@@ -174,18 +209,14 @@ class HttpServer:
         writer.write(b"".join(connection.send(event) or b"" for event in (head, *content, h11.EndOfMessage())))
 
     async def _next_event(self, connection: h11.Connection, reader: asyncio.StreamReader, seconds: float) -> Any:
-        while True:
-            event = connection.next_event()
-            if event is not h11.NEED_DATA:
-                return event
-            async with asyncio.timeout(seconds):
+        async with asyncio.timeout(seconds):
+            while True:
+                event = connection.next_event()
+                if event is not h11.NEED_DATA:
+                    return event
                 connection.receive_data(await reader.read(MAX_HEADERS))
 
 
 def _request(head: h11.Request, body: bytes) -> Request:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
     return Request(head.method.decode("latin-1"), head.target.decode("latin-1"), headers, body)
-
-
-def _refusal(status: int, reason: str) -> Response:
-    return json_response({"error": reason}, status)

@@ -170,11 +170,12 @@ class ServerProtocol(asyncio.Protocol):
         if connection is None or self._linger is not None:
             return
         engine, metrics = self._engine, self._engine.metrics
-        before, zxid = metrics.packets_received, engine.zxid
+        before = metrics.packets_received
         metrics.bytes_received += len(data)
         engine.now, engine.monotonic_ms = self._read_clock()
-        sampler = self._connections.sampler
-        is_timed = sampler is not None and sampler.begin()
+        turns = self._turns
+        turns.batches_left -= 1
+        sampler = self._connections.begin_sample() if not turns.batches_left else None
         try:
             self._has_backlog = connection.receive_data(data, started + seconds, perf_counter)
         except Exception:
@@ -184,17 +185,14 @@ class ServerProtocol(asyncio.Protocol):
             )
             engine.close_connection(connection.client)
             self._has_backlog = False
-        if is_timed and sampler is not None:
-            sampler.end()
         self.flush()
         if engine.pending_output:
             self._connections.deliver()
-        ended = self._turns.busy_until = perf_counter()
+        ended = turns.busy_until = perf_counter()
         spent = ended - started
-        requests = max(0, metrics.packets_received - before)  # srst has set it back
-        metrics.answered(requests, spent * 1000)
-        if metrics.keeps_latencies:
-            metrics.keep_latencies(requests, min(engine.zxid - zxid, requests), spent * 1000)
+        metrics.answered(max(0, metrics.packets_received - before), spent * 1000)  # srst may have set it back
+        if sampler is not None:
+            sampler.end(spent * 1000)
         if spent > CHEAP or self._typical > CHEAP or self._has_backlog:  # otherwise not worth its 0.3 microseconds
             self._charge(started, ended)
 

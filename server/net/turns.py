@@ -41,6 +41,7 @@ class TurnQueue:
         queued: The connections that wait, in order.
         busy_since: Since when the server has answered without a pause, in seconds of ``perf_counter``.
         busy_until: When it last answered, likewise.
+        batches_left: Batches of requests until the next one that is looked at; below 0 where nobody looks.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float = TURN) -> None:
@@ -48,6 +49,7 @@ class TurnQueue:
         self.seconds = seconds
         self.queued: dict[Waiting, None] = {}
         self.busy_since = self.busy_until = 0.0
+        self.batches_left = -1
         self._scheduled = False
         self._round_ends = 0.0  # when the queue's time in this iteration ends
 

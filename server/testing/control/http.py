@@ -18,8 +18,8 @@ from zoolet.server.admin.http import LOCAL, HttpError, Request, Response, check_
 from zoolet.server.net.http import HttpServer, Limits
 from zoolet.server.testing.control.control import Control
 
-LIMITS: Final = Limits(body=1 << 26, seconds=60.0, idle=60.0)
-"""A body may be a large tree."""
+LIMITS: Final = Limits(body=1 << 26, seconds=60.0, idle=60.0, paced=False)
+"""A body may be a large tree; commands wait, and nobody else may call them."""
 REFUSALS: Final = (ValueError, LookupError, ZooKeeperError, OSError)
 """Errors of a command that are the caller's mistakes."""
 
@@ -53,7 +53,7 @@ class ControlServer:
         await self._http.close()
 
     async def _answer(self, request: Request) -> Response:
-        check_browser(request, LOCAL if self._host in LOCAL else None)
+        check_browser(request, LOCAL, is_local=self._host in LOCAL)
         token, slash, rest = request.path.removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode(), self._token.encode()):
             raise HttpError(403, "the path does not begin with the token; ZOOLET_ADMIN is the whole URL")

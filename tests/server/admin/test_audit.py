@@ -91,6 +91,15 @@ def test_a_path_adds_neither_a_field_nor_a_line() -> None:
     assert lines[-1]["result"] == "failure"
 
 
+def test_a_user_is_named_without_the_hash_of_the_password() -> None:
+    peer, lines = audited_peer()
+    peer.auth("digest", b"bob:secret")
+
+    peer.create("/a")
+
+    assert lines[-1]["user"] == "bob"
+
+
 def test_it_goes_on_after_read_only_mode() -> None:
     engine = engine_with()
     lines = audit(engine)

@@ -122,6 +122,7 @@ def test_counters_are_set_back() -> None:
     [
         ("", "setTraceMask requires long traceMask argument"),
         ("?traceMask=abc", "setTraceMask requires long traceMask argument, got abc"),
+        ("?traceMask=%D9%A1_0", "setTraceMask requires long traceMask argument, got \u0661_0"),
         ("?traceMask=9223372036854775808", "setTraceMask requires long traceMask argument, got 9223372036854775808"),
     ],
 )
@@ -180,11 +181,27 @@ def test_addresses_and_its_own_pages_are_served(headers: dict[str, str]) -> None
     assert ask(pages(), "/commands/ruok", **headers).status == 200
 
 
-def test_a_server_for_other_machines_is_called_by_any_name() -> None:
-    of = AdminPages(Observed(engine_with()), TOKEN)
+def test_a_server_for_other_machines_is_called_by_names_that_nobody_can_register() -> None:
+    of = AdminPages(Observed(engine_with()), TOKEN, {"zk.example.org"}, is_local=False)
 
-    assert ask(of, "/healthz", host="zookeeper-0.zookeeper.svc:8080").body == b"ok\n"
+    for host in ("zookeeper-0.zookeeper.svc:8080", "zookeeper:8080", "zk.example.org", "10.0.0.7", ""):
+        assert ask(of, "/healthz", host=host).body == b"ok\n"
     assert refusal(of, "/healthz", host="zookeeper-0:8080", origin="http://evil.example").status == 403
+    assert "zoolet.adminHosts" in str(refusal(of, "/healthz", host="evil.example:8080"))
+
+
+@pytest.mark.parametrize("target", ["//[", "//x/commands/ruok", "http://[::1/nothing", "/%00", "//healthz"])
+def test_strange_targets_are_not_found(target: str) -> None:
+    assert refusal(pages(), target).status == 404
+
+
+@pytest.mark.parametrize("target", ["http://127.0.0.1:8080/commands/ruok", "/commands/ruok?x=1#y", "/commands/ruok/"])
+def test_a_target_may_have_scheme_host_query_and_slash(target: str) -> None:
+    assert ask(pages(), target).status == 200
+
+
+def test_a_malformed_origin_is_refused() -> None:
+    assert refusal(pages(), "/healthz", origin="http://[").status == 403
 
 
 def test_a_query_may_not_have_a_thousand_parameters() -> None:
@@ -257,7 +274,8 @@ def test_metrics_are_chosen_by_name() -> None:
 
 def test_a_summary_has_its_quantiles_count_and_sum() -> None:
     engine = engine_with()
-    engine.metrics.keep_latencies(9, 3, 2.0)
+    engine.metrics.summaries["readlatency"].observe(2.0, 6)
+    engine.metrics.summaries["updatelatency"].observe(2.0, 3)
 
     found = series(ask(pages(engine), "/metrics?name[]=readlatency&name[]=updatelatency").body.decode())
 

@@ -17,6 +17,7 @@ from zoolet.server.config import (
     Source,
     UnknownKey,
     build,
+    masked,
     parse_definitions,
     parse_properties,
     read_environment,
@@ -409,3 +410,21 @@ def test_an_embedded_server_refuses_a_file_with_a_key_that_nobody_knows(tmp_path
 
     with pytest.raises(ValueError, match=r"zoo\.cfg:2: skipAcl is unknown"):
         Server(config=tmp_path / "zoo.cfg")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ssl.keyStore.password=SECRET",
+        "ssl.keyStore.password SECRET",
+        "ssl.keyStore.pass\\\n  word : SECRET",
+        "ssl\\u002etrustStore\\u002epassword=SECRET",
+        "ssl.keyStore.password=\\\nSECRET",
+        "# ssl.keyStore.password=SECRET",
+        "my.apiKey=SECRET",
+        "sasl.client.jaas=SECRET",
+        "tickTime=5\rssl.keyStore.password=SECRET",
+    ],
+)
+def test_the_file_is_shown_without_what_may_be_a_secret(text: str) -> None:
+    assert "SECRET" not in masked(parse_properties(f"clientPort=1\n{text}\n", "zoo.cfg"))

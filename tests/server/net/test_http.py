@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -136,3 +137,46 @@ async def test_a_head_has_no_body() -> None:
 
         assert text.endswith(b"\r\n\r\n")
         assert b"Content-Length: 9\r\n" in text
+
+
+async def test_many_requests_at_once_leave_half_of_the_time_to_others() -> None:
+    spent = 0.0
+
+    async def slow(request: Request) -> Response:
+        nonlocal spent
+        started = time.perf_counter()
+        while time.perf_counter() - started < 0.002:
+            pass
+        spent += time.perf_counter() - started
+        return Response(b"ok")
+
+    server = HttpServer(slow, Limits())
+    port = await server.start("127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    started, turns = time.perf_counter(), 0
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+    for _ in range(100):
+        await response(reader)
+        turns += 1
+    took = time.perf_counter() - started
+    writer.close()
+    await server.close()
+
+    assert spent < 0.6 * took
+
+
+async def test_a_client_that_does_not_read_is_forgotten_with_its_output() -> None:
+    async def large(request: Request) -> Response:
+        return Response(bytes(20_000_000))
+
+    server = HttpServer(large, QUICK)
+    port = await server.start("127.0.0.1", 0)
+    _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    async with asyncio.timeout(5):
+        while not server.open_connections:
+            await asyncio.sleep(0.01)
+        while server.open_connections:
+            await asyncio.sleep(0.01)
+    writer.close()
+    await server.close()

@@ -205,7 +205,6 @@ def test_what_tls_lacks_is_reported_in_one_line(options: tuple[str, ...], reason
         (("--secure-port", "0", *CERTIFICATE, "-Dzookeeper.ssl.clientAuth=want"), "needs ssl.trustStore.location"),
         (("-Dzookeeper.ssl.crl=true",), "-Dzookeeper.ssl.crl=true is not supported"),
         (("-Dzookeeper.ssl.ocsp=true",), "-Dzookeeper.ssl.ocsp=true is not supported"),
-        (("-Dzookeeper.audit.enable=true",), "-Dzookeeper.audit.enable=true is not supported"),
         (("-Dzookeeper.client.portUnification=true",), "-Dzookeeper.client.portUnification=true is not supported"),
         (("-Dzookeeper.X509AuthenticationProvider.superUser=CN=x",), "X509AuthenticationProvider.superUser=CN=x"),
         (("-Dzookeeper.authProvider.1=com.example.Mine",), "authProvider.1=com.example.Mine is not supported"),

@@ -17,7 +17,7 @@ from zoolet.server.storage.errors import StorageError
 
 
 @pytest.mark.slow
-def test_a_copy_has_what_was_acknowledged_before_it_while_the_server_writes_and_purges(tmp_path: Path) -> None:
+def test_a_copy_made_while_the_server_writes_has_what_was_acknowledged_before(tmp_path: Path) -> None:
     options = ("--data-dir", str(tmp_path / "data"), "-DsnapCount=200", "-DpreAllocSize=64")
     with DaemonProcess(*options) as daemon, Client(daemon.hosts) as zk:
         acknowledged: list[str] = []
