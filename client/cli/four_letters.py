@@ -38,12 +38,16 @@ async def ask(address: Address, command: str, timeout: float, tls: ssl.SSLContex
             finally:
                 writer.close()
     except TimeoutError:
-        raise OSError(f"does not answer within {timeout:g} s") from None
+        hint = ": it may serve TLS (--tls-ca), or something else than ZooKeeper" if tls is None else ""
+        raise OSError(f"does not answer within {timeout:g} s{hint}") from None
     except OSError as error:
-        raise OSError(f"does not answer: {error.strerror or error}") from None
+        reason = str(error.strerror or error) or "it closes the connection"
+        hint = "; it may be a plain port" if tls is not None and isinstance(error, ConnectionError) else ""
+        raise OSError(f"does not answer: {reason}{hint}") from None
     text = answer.decode("utf-8", "replace")
     if not text:
-        raise OSError("closes the connection without an answer: it may serve TLS only (--tls-ca)")
+        hint = "it may serve TLS only (--tls-ca)" if tls is None else "it may want a certificate (--tls-cert)"
+        raise OSError(f"closes the connection without an answer: {hint}")
     if NOT_LISTED in text:
         raise NotExecutedError(f"answers, but {command} is not in 4lw.commands.whitelist")
     return text

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from zoolet.protocol import multi as wire
+from zoolet.protocol import operations as rows
 from zoolet.protocol.enums import EPHEMERAL_MODES, SEQUENTIAL_MODES, TTL_MODES, CreateMode
 from zoolet.protocol.errors import MarshallingError, ZooKeeperError
 from zoolet.protocol.operations import OpCode
@@ -42,17 +43,18 @@ def audited(table: Dispatch, write: WriteLine) -> Dispatch:
 def _audited(op: int, entry: tuple[Decode, Handle, bool], table: Dispatch, write: WriteLine) -> Any:
     _, handle, costly = entry
 
-    def decode(buf: bytes, offset: int, end: int) -> Any:
-        return table[op][0](buf, offset, end)  # the first call may replace it
+    def decode(buf: bytes, offset: int, end: int) -> tuple[Any, tuple[bytes, int, int]]:
+        return table[op][0](buf, offset, end), (buf, offset, end)  # the first call may replace the decoder
 
     def audited_handle(state: ServerState, client: ClientConnection, request: Any) -> bytes:
+        decoded, span = request
         try:
-            body = handle(state, client, request)
+            body = handle(state, client, decoded)
         except ZooKeeperError:
-            _write(write, client, op, request, "failure")
+            _write(write, client, op, decoded, span, "failure")
             raise
         result = "failure" if op == OpCode.MULTI and _has_failed(body) else "success"
-        _write(write, client, op, request, result)
+        _write(write, client, op, decoded, span, result)
         return body
 
     return decode, audited_handle, costly
@@ -62,14 +64,19 @@ def _has_failed(body: bytes) -> bool:
     return body[:4] == b"\xff\xff\xff\xff" and body[4:5] == b"\0"  # the first result is an error: so are all
 
 
-def _write(write: WriteLine, client: ClientConnection, op: int, request: Any, result: str) -> None:
+def _write(
+    write: WriteLine, client: ClientConnection, op: int, request: Any, span: tuple[bytes, int, int], result: str
+) -> None:
+    kind = rows.OPERATIONS[op].request
+    try:
+        if request is None and kind is not None and op != OpCode.MULTI:  # refused without being looked at
+            request = kind.decode(*span)
+        operations = wire.read_operations(*span) if op == OpCode.MULTI else []
+    except MarshallingError:
+        write(_line(client, {"operation": OPERATIONS.get(op, "multiOperation"), "result": "failure"}))
+        return
     if op != OpCode.MULTI:
         write(line(client, op, request, result))
-        return
-    try:
-        operations = wire.read_operations(*request)
-    except MarshallingError:
-        write(_line(client, {"operation": "multiOperation", "result": "failure"}))
         return
     for each, part in operations:
         if each in OPERATIONS:

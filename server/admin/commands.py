@@ -109,7 +109,9 @@ def _log_level(observed: Observed, parameters: Parameters) -> Facts:
     logger = logging.getLogger("zoolet")
     level = parameters.get("level")
     if level is None or level.upper() not in LEVELS:
-        return {"error": f"level must be one of {', '.join(LEVELS)}; it is {logging.getLevelName(logger.level)}"}
+        return {
+            "error": f"level must be one of {', '.join(LEVELS)}; the log is at {logging.getLevelName(logger.level)}"
+        }
     logger.setLevel(level.upper())
     return {"level": level.upper()}
 

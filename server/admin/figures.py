@@ -90,6 +90,7 @@ COUNTERS: Final[dict[str, Callable[[Observed], int]]] = {
     "throttled_ops": lambda o: o.engine.metrics.refused["multi_operations"] + o.engine.metrics.refused["multi_read"],
     "stale_sessions_expired": lambda o: o.engine.metrics.sessions_expired,
     "sessionless_connections_expired": lambda o: o.engine.metrics.sessionless_expired,
+    "unsuccessful_handshake": lambda o: o.engine.metrics.handshakes_failed,
     "snapshot_error_count": lambda o: o.engine.metrics.snapshot_errors,
 }
 """How each counter is read that a single server has."""
@@ -104,7 +105,7 @@ NO_COUNTERS: Final = (
     "response_packet_get_children_cache_misses", "restore_error_count", "restore_rate_limited_count",
     "revalidate_count", "skip_learner_request_to_next_processor_count", "snap_count", "snapshot_rate_limited_count",
     "stale_replies", "stale_requests", "stale_requests_dropped", "sync_processor_request_queued",
-    "tls_handshake_exceeded", "unrecoverable_error_count", "unsuccessful_handshake", "watch_bytes",
+    "tls_handshake_exceeded", "unrecoverable_error_count", "watch_bytes",
 )  # fmt: skip
 """Those of an ensemble, and of queues, caches and threads that this server does not have: always 0."""
 BASIC: Final = (

@@ -105,6 +105,8 @@ class AdminPages:
         for key, value in request.parameters():
             parameters.setdefault(key, value)  # the first one wins, as in ZooKeeper
         facts = execute(command, self._observed, parameters)
+        if facts["error"] and command.name == "log_level":  # ours; ZooKeeper's commands answer 200 with an error
+            raise HttpError(400, facts["error"])
         return Response(pretty_json(facts).encode(), "application/json")
 
     def _check_token(self, request: Request) -> None:
@@ -113,7 +115,8 @@ class AdminPages:
         if scheme.lower() != "bearer" or not is_known:
             warn = self._observed.engine.warnings.warn
             warn("admin token", "refusing %s on the admin port: it has no token, or a wrong one", request.path)
-            reason = "this changes something: send 'Authorization: Bearer TOKEN' with the token of --admin-token-file"
+            reason = "the token is wrong" if token else "this changes something: send 'Authorization: Bearer TOKEN'"
+            reason += ", with the token of --admin-token-file, or the one that was printed at the start"
             raise HttpError(401, reason, ("WWW-Authenticate", "Bearer"))
 
     def _links(self) -> str:

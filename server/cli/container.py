@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,11 +22,6 @@ from zoolet.server.config import ConfigError, Setting, read_file
 
 CONFIG_FILES: Final = ("/conf/zoo.cfg", "/opt/bitnami/zookeeper/conf/zoo.cfg")
 """Where a zoo.cfg may be mounted."""
-DATA_DIRS: Final = {
-    "ZOOKEEPER_CLIENT_PORT": "/var/lib/zookeeper/data",
-    "ALLOW_EMPTY_PASSWORD": "/bitnami/zookeeper/data",
-}
-"""Where the data is in the other two images, by a variable that only they have."""
 COMMANDS: Final = ("zkServer.sh", "/docker-entrypoint.sh", "/opt/bitnami/scripts/zookeeper/run.sh", "start-foreground")
 """Words of commands that start the server of another image."""
 _PROMETHEUS: Final = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
@@ -62,6 +58,34 @@ CONFLUENT: Final = {
 }
 """The same of Confluent's."""
 # fmt: on
+OTHERS: Final = (
+    "ZOO_CONF_DIR",
+    "ZOO_LOG_DIR",
+    "ZOO_SERVERS",
+    "ZOO_MY_ID",
+    "ZOO_SERVER_ID",
+    "ZOO_ENABLE_ADMIN_SERVER",
+    "ZOO_ENABLE_PROMETHEUS_METRICS",
+    "ZOO_RECONFIG_ENABLED",
+    "ZOO_LISTEN_ALLIPS_ENABLED",
+    "ZOO_PEER_TYPE",
+    "ZOO_ENABLE_AUTH",
+    "ZOO_SERVER_USERS",
+    "ZOO_SERVER_PASSWORDS",
+    "ZOO_CLIENT_USER",
+    "ZOO_CLIENT_PASSWORD",
+    "ZOO_TLS_CLIENT_ENABLE",
+    "ZOO_TLS_PORT_NUMBER",
+    "ZOO_LOG_LEVEL",
+    "ZOO_HEAP_SIZE",
+    "ZOO_FIPS_MODE",
+    "ZOO_HC_TIMEOUT",
+    "ZOOKEEPER_SERVER_ID",
+    "ZOOKEEPER_SERVERS",
+)  # fmt: skip
+"""Variables that are used apart, or that a single server without a JVM has no use for."""
+ONLY_BITNAMI: Final = ("ALLOW_EMPTY_PASSWORD", "ALLOW_ANONYMOUS_LOGIN", "ZOO_ENABLE_", "ZOO_SERVER_ID", "ZOO_TLS_")
+"""Beginnings of variables that only Bitnami's image has."""
 YES: Final = frozenset({"yes", "true", "1"})
 
 
@@ -80,11 +104,17 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _container(words: list[str], definitions: list[str]) -> int:
     environment = with_files(os.environ)
     if words == ["status"]:
-        os.execvp("zoolet", ["zoolet", "status", *status_words(environment)])
+        return _status(environment)
     if words and os.path.basename(words[0]) not in {os.path.basename(each) for each in COMMANDS}:
-        os.execvp(words[0], words)
+        try:
+            os.execvp(words[0], words)
+        except OSError as error:
+            raise ConfigError(f"container: {words[0]}: {error.strerror}") from None
     file = next((path for path in config_files(environment) if Path(path).is_file()), None)
     settings = {} if file is not None else settings_of(environment, jaas_file)
+    if file is None:
+        for name in unknown_variables(environment):
+            print(f"zoolet: the variable {name} is not known, and has no effect", file=sys.stderr)
     logs.configure(environment.get("ZOO_LOG_LEVEL", "info").lower(), "text")
     return serve.serve(file, settings, definitions)
 
@@ -123,9 +153,11 @@ def settings_of(environment: Mapping[str, str], write_jaas: Callable[[dict[str, 
     Raises:
         ConfigError: Several servers are to be an ensemble, or users and passwords do not match.
     """
-    folder = next((path for name, path in DATA_DIRS.items() if name in environment), "/data")
-    if environment.get("ZOO_ENABLE_AUTH", "").lower() in YES:
-        folder = DATA_DIRS["ALLOW_EMPTY_PASSWORD"]
+    folder = "/data"
+    if any(name in BITNAMI or name.startswith(ONLY_BITNAMI) for name in environment):
+        folder = "/bitnami/zookeeper/data"
+    elif any(name in CONFLUENT for name in environment):
+        folder = "/var/lib/zookeeper/data"
     words = {"dataDir": folder, "4lw.commands.whitelist": "srvr, ruok, mntr", "admin.serverAddress": "0.0.0.0"}
     if ";" not in environment.get("ZOO_SERVERS", ""):  # otherwise the port may be in there
         words["clientPort"] = "2181"
@@ -151,17 +183,27 @@ def settings_of(environment: Mapping[str, str], write_jaas: Callable[[dict[str, 
         if environment.get(name, "").lower() in YES:
             put(key, value, name)
     _put_servers(environment, put)
-    if environment.get("ZOO_TLS_CLIENT_ENABLE", "").lower() in YES:
-        put("secureClientPort", environment.get("ZOO_TLS_PORT_NUMBER", "3181"), "ZOO_TLS_PORT_NUMBER")
-        settings.pop("clientPort", None)
-    else:
-        for key in [key for key in settings if key.startswith("ssl.")]:
-            del settings[key]
+    _put_tls(environment, settings, put)
     if environment.get("ZOO_ENABLE_AUTH", "").lower() in YES:
         put("authProvider.1", _SASL_PROVIDER, "ZOO_ENABLE_AUTH")
         put("sessionRequireClientSASLAuth", "true", "ZOO_ENABLE_AUTH")
         put("java.security.auth.login.config", write_jaas(users_of(environment)), "ZOO_SERVER_USERS")
     return settings
+
+
+def _put_tls(
+    environment: Mapping[str, str], settings: dict[str, Setting], put: Callable[[str, str, str], None]
+) -> None:
+    """Set the port of TLS in place of the plain one; the health check uses the admin port then."""
+    if environment.get("ZOO_TLS_CLIENT_ENABLE", "").lower() in YES:
+        put("secureClientPort", environment.get("ZOO_TLS_PORT_NUMBER", "3181"), "ZOO_TLS_PORT_NUMBER")
+        settings.pop("clientPort", None)
+        settings.setdefault("admin.serverPort", Setting("8080", "the default of zoolet container"))
+        if "ZOO_ADMIN_SERVER_ADDRESS" not in environment:
+            put("admin.serverAddress", "127.0.0.1", "ZOO_TLS_CLIENT_ENABLE")  # for the health check
+    else:
+        for key in [key for key in settings if key.startswith("ssl.")]:
+            del settings[key]
 
 
 def _put_servers(environment: Mapping[str, str], put: Callable[[str, str, str], None]) -> None:
@@ -197,13 +239,39 @@ def jaas_file(users: dict[str, str]) -> str:
     return path
 
 
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return the variables of the three images that are not known here."""
+    known = {*OFFICIAL, *BITNAMI, *CONFLUENT, *OTHERS}
+    prefixes = ("ZOO_CFG_", "ZOOKEEPER_PORT", "ZOOKEEPER_SERVICE")  # Kubernetes sets the last two for a service
+    names = (name for name in environment if name.startswith(("ZOO_", "ZOOKEEPER_")) and not name.startswith(prefixes))
+    return sorted(name for name in names if name not in known and name.removesuffix("_FILE") not in known)
+
+
+def _status(environment: Mapping[str, str]) -> int:
+    """Ask the server of this container how it is: over its plain port, or else over its admin port."""
+    words = status_words(environment)
+    if words[0].startswith("http://"):
+        import urllib.error
+        import urllib.request
+
+        try:
+            with urllib.request.urlopen(words[0], timeout=5) as response:
+                print(response.read().decode().strip())
+                return 0
+        except (OSError, ValueError) as error:  # also an answer that it is not ready
+            text = error.read().decode().strip() if isinstance(error, urllib.error.HTTPError) else str(error)
+            print(text)
+            return 1
+    command = [sys.executable, "-m", "zoolet", "status", *words]
+    return os.spawnv(os.P_WAIT, sys.executable, command)
+
+
 def status_words(environment: Mapping[str, str]) -> list[str]:
     """Return the arguments of ``zoolet status`` for the server of this container."""
     file = next((path for path in config_files(environment) if Path(path).is_file()), None)
     settings = settings_of(environment, lambda users: "") if file is None else read_file(file)
-    for key in ("clientPort", "secureClientPort"):
-        if (setting := settings.get(key)) is not None:
-            trusted = environment.get("ZOO_TLS_CLIENT_HEALTH_CA")
-            tls = ["--tls-ca", trusted] if key == "secureClientPort" and trusted else []
-            return [f"127.0.0.1:{setting.value}", *tls]
-    return []
+    if (plain := settings.get("clientPort")) is not None:
+        return [f"127.0.0.1:{plain.value}"]
+    if (admin := settings.get("admin.serverPort")) is not None:
+        return [f"http://127.0.0.1:{admin.value}/readyz"]
+    return ["127.0.0.1:2181"]

@@ -12,8 +12,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zoolet.server.config import ConfigError
 from zoolet.server.config.config import AdminSettings
@@ -63,8 +64,17 @@ def attach(daemon: Daemon, settings: AdminSettings) -> None:
     if settings.audit_file is not None:
         from logging.handlers import RotatingFileHandler
 
+        class PrivateFileHandler(RotatingFileHandler):
+            """Writes files that only their owner reads."""
+
+            def _open(self) -> Any:
+                def private(path: str, flags: int) -> int:
+                    return os.open(path, flags, 0o600)
+
+                return open(self.baseFilename, self.mode, encoding="utf-8", opener=private)
+
         try:
-            file = RotatingFileHandler(settings.audit_file, maxBytes=AUDIT_BYTES, backupCount=AUDIT_FILES)
+            file = PrivateFileHandler(settings.audit_file, maxBytes=AUDIT_BYTES, backupCount=AUDIT_FILES)
         except OSError as error:
             raise ConfigError(f"zoolet.auditFile: {settings.audit_file}: {error.strerror}.") from None
         file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s audit: %(message)s"))

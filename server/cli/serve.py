@@ -180,7 +180,7 @@ def _how(daemon: Daemon) -> str:
     """Return how a daemon serves, in one line."""
     reason = ready(daemon.observed)
     engine = daemon.engine
-    counts = f"{len(engine.sessions.alive):,} sessions, {engine.tree.size:,} nodes"
+    counts = f"{len(engine.sessions.alive):,} sessions, {engine.tree.size + 1:,} nodes"  # as in srvr
     return f"{reason}; {counts}" if reason else f"serving {counts}"
 
 

@@ -176,7 +176,7 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             "snapshot is written, by their size.", "4194304", default_note="four times the last snapshot, at least "
             "262144"),
         Key("preAllocSize", "storage.preallocated", number(0, unit="kilobytes"), "Space that is reserved for a log at "
-            "a time; 0 for none. When there is no more, writes are refused while the rest is used.", "1024"),
+            "a time; 0 for none. If so much is not free, writes are refused: choose less on a small disk.", "1024"),
         Key("autopurge.snapRetainCount", "storage.retained", at_least(3, unit="snapshots"), "Snapshots that are "
             "kept, 3 at least, with the logs that they need.", "5"),
         Key("autopurge.purgeInterval", "storage.purge", number(0, unit="hours"), "0 keeps all snapshots and logs; with "
@@ -285,7 +285,7 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
         Key("zoolet.adminTokenFile", "admin.token", TOKEN_FILE, "A file with the token that a request has to show "
             "which changes something, of 16 characters or more. It is sent as `Authorization: Bearer TOKEN`.",
             "/etc/zookeeper/admin.token", option="--admin-token-file", default_note="one is made and printed at the "
-            "start"),
+            "start", requires=("admin.serverPort",)),
         Key("metricsProvider.className", "admin.metrics", METRICS_PROVIDER, "With ZooKeeper's provider for "
             "Prometheus, `/metrics` is also on a port of its own, which has nothing else.",
             "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"),
@@ -434,3 +434,11 @@ def nearest(name: str) -> str | None:
     names = {key.name.lower(): key.name for key in KEYS}
     close = get_close_matches(name.lower(), names, 1, 0.75)
     return names[close[0]] if close else None
+
+
+def is_misspelt(name: str) -> bool:
+    """Return whether a key is nearly that of a row of its own which is honoured: ``admin.severPort``."""
+    from difflib import get_close_matches
+
+    honoured = [key.name for section in SECTIONS.values() for key in section if not key.is_family]
+    return bool(get_close_matches(name, honoured, 1, 0.9))

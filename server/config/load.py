@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from zoolet.server.config import jaas, properties
 from zoolet.server.config.config import AdminSettings, Config, UnknownKey
 from zoolet.server.config.converters import FILE, PORT
-from zoolet.server.config.keys import Key, Status, find, nearest
+from zoolet.server.config.keys import Key, Status, find, is_misspelt, nearest
 from zoolet.server.config.messages import (
     ConfigError,
     incomplete,
@@ -143,6 +143,8 @@ def _merge(sources: Sequence[Mapping[str, Setting]]) -> dict[str, Entry]:
         for written, setting in source.items():
             name = written.removeprefix("zookeeper.")
             key = find(name)
+            if key is not None and key.is_family and key.status is Status.IGNORED and is_misspelt(name):
+                key = None  # a family that is ignored must not swallow it
             entries[name] = Entry(key, _as_written(written, setting, key), *setting)
     return entries
 

@@ -133,6 +133,7 @@ class Metrics:
         connects: Connect requests.
         resumed: Those of them that name a session.
         throttled: Those of them that the connection throttle has refused.
+        handshakes_failed: TLS handshakes that have failed.
         sessions_expired: Sessions that have expired.
         sessionless_expired: Connections that were closed because they opened no session.
         stalls: How often the server process was paused for so long that its sessions were given more time.
@@ -156,6 +157,7 @@ class Metrics:
     connects: int = 0
     resumed: int = 0
     throttled: int = 0
+    handshakes_failed: int = 0
     sessions_expired: int = 0
     sessionless_expired: int = 0
     stalls: int = 0

@@ -13,7 +13,7 @@ from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.server_connection import State
 from zoolet.server.net.clock import Clock
-from zoolet.server.net.sampler import EVERY, Sampler
+from zoolet.server.net.sampler import Sampler
 from zoolet.server.net.turns import TURN, TurnQueue
 from zoolet.server.net.unread import UnreadBytes
 from zoolet.server.storage.output import Output, TransactionLog
@@ -239,17 +239,17 @@ class Connections:
             self.log.commit_soon()
 
     def begin_sample(self) -> Sampler | None:
-        """Begin to look at a batch of requests; called once in :data:`EVERY` batches."""
+        """Begin to look at a batch of requests; called when no batch is left until then."""
         sampler = self.sampler
         if sampler is not None:
-            self.turns.batches_left = EVERY
+            self.turns.batches_left = sampler.next()
             sampler.begin()
         return sampler
 
     def measure(self) -> Sampler:
-        """Look at one batch in :data:`EVERY` from now on."""
+        """Look at some batches from now on."""
         self.sampler = Sampler(self.engine)
-        self.turns.batches_left = EVERY
+        self.turns.batches_left = self.sampler.next()
         return self.sampler
 
     def sweep(self) -> None:

@@ -2,12 +2,13 @@
 
 To time each request would cost a read a third of its time, and to add each batch to a summary a tenth of that of a
 connection with one request at a time. So for one batch in :data:`EVERY` the engine gets a dispatch table whose handlers
-are timed; which batches these are does not depend on what is in them. The latency of such a batch stands for all reads
-and writes since the one before, so that the counts of ``readlatency`` and ``updatelatency`` are exact.
+are timed. Which ones is random, so that no pattern of requests escapes. The latency of such a batch stands for all
+reads and writes since the one before, so that the counts of ``readlatency`` and ``updatelatency`` are exact.
 """
 
 from __future__ import annotations
 
+from random import Random
 from time import perf_counter
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from zoolet.server.core.metrics import Summary
 from zoolet.server.core.ops.dispatch import Decode, Dispatch, Handle
 
 EVERY: Final = 64
-"""Batches, of which the requests of one are timed."""
+"""Of how many batches one is looked at, on average."""
 MAX_PATHS: Final = 100
 """The most prefixes of paths; the others are counted together."""
 OTHERS: Final = "others"
@@ -36,9 +37,14 @@ class Sampler:
     def __init__(self, engine: Engine) -> None:
         self.by_label: dict[str, dict[str, Summary]] = {"operation": {}, "path": {}}
         self._engine = engine
+        self._random = Random()
         self._table: Dispatch = {}
         self._timed: Dispatch = {}  # of that table
         self._packets, self._zxid = engine.metrics.packets_received, engine.zxid  # at the last batch that was looked at
+
+    def next(self) -> int:
+        """Return in how many batches the next one is to be looked at: in :data:`EVERY` on average."""
+        return self._random.randint(1, 2 * EVERY - 1)
 
     def begin(self) -> None:
         """Begin a batch whose requests are timed; :meth:`end` has to follow."""
@@ -58,7 +64,7 @@ class Sampler:
         writes = min(zxid - self._zxid, requests)
         self._packets, self._zxid = packets, zxid
         summaries = engine.metrics.summaries
-        if writes > 0:
+        if writes > 0 and engine.journal is None:  # otherwise the commit says how long they took
             summaries["updatelatency"].observe(milliseconds, writes)
         if requests > writes:
             summaries["readlatency"].observe(milliseconds, requests - writes)
@@ -81,7 +87,11 @@ class Sampler:
             try:
                 return handle(state, client, request)
             finally:
-                self._observe(name, getattr(request, "path", None), (perf_counter() - started) * 1000)
+                self._observe(
+                    name,
+                    getattr(request[0] if type(request) is tuple else request, "path", None),
+                    (perf_counter() - started) * 1000,
+                )
 
         return decode, timed, costly
 

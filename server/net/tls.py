@@ -362,7 +362,13 @@ class SecureAcceptor:
                 ssl_shutdown_timeout=LINGER,
             )
         except OSError as error:  # SSLError is one
-            _log.debug("TLS handshake of %s failed: %s", host, error)
+            engine = self._connections.engine
+            engine.metrics.handshakes_failed += 1
+            reason = getattr(error, "reason", None) or ""
+            if "CERTIFICATE" in reason or "ALERT" in reason:  # not a scanner
+                engine.warnings.warn("tls", "the TLS handshake of %s failed: %s", host, error)
+            else:
+                _log.debug("TLS handshake of %s failed: %s", host, str(error) or type(error).__name__)
         finally:
             if not server_protocol.was_made:
                 self._connections.release(host)

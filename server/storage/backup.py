@@ -18,6 +18,7 @@ from zoolet.server.storage import layout
 from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
+from zoolet.server.storage.lock import note_unclean_end, noted_session
 from zoolet.server.storage.recovery import recover
 
 TRIES: Final = 5
@@ -64,12 +65,15 @@ def back_up(path: Path, target: Path, log_path: Path | None = None) -> Backup:
             _copy_all(path, folder, log_path)
             break
         except FileNotFoundError:  # purged: a later snapshot counts
-            for file in folder.iterdir():
-                file.unlink()
+            _clear(folder)
+        except OSError as error:
+            _clear(folder)
+            raise OSError(error.errno, error.strerror, str(target)) from None
     else:
         raise StorageError(str(path), "files are deleted faster than they are copied; try again")
     if (path / KEY).is_file():
         _copy(path / KEY, target / KEY)
+    note_unclean_end(folder, noted_session(DataDir.find(path, log_path).folder))
     Disk().sync_folder(target)
     engine = Engine(rng=Random(0))
     recovered = recover(engine, DataDir.find(target))
@@ -98,6 +102,11 @@ def _copy_all(path: Path, folder: Path, log_path: Path | None) -> None:
                 _copy(directory.logs[start], folder / directory.logs[start].name)
         copied = needed
     Disk().sync_folder(folder)
+
+
+def _clear(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -41,6 +41,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Final
 
 from zoolet.protocol.operations import OpCode
@@ -68,6 +69,7 @@ class Commit:
     entries: list[Applied]
     data: bytes
     outputs: list[tuple[Output, bytes, bool]]
+    began: float
 
 
 class GroupCommit:
@@ -118,6 +120,7 @@ class GroupCommit:
         self._drained = asyncio.Event()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []  # for a zxid to be logged
         self._retiring: asyncio.Future[asyncio.Future[None] | None] | None = None  # another log is to begin
+        self._check_space()  # the disk may be full from the beginning
 
     # --- output ---
 
@@ -175,7 +178,7 @@ class GroupCommit:
         entries = self.journal.pop_all()
         outputs = [(output, *output.pop_output()) for output in self._waiting]
         self._waiting.clear()
-        self._committing = Commit(entries, data, outputs)
+        self._committing = Commit(entries, data, outputs, perf_counter())
         self._write()
 
     def _write(self) -> None:
@@ -234,7 +237,9 @@ class GroupCommit:
         self._retire()
         if commit.entries:
             self.logged_zxid = commit.entries[-1][2]
-            self._engine.metrics.summaries["sync_processor_batch_size"].observe(len(commit.entries))
+            summaries, count = self._engine.metrics.summaries, len(commit.entries)
+            summaries["sync_processor_batch_size"].observe(count)
+            summaries["updatelatency"].observe((perf_counter() - commit.began) * 1000, count)
             self.on_committed(len(commit.entries), len(commit.data))
             if not self._waits:
                 self._sync_soon()
@@ -304,7 +309,7 @@ class GroupCommit:
     def _update_writable(self) -> None:
         refusal = f"the log cannot be written: {self._failure}" if self._failing else ""
         if self._short and not refusal:
-            refusal = f"no space for {self._settings.preallocated} kilobytes more of the log"
+            refusal = f"no space for {self._settings.preallocated} kilobytes (preAllocSize) more of the log"
         if (refusal, self._failing) != (self._engine.refusal, self._engine.frozen):
             self._engine.refuse_writes(refusal, frozen=self._failing)
 

@@ -88,3 +88,23 @@ class Lock:
 
     def _write(self, data: bytes) -> None:
         os.pwrite(self._descriptor, data.ljust(LOCK_SIZE), 0)  # at once, and all of it: at no moment is it empty
+
+
+def noted_session(folder: Path) -> int:
+    """Return the highest session id that a server has noted in a directory, which it may be using; 0 for none."""
+    try:
+        text = (folder / LOCK).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    return int(dict(_FACT.findall(text)).get("session", 0))
+
+
+def note_unclean_end(folder: Path, session_id: int) -> None:
+    """Note in a copy that its server did not stop: the next one begins an epoch, so that no zxid is taken twice."""
+    data = b"pid 0\nsession %d\n" % session_id
+    descriptor = os.open(folder / LOCK, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    try:
+        os.write(descriptor, data.ljust(LOCK_SIZE))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -105,7 +105,10 @@ def test_a_certificate_without_an_authority_is_wrong_usage(capsys: pytest.Captur
 def test_a_server_that_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         hosts = f"127.0.0.1:{listener.getsockname()[1]}"
-        assert status(capsys, hosts, "--timeout", "0.1") == (1, f"{hosts} does not answer within 0.1 s")
+        assert status(capsys, hosts, "--timeout", "0.1") == (
+            1,
+            f"{hosts} does not answer within 0.1 s: it may serve TLS (--tls-ca), or something else than ZooKeeper",
+        )
 
 
 def test_what_a_server_says_cannot_reach_the_terminal_raw() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+import pytest
 from support.calls import connected, deleting, engine_with, multi, setting
 from support.peer import Peer
 
-from zoolet.protocol.errors import NodeExistsError, NoNodeError
+from zoolet.protocol.errors import NodeExistsError, NoNodeError, NotReadOnlyError
 from zoolet.server.admin.audit import audited
 from zoolet.server.core.engine import Engine
 
@@ -98,6 +101,25 @@ def test_a_user_is_named_without_the_hash_of_the_password() -> None:
     peer.create("/a")
 
     assert lines[-1]["user"] == "bob"
+
+
+@pytest.mark.parametrize("operation", ["create", "delete", "setData", "multi"])
+def test_what_is_refused_while_nothing_can_be_logged_has_its_path(operation: str) -> None:
+    peer, lines = audited_peer()
+    peer.engine.refuse_writes("the disk is full", frozen=False)
+    do = {
+        "create": lambda: peer.create("/a"),
+        "delete": lambda: peer.delete("/a"),
+        "setData": lambda: peer.set("/a", b""),
+        "multi": lambda: multi(peer, setting("/a")),
+    }[operation]
+
+    with suppress(NotReadOnlyError):
+        do()
+
+    named = "setData" if operation == "multi" else operation
+    assert [(line["operation"], line["znode"], line["result"]) for line in lines] == [(named, "/a", "failure")]
+    assert not peer.client.closing
 
 
 def test_it_goes_on_after_read_only_mode() -> None:

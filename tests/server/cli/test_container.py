@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from zoolet.client.blocking import Client
-from zoolet.server.cli.container import settings_of, status_words, users_of, with_files
+from zoolet.server.cli.container import settings_of, status_words, unknown_variables, users_of, with_files
 from zoolet.server.config import Config, ConfigError, build
 
 ZOOLET: Final = [sys.executable, "-m", "zoolet"]
@@ -43,6 +43,8 @@ def test_without_variables_it_serves_all_addresses_and_keeps_its_data() -> None:
         ({"ZOO_4LW_COMMANDS_WHITELIST": "*"}, {"whitelist": ("*",)}),
         # Bitnami's
         ({"ALLOW_EMPTY_PASSWORD": "yes"}, {"storage.data_dir": "/bitnami/zookeeper/data"}),
+        ({"ALLOW_ANONYMOUS_LOGIN": "yes"}, {"storage.data_dir": "/bitnami/zookeeper/data"}),
+        ({"ZOO_SERVER_ID": "1"}, {"storage.data_dir": "/bitnami/zookeeper/data"}),
         ({"ZOO_PORT_NUMBER": "2183", "ZOO_MAX_CNXNS": "9"}, {"port": 2183, "max_cnxns": 9}),
         ({"ZOO_ENABLE_ADMIN_SERVER": "yes", "ZOO_ADMIN_SERVER_PORT_NUMBER": "8081"}, {"admin.port": 8081}),
         ({"ZOO_ENABLE_PROMETHEUS_METRICS": "yes"}, {"admin.metrics": True, "admin.metrics_port": 7000}),
@@ -63,6 +65,18 @@ def test_the_variables_of_other_images_set_what_they_set_there(
         for part in name.split("."):
             found = getattr(found, part)
         assert found == value, name
+
+
+def test_variables_that_are_not_known_are_named() -> None:
+    environment = {
+        "ZOO_TIC_TIME": "1",
+        "ZOO_CFG_x": "",
+        "ZOO_TICK_TIME": "1",
+        "ZOOKEEPER_PORT_2181_TCP": "",
+        "PATH": "",
+    }
+
+    assert unknown_variables(environment) == ["ZOO_TIC_TIME"]
 
 
 def test_an_ensemble_is_refused() -> None:
@@ -97,7 +111,7 @@ def test_a_wrong_value_names_its_variable() -> None:
     [
         ({}, ["127.0.0.1:2181"]),
         ({"ZOO_PORT_NUMBER": "9"}, ["127.0.0.1:9"]),
-        ({"ZOO_TLS_CLIENT_ENABLE": "yes"}, ["127.0.0.1:3181"]),
+        ({"ZOO_TLS_CLIENT_ENABLE": "yes"}, ["http://127.0.0.1:8080/readyz"]),
     ],
 )
 def test_the_health_check_asks_the_port_of_the_container(environment: dict[str, str], words: list[str]) -> None:

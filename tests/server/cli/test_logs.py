@@ -50,6 +50,7 @@ def test_the_audit_log_has_a_file(tmp_path: Path) -> None:
         with Client(f"127.0.0.1:{daemon.port()}") as zk:
             zk.create("/a", b"")
 
+    assert file.stat().st_mode & 0o777 == 0o600
     assert "operation=create\tznode=/a\tznode_type=persistent\tresult=success\n" in file.read_text()
 
 

@@ -40,7 +40,7 @@ def messages(link: socket.socket) -> dict[str, str]:
 
 def test_it_is_ready_when_it_accepts_and_stops_at_the_end(tmp_path: Path) -> None:
     with notified(tmp_path) as (link, process):
-        assert messages(link) == {"READY": "1", "STATUS": "serving 0 sessions, 4 nodes"}
+        assert messages(link) == {"READY": "1", "STATUS": "serving 0 sessions, 5 nodes"}
         assert process.stdout is not None
         with Client(process.stdout.readline().decode().split()[-1]):
             pass

@@ -428,3 +428,19 @@ def test_an_embedded_server_refuses_a_file_with_a_key_that_nobody_knows(tmp_path
 )
 def test_the_file_is_shown_without_what_may_be_a_secret(text: str) -> None:
     assert "SECRET" not in masked(parse_properties(f"clientPort=1\n{text}\n", "zoo.cfg"))
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("admin.severPort", "admin.serverPort"),
+        ("audit.enabel", "audit.enable"),
+        ("metricsProvider.clasName", "metricsProvider.className"),
+        ("connection_throttle_token", "connection_throttle_tokens"),
+    ],
+)
+def test_a_misspelt_key_is_not_taken_for_one_of_a_family_that_is_ignored(name: str, nearest: str) -> None:
+    config = configured(f"{name}=x\n")
+
+    assert config.ignored == ()
+    assert [(key.name, key.nearest) for key in config.unknown] == [(name, nearest)]

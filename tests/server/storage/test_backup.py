@@ -41,6 +41,7 @@ def test_a_copy_made_while_the_server_writes_has_what_was_acknowledged_before(tm
         assert made.nodes >= before + 4
     with DaemonProcess("--data-dir", str(tmp_path / "copy-7")) as daemon, Client(daemon.hosts) as zk:
         found = set(zk.children("/"))
+        assert zk.exists(zk.create("/later", b"")).czxid >> 32 > copies[-1][1].zxid >> 32  # a new epoch
         assert {path[1:] for path in acknowledged[: copies[-1][0]]} <= found
 
 

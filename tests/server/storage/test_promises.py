@@ -193,7 +193,9 @@ async def test_what_is_refused_is_shown_to_those_who_watch(tmp_path: Path) -> No
 
         assert isro(Observed(server.engine), asking) == "ro"
         assert "Mode: read-only\n" in srvr(Observed(server.engine), asking)
-        assert "Writes refused: no space for 64 kilobytes more of the log\n" in srvr(Observed(server.engine), asking)
+        assert "Writes refused: no space for 64 kilobytes (preAllocSize) more of the log\n" in srvr(
+            Observed(server.engine), asking
+        )
         assert "zk_zoolet_writes_refused\t1\n" in mntr(Observed(server.engine), asking)
         disk.reserves = True
         await until(lambda: not server.engine.refusal)
