@@ -5,8 +5,8 @@ uses
 
 - :func:`delete_guaranteed` and :func:`create_protected` (Curator's guaranteed delete and withProtection),
 - :func:`repeat` and :func:`repeat_despite_errors` for what may be done again until it is answered, or done,
-- :func:`first_event` to wait for the first of several watches,
-- the background tasks of :mod:`zoolet.client.aio.supervision`.
+- the limits of time of :mod:`zoolet.client.aio.limits`,
+- the background tasks of :mod:`zoolet.client.aio.supervision`, and its :func:`first_event` of several watches.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from zoolet.client.aio.watcher import Watcher
-from zoolet.client.wire.arguments import checked_timeout
 from zoolet.client.wire.backoff import REFUSED
 from zoolet.protocol import paths
 from zoolet.protocol.errors import (
@@ -39,52 +37,6 @@ T = TypeVar("T")
 _log = logging.getLogger("zoolet.client")
 PAUSE: Final = 0.05
 """Seconds between two tries of what is repeated."""
-
-
-# --- timeouts ---
-
-
-class Limit(NamedTuple):
-    """The time limit of a block.
-
-    Args:
-        no_waiting: The limit is 0: the block takes what is there, and waits for nobody.
-        what: Returns what did not happen.
-    """
-
-    no_waiting: bool
-    what: Callable[[], str]
-
-    def before_waiting(self) -> None:
-        """Raise TimeoutError if the block must not wait for others; call it before each such wait."""
-        if self.no_waiting:
-            raise TimeoutError(f"{self.what()} at once")
-
-
-@contextlib.asynccontextmanager
-async def timeout_saying(
-    seconds: float | None, what: Callable[[], str], facts: Callable[[], str] = lambda: ""
-) -> AsyncIterator[Limit]:
-    """Limit the time of a block, and say what did not happen in it.
-
-    Args:
-        seconds: None for no limit; with 0 the block waits for the server's answers, and for nobody else.
-        what: Returns it, such as "/pool had no free lease".
-        facts: Returns what is known of the reason, to be put at the end.
-
-    Raises:
-        TimeoutError: It took longer.
-        ValueError: The limit is negative.
-    """
-    no_waiting = seconds is not None and checked_timeout(seconds) == 0
-    limit = asyncio.timeout(None if no_waiting else seconds)
-    try:
-        async with limit:
-            yield Limit(no_waiting, what)
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        raise TimeoutError(f"{what()} within {seconds:g} s{facts()}") from None
 
 
 # --- one request, however often its reply is lost ---
@@ -150,9 +102,14 @@ async def repeat_despite_errors(
             raise
         except ZooKeeperError as error:
             if delays is None:
-                delays = REFUSED.delays(client.rng)
-                _log.warning("%r is refused, and tries again: %s", client, error)
+                delays = delays_after_refusal(client, error)
         await asyncio.sleep(next(delays))
+
+
+def delays_after_refusal(client: Client, error: ZooKeeperError) -> Iterator[float]:
+    """Log the first error with which the server refuses something, and return the pauses before further tries."""
+    _log.warning("%r is refused, and tries again: %s", client, error)
+    return REFUSED.delays(client.rng)
 
 
 async def delete_guaranteed(client: Client, path: str) -> None:
@@ -283,31 +240,3 @@ async def ensure_container(client: Client, path: str) -> None:
         except ConnectionLossError as error:
             if not error.maybe_applied:
                 raise
-
-
-# --- several watches ---
-
-
-async def first_event(*watchers: Watcher) -> None:
-    """Wait until one of several watches has an event.
-
-    Raises:
-        ClosedError: The client was closed, or whatever else a watch fails with.
-    """
-    await _first(*[watcher.next() for watcher in watchers])
-
-
-async def first_event_or(other: Coroutine[Any, Any, Any], *watchers: Watcher) -> None:
-    """Wait until one of several watches has an event, or something else is done; errors as for :func:`first_event`."""
-    await _first(other, *[watcher.next() for watcher in watchers])
-
-
-async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()

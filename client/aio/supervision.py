@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any
+from typing import Any, Final
 
 from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import PAUSE
-from zoolet.client.wire.backoff import REFUSED
+from zoolet.client.aio.reliable import PAUSE, delays_after_refusal
+from zoolet.client.aio.watcher import Watcher
 from zoolet.client.wire.states import State, WatchOverflowError
 from zoolet.protocol.errors import ClosedError, ConnectionLossError, SessionExpiredError, ZooKeeperError
 
 _log = logging.getLogger("zoolet.client")
+_CLOSED: Final = "the client is closed"
 
 
 class Follower:
@@ -102,7 +103,7 @@ class Follower:
         try:
             await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
             if not self._ready.is_set():
-                raise self._error or ClosedError(detail="the client is closed")
+                raise self._error or ClosedError(detail=_CLOSED)
         except BaseException:  # cancelled, too: nothing may go on in the background
             task.cancel()
             raise
@@ -127,7 +128,7 @@ class Follower:
         if task is not self._task:
             return
         if self._error is None and not self._stopped:
-            self._error = self._client.terminal_error or ClosedError(detail="the client is closed")
+            self._error = self._client.terminal_error or ClosedError(detail=_CLOSED)
         self._wake()
 
     async def _run(self) -> None:
@@ -145,8 +146,7 @@ class Follower:
                     self._error = error  # start() raises it
                     return
                 if self._delays is None:
-                    self._delays = REFUSED.delays(self._client.rng)
-                    _log.warning("%r is refused, and tries again: %s", self._client, error)
+                    self._delays = delays_after_refusal(self._client, error)
                 await asyncio.sleep(next(self._delays))
 
 
@@ -200,7 +200,7 @@ class SupervisedBlock:
     def on_state(self, state: State) -> None:
         """Receive the client's state."""
         if state is State.CLOSED:
-            self.fail(self._client.terminal_error or ClosedError(detail="the client is closed"))
+            self.fail(self._client.terminal_error or ClosedError(detail=_CLOSED))
 
     def enter(self) -> None:
         """Begin the block: the present task is cancelled when a background task fails, or has failed already."""
@@ -239,3 +239,31 @@ class SupervisedBlock:
         cancelled = block is not None and block.uncancelled(kind)
         if error is not None and (cancelled or (kind is None and not isinstance(error, ClosedError))):
             raise error
+
+
+# --- several watches ---
+
+
+async def first_event(*watchers: Watcher) -> None:
+    """Wait until one of several watches has an event.
+
+    Raises:
+        ClosedError: The client was closed, or whatever else a watch fails with.
+    """
+    await _first(*[watcher.next() for watcher in watchers])
+
+
+async def first_event_or(other: Coroutine[Any, Any, Any], *watchers: Watcher) -> None:
+    """Wait until one of several watches has an event, or something else is done; errors as for :func:`first_event`."""
+    await _first(other, *[watcher.next() for watcher in watchers])
+
+
+async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()

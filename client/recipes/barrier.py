@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zoolet.client.aio.reliable import timeout_saying
+from zoolet.client.aio.limits import timeout_saying
 from zoolet.client.recipes._base import Recipe
 from zoolet.protocol.errors import NodeExistsError, NoNodeError
 

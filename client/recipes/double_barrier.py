@@ -9,15 +9,9 @@ from typing import Self
 
 from zoolet.client import serializers
 from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import (
-    Limit,
-    create_protected,
-    delete_in_background,
-    ensure_container,
-    first_event,
-    repeat,
-    timeout_saying,
-)
+from zoolet.client.aio.limits import Limit, timeout_saying
+from zoolet.client.aio.reliable import create_protected, delete_in_background, ensure_container, repeat
+from zoolet.client.aio.supervision import first_event
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.recipes._follow import SessionGuard, set_shared_number, shared_number
 from zoolet.client.wire.arguments import checked_count, checked_timeout

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from zoolet.client import serializers
 from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import PAUSE, repeat_despite_errors, timeout_saying
+from zoolet.client.aio.limits import timeout_saying
+from zoolet.client.aio.reliable import PAUSE, repeat_despite_errors
 from zoolet.client.aio.suspension import SteadyClock
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._lease import Lease

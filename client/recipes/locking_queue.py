@@ -10,7 +10,9 @@ from typing import Any, Final
 
 from zoolet.client import serializers
 from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import ensure_container, first_event, timeout_saying
+from zoolet.client.aio.limits import timeout_saying
+from zoolet.client.aio.reliable import ensure_container
+from zoolet.client.aio.supervision import first_event
 from zoolet.client.aio.suspension import SteadyClock
 from zoolet.client.aio.watcher import Watcher
 from zoolet.client.recipes._base import checked_client

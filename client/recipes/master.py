@@ -10,17 +10,10 @@ from typing import Any, Final
 
 from zoolet.client import serializers
 from zoolet.client.aio.client import Client
+from zoolet.client.aio.limits import timeout_saying
 from zoolet.client.aio.one_shot_event import OneShotEvent
-from zoolet.client.aio.reliable import (
-    PAUSE,
-    create_protected,
-    delete_protected,
-    ensure_container,
-    first_event,
-    repeat,
-    timeout_saying,
-    until_gone,
-)
+from zoolet.client.aio.reliable import PAUSE, create_protected, delete_protected, ensure_container, repeat, until_gone
+from zoolet.client.aio.supervision import first_event
 from zoolet.client.recipes._base import SupervisedRecipe
 from zoolet.client.recipes._follow import children_of, values_of
 from zoolet.client.recipes._lease import Lease, LockLostError

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 
 from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import timeout_saying
+from zoolet.client.aio.limits import timeout_saying
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._lease import Lease
 from zoolet.client.recipes._lock_base import LockBase, OnLost

@@ -6,13 +6,9 @@ import contextlib
 
 from zoolet.client import serializers
 from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import (
-    create_protected,
-    delete_protected,
-    ensure_container,
-    first_event_or,
-    timeout_saying,
-)
+from zoolet.client.aio.limits import timeout_saying
+from zoolet.client.aio.reliable import create_protected, delete_protected, ensure_container
+from zoolet.client.aio.supervision import first_event_or
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._follow import children_of, set_shared_number, shared_number
 from zoolet.client.recipes._lease import Lease

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zoolet.client import serializers
 from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import timeout_saying
+from zoolet.client.aio.limits import timeout_saying
 from zoolet.client.recipes._base import checked_client
 from zoolet.client.recipes._lock_base import LockBase, OnLost
 from zoolet.client.recipes._owned_node import OwnedNode, acquire_node

@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar
 
 from zoolet.client import serializers
 from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import PAUSE, repeat, timeout_saying
+from zoolet.client.aio.limits import timeout_saying
+from zoolet.client.aio.reliable import PAUSE, repeat
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.wire.arguments import checked_node_name
 from zoolet.client.wire.states import WatchOverflowError

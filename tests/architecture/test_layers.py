@@ -56,7 +56,9 @@ TESTING: Final = ("protocol", "server/core", "server/testing/signatures")
 INNER: Final = tuple(f"client/aio/{name}" for name in ("base", "compound", "connection", "core", "fork", "hooks"))
 """What a client is made of, and a recipe has no business with."""
 CORE: Final = ("call", "connection", "core", "fork", "hooks", "one_shot_event")
-SURFACE: Final = tuple(f"client/aio/{name}" for name in ("base", "client", "compound", "reliable", "supervision"))
+SURFACE: Final = tuple(
+    f"client/aio/{name}" for name in ("base", "client", "compound", "limits", "reliable", "supervision")
+)
 """A client, and what is written with one; the core knows neither."""
 TOOLS: Final = ("event_loop", "pem", "progress", "usage")
 LAYERS: Final = (

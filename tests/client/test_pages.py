@@ -15,7 +15,9 @@ from zoolet.__main__ import main
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "docs" / "man"
-COMMANDS: Final = frozenset("serve run proxy fault datadir backup container dump load push status shell locks top completion".split())
+COMMANDS: Final = frozenset(
+    "serve run proxy fault datadir backup container dump load push status shell locks top completion".split()
+)
 
 
 def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:

@@ -20,8 +20,8 @@ from zoolet.client import (
     State,
     WatchOverflowError,
 )
-from zoolet.client.aio.reliable import create_protected, first_event, repeat
-from zoolet.client.aio.supervision import Follower, SupervisedBlock
+from zoolet.client.aio.reliable import create_protected, repeat
+from zoolet.client.aio.supervision import Follower, SupervisedBlock, first_event
 from zoolet.client.aio.watcher import Watcher
 from zoolet.server import Server
 from zoolet.server.testing import lose_reply

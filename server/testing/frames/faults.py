@@ -188,7 +188,7 @@ class Fault:
 
     # --- called by the interceptor ---
 
-    def applies(self, request: Request) -> bool:
+    def claim(self, request: Request) -> bool:
         """Count a request or event, and return whether the fault is applied to it."""
         if self.action.events != (request.event is not None) or self.action.released:
             return False

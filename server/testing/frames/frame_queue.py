@@ -275,7 +275,7 @@ class FrameQueue:
         request = self._request_in(head)
         interceptor = self.interceptor
         if self._matched is None:
-            self._matched = interceptor.matching(request) if interceptor.faults else []
+            self._matched = interceptor.claimed_by(request) if interceptor.faults else []
             self._held_by = [fault for fault in self._matched if fault.action.holds]
             for fault in self._held_by:
                 interceptor.limit_hold(fault)

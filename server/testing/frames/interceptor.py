@@ -209,14 +209,14 @@ class Interceptor:
         """Return whether a fault withholds an event, of a type and a path; *send* sends it if the fault is released."""
         request = Request(0, session_id, b"", event=event)
         for fault in self.faults:
-            if fault.applies(request):
+            if fault.claim(request):
                 self._withheld.append((fault, send))
                 return True
         return False
 
-    def matching(self, request: Request) -> list[Fault]:
+    def claimed_by(self, request: Request) -> list[Fault]:
         """Return the faults that apply to a request, in the order in which they were added."""
-        return [fault for fault in self.faults if fault.applies(request)]
+        return [fault for fault in self.faults if fault.claim(request)]
 
     def limit_hold(self, fault: Fault) -> None:
         """Release a fault if it still holds something when its limit is over."""
