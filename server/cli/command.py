@@ -31,7 +31,7 @@ def control_server(endpoint: Endpoint, host: str = "127.0.0.1", port: int = 0) -
     except ModuleNotFoundError as error:
         if error.name != "h11":
             raise
-        raise ConfigError("--admin needs h11: pip install zoolet[admin]") from None
+        raise ConfigError("--admin needs h11, the extra 'admin': install it") from None
     from zoolet.server.testing.control.commands import control_of
 
     return ControlServer(control_of(endpoint), port, host)

@@ -11,7 +11,7 @@ import pytest
 from differential.lockstep import Lockstep
 from differential.pair import Pair, Step
 from differential.script import by, children, create, read
-from support.apache import RELEASES, admin_jars
+from support.apache import RELEASES, admin_jars, skip_unless_required
 
 from zoolet.server.admin.commands import COMMANDS, execute
 from zoolet.server.admin.observed import Observed
@@ -43,7 +43,7 @@ EQUAL: Final = {
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     """Both sides, with a tree and two watches."""
     if not admin_jars():
-        pytest.skip("no Jetty for the admin server of a real ZooKeeper (apt-get install libjetty9-java)")
+        skip_unless_required("no Jetty for the admin server of a real ZooKeeper (apt-get install libjetty9-java)")
     lockstep = Lockstep(request.param, admin=True)
     pair = lockstep.start()
     try:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from support.apache import skip_unless_required
 from support.daemon import SERVE, Running, refused, running
 
 from zoolet.client.blocking import Client
@@ -226,7 +227,7 @@ def _status(hosts: str, code: int) -> str:
 @pytest.mark.slow
 def test_prometheus_scrapes_it_and_its_rules_evaluate(tmp_path: Path) -> None:
     if shutil.which("prometheus") is None:
-        pytest.skip("no Prometheus here (apt-get install prometheus)")
+        skip_unless_required("no Prometheus here (apt-get install prometheus)")
     with running("--port", "0", "--admin-port", "0") as daemon, Client(f"127.0.0.1:{daemon.port()}") as zk:
         zk.create("/a", b"x")
         url = admin(daemon)
