@@ -432,6 +432,7 @@ class States(AsyncIterator[State]):
         return self
 
     def on_state(self, state: State) -> None:
+        """Receive the client's state."""
         self._states.append(state)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)

@@ -378,10 +378,10 @@ class Connection:
                 reader, writer = await asyncio.open_connection(address.host, address.port, ssl=self._tls)
                 try:
                     writer.write(b"isro")
-                    return await reader.read(16) == b"rw"
+                    return await reader.readexactly(2) == b"rw"
                 finally:
                     writer.close()
-        except (OSError, TimeoutError):
+        except (OSError, EOFError, TimeoutError):
             return False
         except Exception:  # the search must not end silently: the client would stay read-only
             _log.exception("asking %s whether it takes writes failed unexpectedly", address)

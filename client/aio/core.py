@@ -326,6 +326,12 @@ class ClientCore:
                 fail(call, (SessionExpiredError if self.terminal_error is None else ClosedError)(call.path, reason))
 
     def connected_loop(self) -> tuple[Connection, asyncio.AbstractEventLoop]:
+        """Return the connection and its loop.
+
+        Raises:
+            RuntimeError: The client was not started, or another loop runs.
+            ZooKeeperError: It is closed.
+        """
         if self.connection is None or self.loop is None:
             if self.terminal_error is not None:
                 raise self.terminal_error.with_traceback(None)

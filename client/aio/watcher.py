@@ -259,13 +259,15 @@ class Watcher:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._operation_timeout
         timer = loop.call_at(deadline, self._wake)
-        while not listed:
-            if core.terminal_error is not None:
-                raise core.terminal_error.with_traceback(None)
-            if loop.time() >= deadline and core.session.state not in (State.CONNECTED, State.READ_ONLY):
-                raise ConnectionLossError(self._path, "there was no connection in time to list what is below it")
-            await self._pause()
-        timer.cancel()
+        try:
+            while not listed:
+                if core.terminal_error is not None:
+                    raise core.terminal_error.with_traceback(None)
+                if loop.time() >= deadline and core.session.state not in (State.CONNECTED, State.READ_ONLY):
+                    raise ConnectionLossError(self._path, "there was no connection in time to list what is below it")
+                await self._pause()
+        finally:
+            timer.cancel()
 
     def _ask(self, path: str, answered: Callable[[r.GetChildren2Response | None], None]) -> None:
         """Ask for the children of a node below the watched one; *path* is as the server names it."""

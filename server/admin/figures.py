@@ -74,9 +74,6 @@ GAUGES: Final[dict[str, Callable[[Observed], float]]] = {
     "non_mtls_remote_conn_count": lambda o: 0,
     "non_mtls_local_conn_count": lambda o: 0,
     "zoolet_writes_refused": lambda o: int(bool(o.refusal())),
-    "zoolet_super_logins": lambda o: o.engine.metrics.super_logins,
-    "zoolet_stalls": lambda o: o.engine.metrics.stalls,
-    "zoolet_stalled_ms": lambda o: o.engine.metrics.stalled_ms,
 }
 """How each gauge is read."""
 COUNTERS: Final[dict[str, Callable[[Observed], int]]] = {
@@ -91,6 +88,9 @@ COUNTERS: Final[dict[str, Callable[[Observed], int]]] = {
     "stale_sessions_expired": lambda o: o.engine.metrics.sessions_expired,
     "sessionless_connections_expired": lambda o: o.engine.metrics.sessionless_expired,
     "unsuccessful_handshake": lambda o: o.engine.metrics.handshakes_failed,
+    "zoolet_super_logins": lambda o: o.engine.metrics.super_logins,
+    "zoolet_stalls": lambda o: o.engine.metrics.stalls,
+    "zoolet_stalled_ms": lambda o: o.engine.metrics.stalled_ms,
     "snapshot_error_count": lambda o: o.engine.metrics.snapshot_errors,
 }
 """How each counter is read that a single server has."""
@@ -153,8 +153,8 @@ def figures(observed: Observed) -> Figures:
     metrics = observed.engine.metrics
     absent = frozenset() if observed.engine.settings.compat.counts_restores else SINCE_3_9
     gauges = {name: read(observed) for name, read in GAUGES.items()}
-    gauges |= {f"zoolet_refused_{limit}": count for limit, count in metrics.refused.items()}
     counters = {name: read(observed) for name, read in COUNTERS.items() if name not in absent}
+    counters |= {f"zoolet_refused_{limit}": count for limit, count in metrics.refused.items()}
     counters |= dict.fromkeys((name for name in NO_COUNTERS if name not in absent), 0)
     basic = {name: metrics.summaries.get(name, _NONE) for name in BASIC if name not in absent}
     advanced = {name: metrics.summaries.get(name, _NONE) for name in ADVANCED}

@@ -28,27 +28,6 @@ from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.server_connection import FourLetterCommand
 
-KNOWN: Final = (
-    "conf",
-    "cons",
-    "crst",
-    "dirs",
-    "dump",
-    "envi",
-    "gtmk",
-    "hash",
-    "isro",
-    "mntr",
-    "ruok",
-    "srst",
-    "srvr",
-    "stat",
-    "stmk",
-    "wchc",
-    "wchp",
-    "wchs",
-)
-"""All four-letter commands of ZooKeeper. One that is not in the whitelist is refused with its name."""
 TELNET_CLOSE: Final = b"\xff\xf4\xff\xfd"
 """The bytes that a telnet client sends for ^C: the connection is closed without an answer."""
 
@@ -64,7 +43,7 @@ def four_letter_commands(
     """
     allowed = {"srvr", *(word.strip() for word in whitelist)}
     table: dict[bytes, FourLetterCommand] = {TELNET_CLOSE: lambda engine, client, data: b""}
-    for name in KNOWN:
+    for name in (*ANSWERS, "stmk"):
         answer = ANSWERS.get(name)
         is_allowed = answer is not None and allowed & {name, "*"}
         table[name.encode()] = _text_command(answer, observe) if answer and is_allowed else _refusal(name)

@@ -37,7 +37,7 @@ class Request(NamedTuple):
     Args:
         method: Its method.
         target: Path and query, as they were sent.
-        headers: The headers by name, in small letters; of several with one name the last.
+        headers: The headers by name, in lower case; of several with one name the last.
         body: Its body.
     """
 

@@ -25,7 +25,7 @@ def _none() -> None:
 
 @dataclass(slots=True)
 class Observed:
-    """A server, as those see it who ask how it is.
+    """A server, as monitoring sees it.
 
     Args:
         engine: Its engine.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import socket
@@ -37,6 +38,7 @@ class AdminPorts:
         self._settings = settings
         self._observed = observed
         self._servers: list[HttpServer] = []
+        self._names: frozenset[str] = LOCAL
 
     async def __aenter__(self) -> AdminPorts:
         settings = self._settings
@@ -49,13 +51,17 @@ class AdminPorts:
                 raise
             reason = "the admin port and the port for metrics need h11, the extra 'admin'"
             raise ConfigError(f"{reason}: install it, or set admin.enableServer=false.") from None
+        own = await asyncio.to_thread(
+            lambda: {socket.gethostname().lower(), socket.getfqdn().lower()}
+        )  # may ask the DNS
+        self._names = LOCAL | own | {name.lower() for name in settings.hosts}
         limits = Limits(idle=settings.idle_timeout / 1000)
         if settings.port is not None:
             token = settings.token or secrets.token_urlsafe(24)
             pages = AdminPages(
                 self._observed,
                 token,
-                self._names(),
+                self._names,
                 is_local=_is_local(settings.host),
                 prefix=settings.prefix,
             )
@@ -93,15 +99,10 @@ class AdminPorts:
         return f"[{host}]:{bound}" if host and ":" in host else f"{host or '0.0.0.0'}:{bound}"
 
     async def _metrics(self, request: Request) -> Response:
-        check_browser(request, self._names(), is_local=_is_local(self._settings.metrics_host))
+        check_browser(request, self._names, is_local=_is_local(self._settings.metrics_host))
         if request.path != "/metrics":
             raise HttpError(404, "there is nothing but /metrics")
         return metrics_page(self._observed, request)
-
-    def _names(self) -> frozenset[str]:
-        """Return the names that clients may call this machine by, beside addresses."""
-        own = {socket.gethostname().lower(), socket.getfqdn().lower()}
-        return LOCAL | own | {name.lower() for name in self._settings.hosts}
 
 
 def _is_local(host: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""``zoolet backup``: a consistent copy of a data directory, of a running server's too."""
+"""``zoolet backup``: a consistent copy of a data directory, while its server runs or not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Add the command to the parser."""
     parser = commands.add_parser(
         "backup",
-        help="copy a data directory, of a running server's too",
+        help="copy a data directory, while its server runs or not",
         description="Copy the newest snapshot and the logs that follow it, of a server that runs or not, and read the "
         "copy as a server does. To restore, start a server with --data-dir on the copy, or on a copy of the copy: "
         "clients that have seen later changes open new sessions.",

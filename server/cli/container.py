@@ -86,6 +86,7 @@ OTHERS: Final = (
 """Variables that are used apart, or that a single server without a JVM has no use for."""
 ONLY_BITNAMI: Final = ("ALLOW_EMPTY_PASSWORD", "ALLOW_ANONYMOUS_LOGIN", "ZOO_ENABLE_", "ZOO_SERVER_ID", "ZOO_TLS_")
 """Beginnings of variables that only Bitnami's image has."""
+DEFAULT: Final = "the default of zoolet container"
 YES: Final = frozenset({"yes", "true", "1"})
 
 
@@ -161,14 +162,15 @@ def settings_of(environment: Mapping[str, str], write_jaas: Callable[[dict[str, 
     words = {"dataDir": folder, "4lw.commands.whitelist": "srvr, ruok, mntr", "admin.serverAddress": "0.0.0.0"}
     if ";" not in environment.get("ZOO_SERVERS", ""):  # otherwise the port may be in there
         words["clientPort"] = "2181"
-    settings = {key: Setting(value, "the default of zoolet container") for key, value in words.items()}
+    settings = {key: Setting(value, DEFAULT) for key, value in words.items()}
 
     def put(key: str, value: str, name: str) -> None:
         settings[key] = Setting(value, f"environment variable {name}")
 
     for name, key in (OFFICIAL | BITNAMI | CONFLUENT).items():
-        if environment.get(name, "").strip():
-            put(key, environment[name].strip(), name)
+        value = environment.get(name, "").strip()
+        if value and not value.startswith("tcp://"):  # Kubernetes sets such ones for a service of this name
+            put(key, value, name)
     for name, value in environment.items():
         if name.startswith("ZOO_CFG_") and name != "ZOO_CFG_EXTRA":
             put(name.removeprefix("ZOO_CFG_").replace("_", "."), value, name)
@@ -198,8 +200,8 @@ def _put_tls(
     if environment.get("ZOO_TLS_CLIENT_ENABLE", "").lower() in YES:
         put("secureClientPort", environment.get("ZOO_TLS_PORT_NUMBER", "3181"), "ZOO_TLS_PORT_NUMBER")
         settings.pop("clientPort", None)
-        settings.setdefault("admin.serverPort", Setting("8080", "the default of zoolet container"))
-        if "ZOO_ADMIN_SERVER_ADDRESS" not in environment:
+        settings.setdefault("admin.serverPort", Setting("8080", DEFAULT))
+        if settings["admin.serverAddress"].where == DEFAULT:
             put("admin.serverAddress", "127.0.0.1", "ZOO_TLS_CLIENT_ENABLE")  # for the health check
     else:
         for key in [key for key in settings if key.startswith("ssl.")]:
@@ -232,7 +234,8 @@ def users_of(environment: Mapping[str, str]) -> dict[str, str]:
 def jaas_file(users: dict[str, str]) -> str:
     """Write a JAAS file that only this user can read; return its path."""
     module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
-    lines = "".join(f'\n  user_{user}="{password}"' for user, password in users.items())
+    escaped = {user: re.sub(r'(["\\])', r"\\\1", password) for user, password in users.items()}
+    lines = "".join(f'\n  user_{user}="{password}"' for user, password in escaped.items())
     descriptor, path = tempfile.mkstemp(prefix="zoolet-jaas-")
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(f"Server {{\n  {module}{lines};\n}};\n")
@@ -251,17 +254,19 @@ def _status(environment: Mapping[str, str]) -> int:
     """Ask the server of this container how it is: over its plain port, or else over its admin port."""
     words = status_words(environment)
     if words[0].startswith("http://"):
-        import urllib.error
-        import urllib.request
+        from http.client import HTTPConnection, HTTPException
+        from urllib.parse import urlsplit
 
+        url = urlsplit(words[0])
         try:
-            with urllib.request.urlopen(words[0], timeout=5) as response:
-                print(response.read().decode().strip())
-                return 0
-        except (OSError, ValueError) as error:  # also an answer that it is not ready
-            text = error.read().decode().strip() if isinstance(error, urllib.error.HTTPError) else str(error)
-            print(text)
+            connection = HTTPConnection(url.netloc, timeout=5)  # never through a proxy
+            connection.request("GET", url.path)
+            response = connection.getresponse()
+            print(response.read().decode().strip())
+        except (OSError, HTTPException) as error:
+            print(error)
             return 1
+        return 0 if response.status == 200 else 1
     command = [sys.executable, "-m", "zoolet", "status", *words]
     return os.spawnv(os.P_WAIT, sys.executable, command)
 

@@ -1,12 +1,12 @@
 """The logs of a daemon: their level and form, the lines about sessions, and the audit log.
 
-=========================  =====================================================================================
-``zoolet.server``          start and stop, recovery, snapshots, trouble with the disk, refusals by a limit
-``zoolet.server.sessions``  sessions opened, resumed and closed (debug), expired and refused (info)
-``zoolet.server.slow``     batches of requests above ``zoolet.slowRequestMs`` (warning)
-``zoolet.http``            requests on the admin port that end early (debug), defects (error)
-``zoolet.audit``           a line for each write, with ``audit.enable`` (info)
-=========================  =====================================================================================
+===========================  ====================================================================================
+``zoolet.server``            start and stop, recovery, snapshots, trouble with the disk, refusals by a limit
+``zoolet.server.sessions``   sessions opened, resumed and closed (debug), expired and refused (info)
+``zoolet.server.slow``       batches of requests above ``zoolet.slowRequestMs`` (warning)
+``zoolet.http``              requests on the admin port that end early (debug), defects (error)
+``zoolet.audit``             a line for each write, whatever the level is, with ``audit.enable`` (info)
+===========================  ====================================================================================
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def attach(daemon: Daemon, settings: AdminSettings) -> None:
         daemon.connections.slow = settings.slow / 1000
     if not settings.audit:
         return
+    _audit.setLevel(logging.INFO)  # whatever the level of the other lines
     from zoolet.server.admin.audit import audited
 
     if settings.audit_file is not None:

@@ -22,7 +22,7 @@ STATUS_EVERY: Final = 5.0
 
 
 class Systemd:
-    """The messages of a daemon, as a context manager: entered it is ready, left it stops. None without systemd.
+    """The messages of a daemon, as a context manager: entered it is ready, left it stops. Without systemd it is idle.
 
     Args:
         environment: The environment of the process.

@@ -6,7 +6,7 @@ the longest is closed for the next, so that slow clients cannot lock out a healt
 socket is closed.
 
 One event loop serves this and ZooKeeper's clients. So requests that are answered without waiting are paced: one at a
-time, and after each a pause as long as it has taken; however many are asked for, half of the time is the clients'.
+time, and the next after a pause as long as it has taken; however many are asked for, half of the time is the clients'.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from zoolet.server.admin.http import HttpError, Request, Response, json_response
 _log = logging.getLogger("zoolet.http")
 MAX_HEADERS: Final = 1 << 14
 """The most bytes of the headers of a request."""
+UNPACED: Final = ("/healthz", "/readyz")
+"""Pages that cost nothing, and whose callers end the process if they wait."""
 MAX_PAUSE: Final = 1.0
 """Seconds of the longest pause after an answer."""
 BODIES: Final = 4
@@ -40,7 +42,7 @@ class Limits(NamedTuple):
     Args:
         body: The most bytes of a body; all that are being received may have :data:`BODIES` times as many.
         connections: The most connections at a time.
-        seconds: For which a request, or sending its response, may take.
+        seconds: Time for reading a request, for its turn, and for sending the response, each.
         idle: Seconds for which a connection may wait for the next request, and for which its headers may take.
         paced: Requests are answered one at a time, with pauses.
     """
@@ -65,6 +67,7 @@ class HttpServer:
         self._limits = limits
         self._receiving = 0  # bytes of bodies
         self._turn = asyncio.Lock()
+        self._free_at = 0.0  # when the pause after the last answer is over
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # the one that was quiet longest is first
 
@@ -150,14 +153,20 @@ class HttpServer:
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
     async def _response(self, request: Request) -> Response:
-        if not self._limits.paced:
+        if not self._limits.paced or request.path in UNPACED:
             return await self._answered(request)
-        async with self._turn:
-            started = perf_counter()
-            try:
-                return await self._answered(request)
-            finally:
-                await asyncio.sleep(min(perf_counter() - started, MAX_PAUSE))
+        try:
+            async with asyncio.timeout(self._limits.seconds), self._turn:
+                await asyncio.sleep(self._free_at - perf_counter())
+        except TimeoutError:
+            reason = f"other requests take so long that this was not begun within {self._limits.seconds:g} s"
+            raise HttpError(503, reason, ("Retry-After", "1")) from None
+        started = perf_counter()
+        try:
+            return await self._answered(request)
+        finally:
+            ended = perf_counter()
+            self._free_at = ended + min(ended - started, MAX_PAUSE)
 
     async def _answered(self, request: Request) -> Response:
         try:

@@ -3,7 +3,8 @@
 To time each request would cost a read a third of its time, and to add each batch to a summary a tenth of that of a
 connection with one request at a time. So for one batch in :data:`EVERY` the engine gets a dispatch table whose handlers
 are timed. Which ones is random, so that no pattern of requests escapes. The latency of such a batch stands for all
-reads and writes since the one before, so that the counts of ``readlatency`` and ``updatelatency`` are exact.
+reads and writes since the one before, so that the counts of ``readlatency`` and ``updatelatency`` are those of all
+requests; beginnings and ends of sessions, which take a zxid, count as writes.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ class Sampler:
 
     Args:
         engine: The engine.
+        random: Chooses the batches.
 
     Attributes:
         by_label: The summaries, in milliseconds, by the name of a label and its value.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, random: Random | None = None) -> None:
         self.by_label: dict[str, dict[str, Summary]] = {"operation": {}, "path": {}}
         self._engine = engine
-        self._random = Random()
+        self._random = random or Random()
         self._table: Dispatch = {}
         self._timed: Dispatch = {}  # of that table
         self._packets, self._zxid = engine.metrics.packets_received, engine.zxid  # at the last batch that was looked at

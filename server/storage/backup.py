@@ -1,4 +1,4 @@
-"""A consistent copy of a data directory, of a running server's too.
+"""A consistent copy of a data directory, made while its server runs or not.
 
 The newest snapshot is copied, then the logs that it needs, the oldest first. The last log may end in the middle of a
 transaction: a server that starts from the copy begins before it. If another log was begun meanwhile, the one before it
@@ -55,32 +55,46 @@ def back_up(path: Path, target: Path, log_path: Path | None = None) -> Backup:
         StorageError: The directory has no data, the target has some, or the copy cannot be read.
         OSError: A file cannot be read or written.
     """
+    source = DataDir.find(path, log_path)
+    if not source.snapshots:
+        raise StorageError(str(path), "there is no snapshot")
     layout.check_new(target)
     if target.exists() and any(target.iterdir()):
         raise StorageError(str(target), "this is not empty")
+    was_there = target.exists()
     layout.create(target)
     folder = target / layout.SUBFOLDER
-    for _ in range(TRIES):
-        try:
-            _copy_all(path, folder, log_path)
-            break
-        except FileNotFoundError:  # purged: a later snapshot counts
-            _clear(folder)
-        except OSError as error:
-            _clear(folder)
-            raise OSError(error.errno, error.strerror, str(target)) from None
-    else:
-        raise StorageError(str(path), "files are deleted faster than they are copied; try again")
-    if (path / KEY).is_file():
-        _copy(path / KEY, target / KEY)
-    note_unclean_end(folder, noted_session(DataDir.find(path, log_path).folder))
-    Disk().sync_folder(target)
-    engine = Engine(rng=Random(0))
-    recovered = recover(engine, DataDir.find(target))
-    if recovered.problems:
-        raise StorageError(str(target), f"the copy is not whole: {'; '.join(recovered.problems)}")
+    try:
+        _copy_completely(path, folder, log_path)
+        key = source.folder.parent / KEY if source.folder.name == layout.SUBFOLDER else source.folder / KEY
+        if key.is_file():
+            _copy(key, target / KEY)
+        note_unclean_end(folder, noted_session(source.folder))
+        Disk().sync_folder(target)
+        engine = Engine(rng=Random(0))
+        recovered = recover(engine, DataDir.find(target))
+        if recovered.problems:
+            raise StorageError(str(target), f"the copy is not whole: {'; '.join(recovered.problems)}")
+    except BaseException as error:
+        shutil.rmtree(folder)
+        (target / KEY).unlink(missing_ok=True)
+        if not was_there:
+            target.rmdir()
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(target)  # a failed write does not say where
+        raise
     files = list(folder.iterdir())
     return Backup(recovered.zxid, engine.tree.size, len(files), sum(file.stat().st_size for file in files))
+
+
+def _copy_completely(path: Path, folder: Path, log_path: Path | None) -> None:
+    for _ in range(TRIES):
+        try:
+            return _copy_all(path, folder, log_path)
+        except FileNotFoundError:  # purged: a later snapshot counts
+            for file in folder.iterdir():
+                file.unlink()
+    raise StorageError(str(path), "files are deleted faster than they are copied; try again")
 
 
 def _copy_all(path: Path, folder: Path, log_path: Path | None) -> None:
@@ -88,8 +102,6 @@ def _copy_all(path: Path, folder: Path, log_path: Path | None) -> None:
     snapshot: int | None = None
     while True:
         directory = DataDir.find(path, log_path)
-        if not directory.snapshots:
-            raise StorageError(str(path), "there is no snapshot")
         if snapshot is None:
             snapshot = next(iter(directory.snapshots))
             _copy(directory.snapshots[snapshot], folder / directory.snapshots[snapshot].name)
@@ -102,11 +114,6 @@ def _copy_all(path: Path, folder: Path, log_path: Path | None) -> None:
                 _copy(directory.logs[start], folder / directory.logs[start].name)
         copied = needed
     Disk().sync_folder(folder)
-
-
-def _clear(folder: Path) -> None:
-    for file in folder.iterdir():
-        file.unlink()
 
 
 def _copy(source: Path, target: Path) -> None:

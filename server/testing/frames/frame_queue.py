@@ -152,6 +152,7 @@ class FrameQueue:
         self._held_by: list[Fault] = []  # those of them that hold it
         self._delayed = 0  # which timer is running; 0 for none
         self._delays = 0
+        self._looked_at = 0  # frames that were matched
         self._dropping = False  # a request was dropped: nothing after it passes
         interceptor.connections_made += 1
         self.number = interceptor.connections_made
@@ -277,8 +278,9 @@ class FrameQueue:
         if self._matched is None:
             self._matched = interceptor.claimed_by(request) if interceptor.faults else []
             self._held_by = [fault for fault in self._matched if fault.action.holds]
+            self._looked_at += 1
             for fault in self._held_by:
-                interceptor.limit_hold(fault)
+                interceptor.limit_hold(fault, partial(self._is_waiting, self._looked_at))
             wait = sum(fault.delay() for fault in self._matched)
             if wait:
                 self._delays += 1
@@ -290,6 +292,11 @@ class FrameQueue:
         self._queue = self._queue[len(head) :]
         self.is_open = True
         return self.executor.execute(head, Passed(request, matched))
+
+    def _is_waiting(self, number: int) -> bool:
+        """Return whether the frame that was matched as the *number*-th one is still at the head of the queue."""
+        is_here = self.interceptor.connections.get(self.client) is self
+        return is_here and self._matched is not None and self._looked_at == number
 
     def _end_delay(self, number: int) -> None:
         if self._delayed == number:  # hurry() has not ended it, and no other one has begun

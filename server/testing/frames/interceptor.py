@@ -218,12 +218,11 @@ class Interceptor:
         """Return the faults that apply to a request, in the order in which they were added."""
         return [fault for fault in self.faults if fault.claim(request)]
 
-    def limit_hold(self, fault: Fault) -> None:
-        """Release a fault if it still holds something when its limit is over."""
+    def limit_hold(self, fault: Fault, is_waiting: Callable[[], bool]) -> None:
+        """Release a fault if a request that it holds still waits when its limit is over."""
 
         def over() -> None:
-            waiting = [entry for connection in self.connections.values() if (entry := connection.waiting_request())]
-            if not fault.action.released and any(fault in faults for _, faults in waiting):
+            if not fault.action.released and is_waiting():
                 fault.was_too_long = True
                 self.release(fault)
 
@@ -240,6 +239,7 @@ class Interceptor:
             recorder(request)
         kept = request._replace(reply=b"") if request.reply else request
         self.seen.append(kept)
+        self.last.pop(request.session, None)  # the one that was active last is at the end
         self.last[request.session] = kept
         self.began.setdefault(request.session, request.time)
         if len(self.last) > 4 * MAX_SEEN:  # most of these sessions have ended

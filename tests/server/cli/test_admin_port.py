@@ -136,12 +136,12 @@ def test_requests_are_timed_by_operation_and_path() -> None:
         url = admin(daemon)
         with Client(f"127.0.0.1:{port}") as zk:
             zk.create("/app", b"")
-            for _ in range(300):
+            for _ in range(1_000):
                 zk.get("/app")
         text = get(f"{url}/metrics")[1]
 
     times = dict(re.findall(r'^zoolet_request_time_ms_by_\w+_count\{\w+="([^"]+)",\} (\S+)$', text, re.M))
-    assert float(times["getData"]) >= 3
+    assert float(times["getData"]) >= 3  # of 15 on average
     assert float(times["/app"]) >= 3
     assert re.search(r'^readlatency\{quantile="0.5",\} 0\.\d+$', text, re.M)
 
@@ -236,14 +236,7 @@ def test_prometheus_scrapes_it_and_its_rules_evaluate(tmp_path: Path) -> None:
             soon(lambda: _query(api, "znode_count") == ["6"], 20.0)
             for name in ("readlatency", "zoolet_writes_refused", "num_alive_connections", "election_time_count"):
                 assert _query(api, name), name
-            rules = _api(api, "rules")["groups"]
-            soon(
-                lambda: all(
-                    rule["health"] == "ok" for group in _api(api, "rules")["groups"] for rule in group["rules"]
-                ),
-                20.0,
-            )
-            assert [rule["name"] for group in rules for rule in group["rules"]]
+            soon(lambda: _health_of_rules(api) == {"ok"}, 20.0)
 
 
 @contextmanager

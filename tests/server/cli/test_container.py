@@ -12,8 +12,9 @@ from typing import Any, Final
 import pytest
 
 from zoolet.client.blocking import Client
-from zoolet.server.cli.container import settings_of, status_words, unknown_variables, users_of, with_files
+from zoolet.server.cli.container import jaas_file, settings_of, status_words, unknown_variables, users_of, with_files
 from zoolet.server.config import Config, ConfigError, build
+from zoolet.server.config.jaas import users
 
 ZOOLET: Final = [sys.executable, "-m", "zoolet"]
 
@@ -90,6 +91,17 @@ def test_users_have_a_password_each() -> None:
     assert users_of({"ZOO_SERVER_USERS": "a,b", "ZOO_SERVER_PASSWORDS": "1,2"}) == {"a": "1", "b": "2"}
     with pytest.raises(ConfigError, match="as many"):
         users_of({"ZOO_SERVER_USERS": "a,b", "ZOO_SERVER_PASSWORDS": "1"})
+
+
+def test_a_password_may_have_any_character() -> None:
+    path = jaas_file({"bob": 'a"b\\c;{'})
+
+    assert users(path) == {"bob": 'a"b\\c;{'}
+    Path(path).unlink()
+
+
+def test_what_kubernetes_sets_for_a_service_does_not_set_the_port() -> None:
+    assert configured(ZOO_PORT="tcp://10.0.0.1:2181").port == 2181
 
 
 def test_a_variable_can_be_in_a_file(tmp_path: Path) -> None:

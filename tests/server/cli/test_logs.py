@@ -46,7 +46,8 @@ def test_lines_of_json_have_iso_times() -> None:
 
 def test_the_audit_log_has_a_file(tmp_path: Path) -> None:
     file = tmp_path / "audit.log"
-    with running("--port", "0", "-Daudit.enable=true", f"-Dzoolet.auditFile={file}") as daemon:
+    options = ("-Daudit.enable=true", f"-Dzoolet.auditFile={file}", "--log-level", "error")
+    with running("--port", "0", *options) as daemon:
         with Client(f"127.0.0.1:{daemon.port()}") as zk:
             zk.create("/a", b"")
 

@@ -12,7 +12,9 @@ import pytest
 from support.daemon import DaemonProcess
 
 from zoolet.client.blocking import Client
+from zoolet.server.storage import backup
 from zoolet.server.storage.backup import back_up
+from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
 
 
@@ -30,12 +32,14 @@ def test_a_copy_made_while_the_server_writes_has_what_was_acknowledged_before(tm
         writer = threading.Thread(target=write)
         writer.start()
         copies = []
-        for number in range(8):
-            before = len(acknowledged)
-            made = back_up(tmp_path / "data", tmp_path / f"copy-{number}")
-            copies.append((before, made))
-        stop.set()
-        writer.join()
+        try:
+            for number in range(8):
+                before = len(acknowledged)
+                made = back_up(tmp_path / "data", tmp_path / f"copy-{number}")
+                copies.append((before, made))
+        finally:
+            stop.set()
+            writer.join()
 
     for before, made in copies:
         assert made.nodes >= before + 4
@@ -50,10 +54,56 @@ def test_a_target_with_something_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "file").touch()
 
-    with pytest.raises(StorageError, match="this is not empty"):
-        back_up(tmp_path / "data", tmp_path / "target")
     with pytest.raises(StorageError, match="there is no snapshot"):
         back_up(tmp_path / "data", tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    with DaemonProcess("--data-dir", str(tmp_path / "data")):
+        with pytest.raises(StorageError, match="this is not empty"):
+            back_up(tmp_path / "data", tmp_path / "target")
+
+
+def test_a_copy_that_fails_leaves_nothing_and_can_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DaemonProcess("--data-dir", str(tmp_path / "data")):
+        pass
+
+    def fail(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Disk, "sync", fail)
+        with pytest.raises(OSError, match="No space left") as caught:
+            back_up(tmp_path / "data", tmp_path / "copy")
+    assert caught.value.filename == str(tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+    assert back_up(tmp_path / "data", tmp_path / "copy").nodes == 4
+
+
+def test_a_copy_begins_again_when_a_file_was_purged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with DaemonProcess("--data-dir", str(tmp_path / "data")) as daemon, Client(daemon.hosts) as zk:
+        zk.create("/a", b"")
+    real, copied = backup._copy, []
+
+    def copy(source: Path, target: Path) -> None:
+        copied.append(source.name.partition(".")[0])
+        if len(copied) == 2:
+            raise FileNotFoundError(2, "purged", str(source))
+        real(source, target)
+
+    monkeypatch.setattr(backup, "_copy", copy)
+    assert back_up(tmp_path / "data", tmp_path / "copy").nodes == 5
+    assert copied[:3] == ["snapshot", "log", "snapshot"]
+
+
+def test_the_key_of_passwords_is_copied_from_beside_the_folder_of_the_files(tmp_path: Path) -> None:
+    with DaemonProcess("--data-dir", str(tmp_path / "data"), "-Dzoolet.keyedPasswords=true"):
+        pass
+
+    back_up(tmp_path / "data" / "version-2", tmp_path / "copy")
+
+    assert (tmp_path / "copy" / backup.KEY).read_bytes() == (tmp_path / "data" / backup.KEY).read_bytes()
 
 
 def test_the_command_says_what_the_copy_has(tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""The sampler: which batches it looks at, what their times stand for, and how many prefixes of paths it keeps."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+
+from support.calls import connected, engine_with
+
+from zoolet.protocol.errors import NoNodeError
+from zoolet.server.net.sampler import EVERY, MAX_PATHS, OTHERS, Sampler
+
+
+def test_it_looks_at_one_batch_in_so_many_on_average() -> None:
+    sampler = Sampler(engine_with(), Random(1))
+    gaps = [sampler.next() for _ in range(2_000)]
+
+    assert min(gaps) == 1
+    assert max(gaps) == 2 * EVERY - 1
+    assert abs(sum(gaps) / len(gaps) - EVERY) < 3
+
+
+def test_the_time_of_a_batch_stands_for_all_requests_since_the_one_before() -> None:
+    engine = engine_with()
+    peer = connected(engine)
+    sampler = Sampler(engine)
+    for number in range(3):
+        peer.create(f"/{number}")
+    sampler.begin()
+    for _ in range(5):
+        peer.get("/0")
+    sampler.end(2.0)
+
+    summaries = engine.metrics.summaries
+    assert (summaries["updatelatency"].count, summaries["readlatency"].count) == (3, 5)
+    assert sampler.by_label["operation"]["getData"].count == 5
+    assert "create" not in sampler.by_label["operation"]
+    assert engine.dispatch is sampler._table  # as before
+
+
+def test_a_table_that_is_replaced_meanwhile_stays() -> None:
+    engine = engine_with()
+    sampler = Sampler(engine)
+    sampler.begin()
+    engine.set_read_only(True)
+    table = engine.dispatch
+
+    sampler.end(1.0)
+
+    assert engine.dispatch is table
+
+
+def test_prefixes_of_paths_have_two_parts_and_are_bounded() -> None:
+    engine = engine_with()
+    peer = connected(engine)
+    sampler = Sampler(engine)
+    sampler.begin()
+    for number in range(MAX_PATHS + 5):
+        with suppress(NoNodeError):
+            peer.exists(f"/app/{number}/below/this")
+    sampler.end(1.0)
+
+    paths = sampler.by_label["path"]
+    assert paths["/app/0"].count == 1
+    assert paths[OTHERS].count == 5
+    assert len(paths) == MAX_PATHS + 1
