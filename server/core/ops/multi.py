@@ -23,7 +23,7 @@ from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.compat import Compat
 from zoolet.server.core.journal import ERROR
 from zoolet.server.core.ops import writes
-from zoolet.server.core.ops.dispatch import APPLIES, TABLE, WRITES, Entry, reads
+from zoolet.server.core.ops.dispatch import APPLIES, TABLE, WRITES, Entry, Prepare, Reply, reads
 from zoolet.server.core.state import ServerState
 
 assert writes  # it registers what a transaction consists of
@@ -177,9 +177,10 @@ def _normalize_create(compat: Compat, op: OpCode, request: Record) -> tuple[OpCo
     return (OpCode.CREATE_CONTAINER if request.flags == _CONTAINER else op), request
 
 
-_STEPS: Final = {
-    op: (*WRITES[op], wire.result(OpCode.CREATE2 if op in (OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL) else op, b""))
-    for op in wire.WRITES
+_WITH_STAT: Final = (OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL)
+_STEPS: Final[dict[int, tuple[Prepare, Reply, bytes]]] = {
+    op: (write.prepare, write.reply, wire.result(OpCode.CREATE2 if op in _WITH_STAT else op, b""))
+    for op, write in ((op, WRITES[op]) for op in wire.WRITES)
 }
 """Of each operation how it is prepared, its reply, and the header of its result."""
 

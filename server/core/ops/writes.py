@@ -154,9 +154,8 @@ def check_create(
     slash = path.rfind("/")
     if slash < 0 or "\0" in path:
         raise BadArgumentsError(path)
-    acl = request.acl
-    if acl is not OPEN_ACL_UNSAFE:
-        acl = state.acls.normalized(acl, client, path)
+    asked = request.acl
+    acl = OPEN_ACL_UNSAFE if asked is OPEN_ACL_UNSAFE else state.acls.normalized(asked, client, path)
     parent = state.tree.path_cache.get(path[:slash]) or state.tree.find(path[:slash])
     if parent.acl:
         state.acls.check(parent.acl, client, Perm.CREATE, path)
