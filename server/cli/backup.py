@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from zoolet.server.storage.backup import back_up
-
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
@@ -24,6 +22,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _backup(options: argparse.Namespace) -> int:
+    from zoolet.server.storage.backup import back_up  # most commands need none of that
+
     logs = None if options.log_dir is None else Path(options.log_dir)
     made = back_up(Path(options.directory), Path(options.target), logs)
     print(

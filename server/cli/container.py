@@ -12,7 +12,6 @@ import argparse
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -233,6 +232,8 @@ def users_of(environment: Mapping[str, str]) -> dict[str, str]:
 
 def jaas_file(users: dict[str, str]) -> str:
     """Write a JAAS file that only this user can read; return its path."""
+    import tempfile
+
     module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
     escaped = {user: re.sub(r'(["\\])', r"\\\1", password) for user, password in users.items()}
     lines = "".join(f'\n  user_{user}="{password}"' for user, password in escaped.items())
