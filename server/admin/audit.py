@@ -9,7 +9,7 @@ Source: AuditHelper; AuditEvent; Slf4jAuditLogger.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol import operations as rows
@@ -17,7 +17,7 @@ from zoolet.protocol.enums import EPHEMERAL_MODES, SEQUENTIAL_MODES, TTL_MODES, 
 from zoolet.protocol.errors import MarshallingError, ZooKeeperError
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.ops.dispatch import Decode, Dispatch, Handle
+from zoolet.server.core.ops.dispatch import Decode, Dispatch, Handle, late_decoder
 from zoolet.server.core.state import ServerState
 
 OPERATIONS: Final[dict[int, str]] = {
@@ -35,6 +35,23 @@ WriteLine = Callable[[str], object]
 """Receives a line."""
 
 
+class Audited(NamedTuple):
+    """A request, and its bytes: one that is refused without a look is decoded for its line.
+
+    Args:
+        request: The request; None if it is refused.
+        span: Where its bytes are.
+    """
+
+    request: Any
+    span: tuple[bytes, int, int]
+
+    @property
+    def path(self) -> str | None:
+        """Its path; None if it has none."""
+        return getattr(self.request, "path", None)
+
+
 def audited(table: Dispatch, write: WriteLine) -> Dispatch:
     """Return a dispatch table whose writes are audited."""
     return table | {op: _audited(op, table[op], table, write) for op in table if op in OPERATIONS or op == OpCode.MULTI}
@@ -43,11 +60,13 @@ def audited(table: Dispatch, write: WriteLine) -> Dispatch:
 def _audited(op: int, entry: tuple[Decode, Handle, bool], table: Dispatch, write: WriteLine) -> Any:
     _, handle, costly = entry
 
-    def decode(buf: bytes, offset: int, end: int) -> tuple[Any, tuple[bytes, int, int]]:
-        return table[op][0](buf, offset, end), (buf, offset, end)  # the first call may replace the decoder
+    inner = late_decoder(table, op)
 
-    def audited_handle(state: ServerState, client: ClientConnection, request: Any) -> bytes:
-        decoded, span = request
+    def decode(buf: bytes, offset: int, end: int) -> Audited:
+        return Audited(inner(buf, offset, end), (buf, offset, end))
+
+    def audited_handle(state: ServerState, client: ClientConnection, audited: Audited) -> bytes:
+        decoded, span = audited
         try:
             body = handle(state, client, decoded)
         except ZooKeeperError:

@@ -66,7 +66,8 @@ def _stats(observed: Observed, parameters: Parameters) -> Facts:
     return {**facts.server_stats(observed), "connections": connections, "secure_connections": []}
 
 
-def _reset_connections(observed: Observed, parameters: Parameters) -> Facts:
+def reset_connections(observed: Observed) -> Facts:
+    """Set the counters of all connections back to 0."""
     for client in observed.engine.connections:
         client.received = client.sent = 0
     return {}
@@ -127,7 +128,7 @@ def _fixed(**answer: object) -> Callable[[Observed, Parameters], Facts]:
 # fmt: off
 COMMANDS: Final = (
     Command("configuration", ("conf", "config"), _configuration, False, "the limits, the port and the directories"),
-    Command("connection_stat_reset", ("crst",), _reset_connections, True, "set the counters of connections back to 0"),
+    Command("connection_stat_reset", ("crst",), _of(reset_connections), True, "set counters of connections back to 0"),
     Command("connections", ("cons",), _connections, False, "all connections"),
     Command("dirs", (), _dirs, False, "the sizes of the directories, in bytes"),
     Command("dump", (), _of(facts.dump), False, "the sessions by their deadline, and their ephemeral nodes"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, Final
 
 from zoolet.protocol.operations import OPERATIONS
 from zoolet.server.admin.observed import PYTHON, Observed
@@ -18,6 +18,8 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.core.watches import DATA, NULL_PATH
 
 Facts = dict[str, Any]
+_NO_SIZES: Final = {"last_buffer_size": -1, "min_buffer_size": -1, "max_buffer_size": -1}
+"""Sizes of replies, which are not measured: it would cost every reply."""
 
 
 def signed(session_id: int) -> int:
@@ -173,19 +175,16 @@ def environment(observed: Observed) -> Facts:
     return {name: value or "<NA>" for name, value in facts.items()}
 
 
-def server_stats(observed: Observed) -> Facts:
-    """Return the statistics of the server."""
+def statistics(observed: Observed) -> Facts:
+    """Return the statistics of the server that are known without a look at its files."""
     engine = observed.engine
-    metrics, configured = engine.metrics, configuration(observed)
-    sizes = {"last_buffer_size": -1, "min_buffer_size": -1, "max_buffer_size": -1}
-    stats = {
+    metrics = engine.metrics
+    return {
         "packets_sent": metrics.packets_sent,
         "packets_received": metrics.packets_received,
         "fsync_threshold_exceed_count": 0,
-        "client_response_stats": sizes,
-        "uptime": engine.monotonic_ms - engine.started,
-        "data_dir_size": configured["dataDirSize"],
-        "log_dir_size": configured["dataLogSize"],
+        "client_response_stats": dict(_NO_SIZES),
+        "uptime": observed.running_ms(),
         "provider_null": False,
         "last_processed_zxid": engine.zxid,
         "outstanding_requests": observed.waiting(),
@@ -198,10 +197,16 @@ def server_stats(observed: Observed) -> Facts:
         "non_mtlsremote_conn_count": 0,
         "non_mtlslocal_conn_count": 0,
     }
+
+
+def server_stats(observed: Observed) -> Facts:
+    """Return the statistics of the server, and the sizes of its directories."""
+    configured = configuration(observed)
+    sizes = {"data_dir_size": configured["dataDirSize"], "log_dir_size": configured["dataLogSize"]}
     return {
         "version": observed.version(),
         "read_only": bool(observed.refusal()),
-        "server_stats": stats,
-        "client_response": sizes,
-        "node_count": engine.tree.size + 1,
+        "server_stats": statistics(observed) | sizes,
+        "client_response": dict(_NO_SIZES),
+        "node_count": observed.node_count(),
     }

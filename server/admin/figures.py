@@ -56,8 +56,8 @@ GAUGES: Final[dict[str, Callable[[Observed], float]]] = {
     "packets_sent": lambda o: o.engine.metrics.packets_sent,
     "num_alive_connections": lambda o: len(o.engine.connections),
     "outstanding_requests": lambda o: o.waiting(),
-    "uptime": lambda o: o.engine.monotonic_ms - o.engine.started,
-    "znode_count": lambda o: o.engine.tree.size + 1,  # the root is counted twice, as in ZooKeeper
+    "uptime": lambda o: o.running_ms(),
+    "znode_count": lambda o: o.node_count(),
     "watch_count": lambda o: o.engine.watches.active,
     "ephemerals_count": lambda o: sum(map(len, o.engine.tree.ephemerals.values())),
     "approximate_data_size": lambda o: o.engine.tree.data_size + 1,

@@ -11,12 +11,13 @@ from ipaddress import IPv6Address
 from typing import Final
 
 from zoolet.protocol.hexadecimal import hexadecimal
+from zoolet.server.admin.commands import reset_connections
 from zoolet.server.admin.facts import (
     configuration,
     environment,
     last_operation,
-    server_stats,
     sessions_by_deadline,
+    statistics,
     watch_summary,
     watched_by_session,
     watching_by_path,
@@ -43,12 +44,8 @@ def four_letter_commands(
     """
     allowed = {"srvr", *(word.strip() for word in whitelist)}
     table: dict[bytes, FourLetterCommand] = {TELNET_CLOSE: lambda engine, client, data: b""}
-    for name in (*ANSWERS, "stmk"):
-        answer = ANSWERS.get(name)
-        is_allowed = answer is not None and allowed & {name, "*"}
-        table[name.encode()] = _text_command(answer, observe) if answer and is_allowed else _refusal(name)
-    if allowed & {"stmk", "*"}:
-        table[b"stmk"] = set_trace_mask
+    commands = {name: _text_command(answer, observe) for name, answer in ANSWERS.items()} | {"stmk": set_trace_mask}
+    table |= {name.encode(): command if allowed & {name, "*"} else _refusal(name) for name, command in commands.items()}
     return table
 
 
@@ -74,12 +71,12 @@ def isro(observed: Observed, client: ClientConnection) -> str:
 
 
 def _figures(observed: Observed) -> str:
-    engine, facts = observed.engine, server_stats(observed)["server_stats"]
+    engine, facts = observed.engine, statistics(observed)
     return (
         f"Latency min/avg/max: {facts['min_latency']}/{double(facts['avg_latency'])}/{facts['max_latency']}\n"
         f"Received: {facts['packets_received']}\nSent: {facts['packets_sent']}\n"
         f"Connections: {facts['num_alive_client_connections']}\nOutstanding: {facts['outstanding_requests']}\n"
-        f"Zxid: 0x{engine.zxid:x}\nMode: {facts['server_state']}\nNode count: {engine.tree.size + 1}\n"
+        f"Zxid: 0x{engine.zxid:x}\nMode: {facts['server_state']}\nNode count: {observed.node_count()}\n"
         + (f"Writes refused: {engine.refusal}\n" if engine.refusal else "")
     )
 
@@ -159,8 +156,7 @@ def hash_(observed: Observed, client: ClientConnection) -> str:
 
 def crst(observed: Observed, client: ClientConnection) -> str:
     """Reset the counters of all connections."""
-    for connected in observed.engine.connections:
-        connected.received = connected.sent = 0
+    reset_connections(observed)
     return "Connection stats reset.\n"
 
 

@@ -75,7 +75,7 @@ class Response(NamedTuple):
 
     Args:
         body: Its body.
-        content_type: The type of the body; empty to leave it out.
+        content_type: The type of the body.
         status: Its status.
         headers: Further headers.
     """

@@ -48,6 +48,14 @@ class Observed:
         """Return the text of the version line, in the form that tools parse."""
         return f"{self.engine.settings.compat.release}-zoolet, built on {_BUILT}"
 
+    def running_ms(self) -> int:
+        """Return for how long it has run, in milliseconds."""
+        return self.engine.monotonic_ms - self.engine.started
+
+    def node_count(self) -> int:
+        """Return the number of nodes; the root is counted twice, as in ZooKeeper."""
+        return self.engine.tree.size + 1
+
     def mode(self) -> str:
         """Return ``standalone``, or ``read-only`` where clients cannot write."""
         return "read-only" if self.refusal() else "standalone"

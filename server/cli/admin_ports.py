@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import socket
 from types import TracebackType
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from zoolet.server.admin.http import LOCAL, HttpError, Request, Response, check_browser
 from zoolet.server.admin.observed import Observed
 from zoolet.server.admin.pages import AdminPages, metrics_page
+from zoolet.server.cli.addresses import shown, why_not
 from zoolet.server.config import ConfigError
 from zoolet.server.config.config import AdminSettings
 
@@ -28,9 +28,6 @@ class AdminPorts:
 
     Attributes:
         lines: What to print once they are open: where they are, and the token if one was made.
-
-    Raises:
-        ConfigError: h11 is not installed.
     """
 
     def __init__(self, settings: AdminSettings, observed: Observed) -> None:
@@ -44,17 +41,10 @@ class AdminPorts:
         settings = self._settings
         if settings.port is None and not settings.metrics:
             return self
-        try:
-            from zoolet.server.net.http import HttpServer, Limits
-        except ModuleNotFoundError as error:
-            if error.name != "h11":
-                raise
-            reason = "the admin port and the port for metrics need h11, the extra 'admin'"
-            raise ConfigError(f"{reason}: install it, or set admin.enableServer=false.") from None
-        own = await asyncio.to_thread(
-            lambda: {socket.gethostname().lower(), socket.getfqdn().lower()}
-        )  # may ask the DNS
-        self._names = LOCAL | own | {name.lower() for name in settings.hosts}
+        from zoolet.server.net.http import HttpServer, Limits
+
+        own = await asyncio.to_thread(lambda: (socket.gethostname(), socket.getfqdn()))  # it may ask the DNS
+        self._names = LOCAL | {name.lower() for name in own} | {name.lower() for name in settings.hosts}
         limits = Limits(idle=settings.idle_timeout / 1000)
         if settings.port is not None:
             token = settings.token or secrets.token_urlsafe(24)
@@ -92,17 +82,30 @@ class AdminPorts:
             bound = await server.start(host, port)
         except (OSError, UnicodeError) as error:
             await self.__aexit__(None, None, None)
-            number = getattr(error, "errno", None) or 0
-            reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or error
-            raise ConfigError(f"cannot listen on {host or '*'}:{port}, for operators: {reason}.") from None
+            where = shown(host or "*", port)
+            raise ConfigError(f"cannot listen on {where}, for operators: {why_not(error)}.") from None
         self._servers.append(server)
-        return f"[{host}]:{bound}" if host and ":" in host else f"{host or '0.0.0.0'}:{bound}"
+        return shown(host or "0.0.0.0", bound)
 
     async def _metrics(self, request: Request) -> Response:
         check_browser(request, self._names, is_local=_is_local(self._settings.metrics_host))
         if request.path != "/metrics":
             raise HttpError(404, "there is nothing but /metrics")
         return metrics_page(self._observed, request)
+
+
+def check_installed(settings: AdminSettings) -> None:
+    """Check that what the ports need is installed, before anything else is done.
+
+    Raises:
+        ConfigError: h11 is not.
+    """
+    if settings.port is not None or settings.metrics:
+        try:
+            import h11  # noqa: F401
+        except ModuleNotFoundError:
+            keys = "admin.serverPort" if settings.port is not None else "metricsProvider.className"
+            raise ConfigError(f"{keys} needs h11, the extra 'admin': install it, or leave the key out.") from None
 
 
 def _is_local(host: str | None) -> bool:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from zoolet.server.cli.addresses import shown, why_not
 from zoolet.server.config import ConfigError
 
 if TYPE_CHECKING:
@@ -39,9 +40,7 @@ def control_server(endpoint: Endpoint, host: str = "127.0.0.1", port: int = 0) -
 
 def cannot_listen(host: str, port: int, error: Exception) -> OSError:
     """Return the error for an address that cannot be listened on."""
-    number = getattr(error, "errno", None) or 0
-    reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or str(error)
-    return OSError(number, f"cannot listen on {host}:{port}: {reason}")
+    return OSError(getattr(error, "errno", None) or 0, f"cannot listen on {shown(host, port)}: {why_not(error)}")
 
 
 async def serve_command(words: Sequence[str], environment: Mapping[str, str], signals: Signals | None) -> int:

@@ -116,7 +116,11 @@ def _container(words: list[str], definitions: list[str]) -> int:
         for name in unknown_variables(environment):
             print(f"zoolet: the variable {name} is not known, and has no effect", file=sys.stderr)
     logs.configure(environment.get("ZOO_LOG_LEVEL", "info").lower(), "text")
-    return serve.serve(file, settings, definitions)
+    try:
+        return serve.serve(file, settings, definitions)
+    finally:
+        if (jaas := settings.get("java.security.auth.login.config")) is not None and "ZOO_ENABLE_AUTH" in environment:
+            Path(jaas.value).unlink(missing_ok=True)  # it has passwords
 
 
 def config_files(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -246,8 +250,9 @@ def jaas_file(users: dict[str, str]) -> str:
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """Return the variables of the three images that are not known here."""
     known = {*OFFICIAL, *BITNAMI, *CONFLUENT, *OTHERS}
-    prefixes = ("ZOO_CFG_", "ZOOKEEPER_PORT", "ZOOKEEPER_SERVICE")  # Kubernetes sets the last two for a service
-    names = (name for name in environment if name.startswith(("ZOO_", "ZOOKEEPER_")) and not name.startswith(prefixes))
+    of_kubernetes = re.compile(r"(ZOO|ZOOKEEPER)_(SERVICE_|PORT$|PORT_\d)")  # for a service of that name
+    names = [name for name in environment if name.startswith(("ZOO_", "ZOOKEEPER_")) and not of_kubernetes.match(name)]
+    names = [name for name in names if not name.startswith("ZOO_CFG_")]
     return sorted(name for name in names if name not in known and name.removesuffix("_FILE") not in known)
 
 

@@ -81,8 +81,7 @@ def attach(daemon: Daemon, settings: AdminSettings) -> None:
         file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s audit: %(message)s"))
         _audit.addHandler(file)
         _audit.propagate = False
-    daemon.engine.wrap = lambda table: audited(table, _audit.info)
-    daemon.engine.rebuild_dispatch()
+    daemon.engine.wrap_dispatch(lambda table: audited(table, _audit.info))
 
 
 def log_session(what: str, session_id: int, client: ClientConnection | None) -> None:
@@ -97,6 +96,7 @@ class _JsonLines(logging.Formatter):
     """Log lines as JSON objects."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return a line: time in ISO form, level, logger, message, and the traceback if there is one."""
         import json  # takes 3 ms to import, which most daemons save
         from datetime import UTC, datetime
 

@@ -18,7 +18,8 @@ from zoolet.progress import Progress
 from zoolet.server.admin.pages import ready
 from zoolet.server.app import assemble
 from zoolet.server.cli import logs
-from zoolet.server.cli.admin_ports import AdminPorts
+from zoolet.server.cli.addresses import shown, why_not
+from zoolet.server.cli.admin_ports import AdminPorts, check_installed
 from zoolet.server.cli.logs import LEVELS
 from zoolet.server.cli.systemd import Systemd
 from zoolet.server.config import (
@@ -77,16 +78,14 @@ def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
         for _, key in OPTIONS
         if (value := getattr(options, key.name)) is not None
     }
-    for option, key in OPTIONS:
-        if option.endswith("-host") or option == "--host":
-            if key.name in given and not given[key.name].value:
-                raise ConfigError(f"command line: {option} must be an address or a name, not ''.")
+    if (host := given.get("clientPortAddress")) is not None and not host.value:
+        raise ConfigError("command line: --host must be an address or a name, not ''.")
     return serve(options.config, {}, definitions, given, options.compat)
 
 
 def serve(
     path: str | None,
-    beside: Mapping[str, Setting],
+    variables: Mapping[str, Setting],
     definitions: list[str],
     options: Mapping[str, Setting] | None = None,
     compat: str = "3.9",
@@ -95,7 +94,7 @@ def serve(
 
     Args:
         path: The zoo.cfg; None for none.
-        beside: Settings of an environment, which the file overrides.
+        variables: Settings of an environment, which the file overrides.
         definitions: The ``-D`` options, which override the file.
         options: Other options, which override all.
         compat: The release to reproduce.
@@ -107,8 +106,9 @@ def serve(
     file = read_file(path) if path is not None else {}
     text = masked(file) if path is not None else None
     given = parse_definitions(definitions, "command line") | dict(options or {})
-    environment = read_environment(os.environ)
-    return run_loop(_daemon(build(environment, beside, file, given, compat=compat, file=text)))
+    config = build(read_environment(os.environ), variables, file, given, compat=compat, file=text)
+    check_installed(config.admin)
+    return run_loop(_daemon(config))
 
 
 async def _daemon(config: Config) -> int:
@@ -161,7 +161,7 @@ async def _serve_until_signal(config: Config, context: ssl.SSLContext | None, da
                 if ports.lines:
                     daemon.measure()
                 print("\n".join([*lines, *ports.lines]), flush=True)
-                with Systemd(os.environ, lambda: _how(daemon)):
+                with Systemd(os.environ, lambda: status_line(daemon)):
                     await stop.wait()
                 _log.info(
                     "stopping: %d connections, %d sessions",
@@ -176,11 +176,11 @@ async def _serve_until_signal(config: Config, context: ssl.SSLContext | None, da
     return 0 if is_logged else 1
 
 
-def _how(daemon: Daemon) -> str:
+def status_line(daemon: Daemon) -> str:
     """Return how a daemon serves, in one line."""
     reason = ready(daemon.observed)
     engine = daemon.engine
-    counts = f"{len(engine.sessions.alive):,} sessions, {engine.tree.size + 1:,} nodes"  # as in srvr
+    counts = f"{len(engine.sessions.alive):,} sessions, {daemon.observed.node_count():,} nodes"
     return f"{reason}; {counts}" if reason else f"serving {counts}"
 
 
@@ -201,16 +201,10 @@ async def _listen(daemon: Daemon, config: Config, context: ssl.SSLContext | None
                 assert context is not None
                 bound = await daemon.start_secure(host, port, context)
         except (OSError, UnicodeError) as error:  # the host may not be encodable as a name
-            number = getattr(error, "errno", None) or 0
-            reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or error
-            print(f"zoolet: cannot listen on {_address(host or '*', port)}: {reason}", file=sys.stderr)
+            print(f"zoolet: cannot listen on {shown(host or '*', port)}: {why_not(error)}", file=sys.stderr)
             return None
-        lines.append(f"zoolet ready {kind} {_address(host or '0.0.0.0', bound)}")
+        lines.append(f"zoolet ready {kind} {shown(host or '0.0.0.0', bound)}")
     return lines
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _warnings(config: Config) -> Iterator[str]:

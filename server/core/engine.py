@@ -40,7 +40,6 @@ class Engine(ServerState):
 
     Attributes:
         dispatch: The dispatch table; it is replaced when read-only mode begins or ends.
-        wrap: Changes each new dispatch table, for an audit log.
         refusal: Why the writes of clients are refused, in one line, while they cannot be logged; empty otherwise.
         frozen: Whether sessions and nodes do not expire, because that cannot be logged either.
         zxid_on_decode_error: The op codes that take a zxid even if their body does not decode.
@@ -58,7 +57,7 @@ class Engine(ServerState):
         log: LogFunction | None = None,
     ) -> None:
         super().__init__(settings, now=now, monotonic_ms=monotonic_ms, zxid=zxid, server_id=server_id, rng=rng, log=log)
-        self.wrap: Callable[[Dispatch], Dispatch] = lambda table: table
+        self._wrap: Callable[[Dispatch], Dispatch] = lambda table: table
         self.dispatch: Dispatch = build_dispatch()
         self.refusal = ""
         self.frozen = False
@@ -77,7 +76,7 @@ class Engine(ServerState):
         if on == self.read_only:
             return
         self.read_only = on
-        self.rebuild_dispatch()
+        self._rebuild_dispatch()
         self.zxid_on_decode_error = frozenset() if on else zxid_on_decode_error(self.settings.compat)
         for client in list(self.connections):
             self.close_connection(client)
@@ -93,11 +92,15 @@ class Engine(ServerState):
         if self.frozen and not frozen:  # what clients have sent meanwhile may not have been answered
             self.sessions.touch_all(self.monotonic_ms)
         self.refusal, self.frozen = refusal, frozen
-        self.rebuild_dispatch()
+        self._rebuild_dispatch()
 
-    def rebuild_dispatch(self) -> None:
-        """Build the dispatch table for the present mode."""
-        self.dispatch = self.wrap(build_dispatch(read_only=self.read_only, writable=not self.refusal))
+    def wrap_dispatch(self, wrap: Callable[[Dispatch], Dispatch]) -> None:
+        """Have a function change the dispatch table, and each later one: for an audit log."""
+        self._wrap = wrap
+        self._rebuild_dispatch()
+
+    def _rebuild_dispatch(self) -> None:
+        self.dispatch = self._wrap(build_dispatch(read_only=self.read_only, writable=not self.refusal))
 
     def apply(self, txn: Record, session_id: int) -> object:
         """Apply a transaction record for a session, at the engine's zxid and time; this cannot fail."""

@@ -109,8 +109,6 @@ SUMMARIES: Final = (
     "node_deleted_watch_count",
     "readlatency",
     "snapshottime",
-    "startup_snap_load_time",
-    "startup_txns_load_time",
     "startup_txns_loaded",
     "sync_processor_batch_size",
     "updatelatency",

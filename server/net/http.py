@@ -161,7 +161,7 @@ class HttpServer:
         except TimeoutError:
             reason = f"other requests take so long that this was not begun within {self._limits.seconds:g} s"
             raise HttpError(503, reason, ("Retry-After", "1")) from None
-        started = perf_counter()
+        started = perf_counter()  # nothing has waited since the turn: the answer begins now
         try:
             return await self._answered(request)
         finally:
@@ -207,9 +207,8 @@ class HttpServer:
         is_head: bool = False,
         closes: bool = False,
     ) -> None:
-        headers = [("Content-Length", str(len(response.body))), ("X-Content-Type-Options", "nosniff")]
-        if response.content_type:
-            headers.append(("Content-Type", response.content_type))
+        headers = [("Content-Length", str(len(response.body))), ("Content-Type", response.content_type)]
+        headers.append(("X-Content-Type-Options", "nosniff"))
         if closes:
             headers.append(("Connection", "close"))
         phrase = HTTPStatus(response.status).phrase.encode()

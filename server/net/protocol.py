@@ -195,9 +195,8 @@ class ServerProtocol(asyncio.Protocol):
                 metrics.bytes_sent += size
                 if size > CHARGED_OUTPUT:
                     turns.charge(size)
-            if self._write_paused and not self._check_write_buffer(transport, connection.client):
-                pass  # it was disconnected
-            elif connection.closing:
+            is_cut = self._write_paused and not self._check_write_buffer(transport, connection.client)
+            if connection.closing and not is_cut:
                 self.close()
         if engine.pending_output:
             self._connections.deliver()

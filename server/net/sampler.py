@@ -16,7 +16,7 @@ from typing import Any, Final
 from zoolet.protocol.operations import name_of
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.metrics import Summary
-from zoolet.server.core.ops.dispatch import Decode, Dispatch, Handle
+from zoolet.server.core.ops.dispatch import Decode, Dispatch, Handle, late_decoder
 
 EVERY: Final = 64
 """Of how many batches one is looked at, on average."""
@@ -81,21 +81,14 @@ class Sampler:
         _, handle, costly = entry
         table, name = self._table, name_of(op)
 
-        def decode(buf: bytes, offset: int, end: int) -> Any:
-            return table[op][0](buf, offset, end)  # the first call may replace it
-
         def timed(state: Any, client: Any, request: Any) -> bytes:
             started = perf_counter()
             try:
                 return handle(state, client, request)
             finally:
-                self._observe(
-                    name,
-                    getattr(request[0] if type(request) is tuple else request, "path", None),
-                    (perf_counter() - started) * 1000,
-                )
+                self._observe(name, getattr(request, "path", None), (perf_counter() - started) * 1000)
 
-        return decode, timed, costly
+        return late_decoder(table, op), timed, costly
 
     def _observe(self, name: str, path: str | None, milliseconds: float) -> None:
         _summary(self.by_label["operation"], name).observe(milliseconds)

@@ -23,8 +23,6 @@ from zoolet.server.storage.recovery import recover
 
 TRIES: Final = 5
 """How often a copy is begun while files are deleted."""
-KEY: Final = "zoolet.key"
-"""The key of session passwords, with which clients can resume their sessions."""
 
 
 class Backup(NamedTuple):
@@ -57,7 +55,7 @@ def back_up(path: Path, target: Path, log_path: Path | None = None) -> Backup:
     """
     source = DataDir.find(path, log_path)
     if not source.snapshots:
-        raise StorageError(str(path), "there is no snapshot")
+        raise StorageError(str(path), "it has no snapshot")
     layout.check_new(target)
     if target.exists() and any(target.iterdir()):
         raise StorageError(str(target), "this is not empty")
@@ -66,9 +64,10 @@ def back_up(path: Path, target: Path, log_path: Path | None = None) -> Backup:
     folder = target / layout.SUBFOLDER
     try:
         _copy_completely(path, folder, log_path)
-        key = source.folder.parent / KEY if source.folder.name == layout.SUBFOLDER else source.folder / KEY
+        root = source.folder.parent if source.folder.name == layout.SUBFOLDER else source.folder
+        key = root / layout.KEY
         if key.is_file():
-            _copy(key, target / KEY)
+            _copy(key, target / layout.KEY)
         note_unclean_end(folder, noted_session(source.folder))
         Disk().sync_folder(target)
         engine = Engine(rng=Random(0))
@@ -77,7 +76,7 @@ def back_up(path: Path, target: Path, log_path: Path | None = None) -> Backup:
             raise StorageError(str(target), f"the copy is not whole: {'; '.join(recovered.problems)}")
     except BaseException as error:
         shutil.rmtree(folder)
-        (target / KEY).unlink(missing_ok=True)
+        (target / layout.KEY).unlink(missing_ok=True)
         if not was_there:
             target.rmdir()
         if isinstance(error, OSError) and error.filename is None:

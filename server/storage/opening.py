@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import stat
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
-from typing import Final
 
 from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.txns import ErrorTxn
@@ -23,7 +24,6 @@ from zoolet.server.storage.settings import StorageSettings
 from zoolet.server.storage.store import Store
 
 _log = logging.getLogger("zoolet.server")
-KEY: Final = "zoolet.key"
 
 
 class OpenDirectory:
@@ -137,25 +137,24 @@ class OpenDirectory:
             ("dataLogDir", "dataLogSize", self.directory.log_folder),
         ):
             facts[name] = str(folder)
-            facts[size] = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+            facts[size] = sum(map(_size, folder.iterdir()))
         return facts
 
     def last_snapshot(self) -> tuple[int, int] | None:
         """Return the zxid of the newest snapshot in the directory, and when it was written, in seconds since the
         epoch; None without one.
         """
-        snapshots = DataDir.find(self.directory.path, self._log_path).snapshots
-        if not snapshots:
-            return None
-        zxid = max(snapshots)
-        return zxid, int(snapshots[zxid].stat().st_mtime)
+        for zxid, path in DataDir.find(self.directory.path, self._log_path).snapshots.items():
+            with suppress(FileNotFoundError):  # it was purged a moment ago
+                return zxid, int(path.stat().st_mtime)
+        return None
 
     def _use_passwords(self, engine: Engine) -> None:
         """Compute session passwords as the servers before this one, so that their clients can resume sessions."""
         if not self.settings.keyed_passwords:
             engine.sessions.set_key(None)
             return
-        path = self.directory.path / KEY
+        path = self.directory.path / layout.KEY
         if path.exists():
             key = path.read_bytes()
             if len(key) != 32:
@@ -200,3 +199,12 @@ class OpenDirectory:
         failure = ErrorTxn(ErrorCode.OK)
         log.append(engine.zxid, txnlog.encode([(last, NEW_EPOCH, engine.zxid, engine.now, ERROR, failure)]))
         log.close()
+
+
+def _size(path: Path) -> int:
+    """Return the bytes of a file; 0 for one that is not there any more, and for a directory."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0

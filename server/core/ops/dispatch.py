@@ -139,6 +139,11 @@ def build_dispatch(*, read_only: bool = False, writable: bool = True) -> Dispatc
     return table
 
 
+def late_decoder(table: Dispatch, op: int) -> Decode:
+    """Return a decoder for a table that wraps another, whose own is replaced when the first request compiles it."""
+    return lambda buf, offset, end: table[op][0](buf, offset, end)
+
+
 def _compiling_decoder(table: Dispatch, op: int, request: type[Record]) -> Decode:
     def decode(buf: bytes, offset: int, end: int) -> Record:
         compiled_decode = compiled(request).decode

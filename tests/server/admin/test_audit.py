@@ -20,8 +20,7 @@ def audit(engine: Engine) -> list[dict[str, str]]:
     def write(line: str) -> None:
         lines.append(dict(field.split("=", 1) for field in line.split("\t")))  # type: ignore[misc] # two parts
 
-    engine.wrap = lambda table: audited(table, write)
-    engine.rebuild_dispatch()
+    engine.wrap_dispatch(lambda table: audited(table, write))
     return lines
 
 

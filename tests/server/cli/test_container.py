@@ -74,6 +74,8 @@ def test_variables_that_are_not_known_are_named() -> None:
         "ZOO_CFG_x": "",
         "ZOO_TICK_TIME": "1",
         "ZOOKEEPER_PORT_2181_TCP": "",
+        "ZOO_SERVICE_HOST": "",
+        "ZOO_PORT_2181_TCP": "",
         "PATH": "",
     }
 

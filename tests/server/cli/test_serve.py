@@ -402,7 +402,7 @@ def test_help_and_version_are_exit_0() -> None:
     assert "--port" in run("serve", "--help").stdout
 
 
-# --- without uvloop ---
+# --- without what is optional ---
 
 
 def test_asyncio_is_enough_where_there_is_no_uvloop() -> None:
@@ -412,3 +412,15 @@ def test_asyncio_is_enough_where_there_is_no_uvloop() -> None:
 
     assert code == 0
     assert "Traceback" not in err
+
+
+def test_ports_for_operators_without_h11_are_refused_before_anything_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "h11", None)  # an import of it fails
+
+    status = cli.main(["serve", "--port", "0", "--admin-port", "0", "--data-dir", str(tmp_path / "data")])
+
+    assert status == 2
+    assert capsys.readouterr().err.startswith("zoolet: admin.serverPort needs h11, the extra 'admin': install it")
+    assert not (tmp_path / "data").exists()

@@ -23,7 +23,7 @@ def test_it_looks_at_one_batch_in_so_many_on_average() -> None:
 def test_the_time_of_a_batch_stands_for_all_requests_since_the_one_before() -> None:
     engine = engine_with()
     peer = connected(engine)
-    sampler = Sampler(engine)
+    sampler, table = Sampler(engine), engine.dispatch
     for number in range(3):
         peer.create(f"/{number}")
     sampler.begin()
@@ -35,7 +35,7 @@ def test_the_time_of_a_batch_stands_for_all_requests_since_the_one_before() -> N
     assert (summaries["updatelatency"].count, summaries["readlatency"].count) == (3, 5)
     assert sampler.by_label["operation"]["getData"].count == 5
     assert "create" not in sampler.by_label["operation"]
-    assert engine.dispatch is sampler._table  # as before
+    assert engine.dispatch is table
 
 
 def test_a_table_that_is_replaced_meanwhile_stays() -> None:

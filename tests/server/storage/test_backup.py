@@ -12,7 +12,7 @@ import pytest
 from support.daemon import DaemonProcess
 
 from zoolet.client.blocking import Client
-from zoolet.server.storage import backup
+from zoolet.server.storage import backup, layout
 from zoolet.server.storage.backup import back_up
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
@@ -54,7 +54,7 @@ def test_a_target_with_something_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "file").touch()
 
-    with pytest.raises(StorageError, match="there is no snapshot"):
+    with pytest.raises(StorageError, match="it has no snapshot"):
         back_up(tmp_path / "data", tmp_path / "other")
     assert not (tmp_path / "other").exists()
     with DaemonProcess("--data-dir", str(tmp_path / "data")):
@@ -103,7 +103,7 @@ def test_the_key_of_passwords_is_copied_from_beside_the_folder_of_the_files(tmp_
 
     back_up(tmp_path / "data" / "version-2", tmp_path / "copy")
 
-    assert (tmp_path / "copy" / backup.KEY).read_bytes() == (tmp_path / "data" / backup.KEY).read_bytes()
+    assert (tmp_path / "copy" / layout.KEY).read_bytes() == (tmp_path / "data" / layout.KEY).read_bytes()
 
 
 def test_the_command_says_what_the_copy_has(tmp_path: Path) -> None:

@@ -237,6 +237,21 @@ async def test_logs_on_a_disk_that_is_not_mounted_are_missed_and_nothing_is_crea
     await write(data, "/b", log_dir=str(logs))
 
 
+async def test_a_file_that_is_purged_while_the_directory_is_looked_at_does_not_count(tmp_path: Path) -> None:
+    async with StoredServer(tmp_path):
+        pass
+    data = OpenDirectory(StorageSettings(str(tmp_path)))
+    [snapshot] = (tmp_path / "version-2").glob("snapshot.*")
+    sizes = data.configuration()
+    purged = snapshot.with_name("snapshot.7ffffe0000000000")
+
+    purged.symlink_to(tmp_path / "nowhere")  # listed, and not there
+
+    assert data.configuration() == sizes
+    assert data.last_snapshot() == (int(snapshot.name[9:], 16), int(snapshot.stat().st_mtime))
+    data.release()
+
+
 async def test_an_id_of_a_closed_session_is_given_to_nobody_after_the_clock_was_set_back(
     tmp_path: Path,
 ) -> None:
