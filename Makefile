@@ -11,7 +11,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE = $(BIN)/python -m compileall -q $(PACKAGE)
 PACKAGE := __init__.py __main__.py event_loop.py pem.py progress.py testing.py usage.py py.typed protocol server client
 
-.PHONY: faces kills help setup links run test types lint bench bench-server bench-disk bench-clients bench-compare schedules ensemble budget docs apache-3.9 differential kazoo-suite wheel clean attacks fuzz
+.PHONY: faces kills help setup links run test types lint limits bench bench-server bench-disk bench-clients bench-compare schedules ensemble budget docs apache-3.9 differential kazoo-suite wheel clean attacks fuzz
 
 help:
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## /  make \1\t/' | expand -t 20
@@ -83,8 +83,11 @@ ensemble: setup  ## five minutes of locks on an Apache ensemble whose leaders ar
 bench-compare: setup  ## CPU of every row in turns beside another commit, exit 1 if one is slower: ten minutes (REV=..., ARGS=...)
 	$(BIN)/python benchmarks/compare.py $(or $(REV),HEAD) $(ARGS)
 
+limits: setup  ## CPU of an operation beside a server that does nothing but the row's input and output (ARGS=...)
+	$(BIN)/python benchmarks/limits.py $(ARGS)
+
 budget: setup  ## exit 1 if a request costs more CPU than benchmarks/budget.toml allows
-	$(BIN)/python benchmarks/inproc.py --check
+	$(BIN)/python benchmarks/budget.py
 
 faces: setup  ## client/blocking/client.pyi and recipes.pyi from the signatures of the asyncio client and recipes
 	$(BIN)/python docs/_build/faces.py

@@ -79,31 +79,36 @@ def in_process(row: str) -> float:
     return inproc.measure(row, runs=1)
 
 
-async def gets(hosts: str) -> float:
+Operation = Callable[[], Any]
+Measure = Callable[..., Any]
+"""Runs an operation that consists of some parts so many times, as :func:`cpu` does, and returns the row's result."""
+
+
+async def gets(hosts: str, measure: Measure) -> Any:
     """Measure gets of the asyncio client, one after another."""
     from zoolet.client import Client
 
     async with Client(hosts) as zk:
-        return await cpu(3_000, lambda: zk.get("/"))
+        return await measure(3_000, lambda: zk.get("/"))
 
 
-async def pipelined(hosts: str) -> float:
-    """Measure gets of the asyncio client, 1,000 in flight."""
+async def pipelined(hosts: str, measure: Measure) -> Any:
+    """Measure 1,000 gets of the asyncio client, all in flight."""
     from zoolet.client import Client
 
     async with Client(hosts) as zk:
-        return await cpu(20, lambda: asyncio.gather(*[zk.get("/") for _ in range(1_000)])) / 1_000
+        return await measure(20, lambda: asyncio.gather(*[zk.get("/") for _ in range(1_000)]), 1_000)
 
 
-async def creates(hosts: str) -> float:
+async def creates(hosts: str, measure: Measure) -> Any:
     """Measure sequential creates of the asyncio client, one after another."""
     from zoolet.client import Client
 
     async with Client(hosts) as zk:
-        return await cpu(2_000, lambda: zk.create("/c-", b"x" * 100, ephemeral=True, sequential=True))
+        return await measure(2_000, lambda: zk.create("/c-", b"x" * 100, ephemeral=True, sequential=True))
 
 
-async def locks(hosts: str) -> float:
+async def locks(hosts: str, measure: Measure) -> Any:
     """Measure acquiring and releasing a lock that nobody else wants."""
     from zoolet.client import Client
 
@@ -114,42 +119,43 @@ async def locks(hosts: str) -> float:
             async with lock:
                 pass
 
-        return await cpu(600, once)
+        return await measure(600, once)
 
 
-async def embedded(hosts: str) -> float:
+async def embedded(hosts: str, measure: Measure) -> Any:
     """Measure sets on a server in the same process, its part included."""
     from zoolet.client import Client
     from zoolet.server import Server
 
     async with Server() as server, Client(server.hosts) as zk:
-        return await cpu(2_000, lambda: zk.set("/", b"x" * 100))
+        return await measure(2_000, lambda: zk.set("/", b"x" * 100))
 
 
-def blocking(hosts: str) -> float:
-    """Measure gets of the client for threads."""
+async def blocking(hosts: str, measure: Measure) -> Any:
+    """Measure gets of the client for threads, 20 at a time."""
     from zoolet.client.blocking import Client
 
     with Client(hosts) as zk:
-        zk.get("/")
-        started = time.process_time_ns()
-        for _ in range(2_000):
-            zk.get("/")
-        return (time.process_time_ns() - started) / 2_000
+
+        async def some() -> None:
+            for _ in range(20):
+                zk.get("/")
+
+        return await measure(100, some, 20)
 
 
-async def cpu(count: int, do: Callable[[], Any]) -> float:
-    """Return the CPU of one of many operations, after some to warm up."""
+async def cpu(count: int, do: Operation, parts: int = 1) -> float:
+    """Return the nanoseconds of CPU of a part of one of many operations, after some to warm up."""
     for _ in range(max(1, count // 10)):
         await do()
     started = time.process_time_ns()
     for _ in range(count):
         await do()
-    return (time.process_time_ns() - started) / count
+    return (time.process_time_ns() - started) / count / parts
 
 
 IN_PROCESS: Final = ("ping", "get", "exists", "children", "set", "create", "seq", "delete", "multi")
-CLIENTS: Final[dict[str, Callable[[str], Any]]] = {
+CLIENTS: Final[dict[str, Callable[[str, Measure], Coroutine[Any, Any, Any]]]] = {
     "client get": gets,
     "client get, 1,000 in flight": pipelined,
     "client create": creates,
@@ -162,13 +168,10 @@ CLIENTS: Final[dict[str, Callable[[str], Any]]] = {
 def one(row: str, hosts: str) -> float:
     """Measure a row in this process."""
     if row in CLIENTS:
-        result = CLIENTS[row](hosts)
-        if not isinstance(result, Coroutine):
-            return float(result)
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return float(runner.run(result))
+            return float(runner.run(CLIENTS[row](hosts, cpu)))
     return in_process(row.removeprefix("in process "))
 
 
@@ -199,14 +202,9 @@ class Revision:
     def under_load(self, generator: list[str], row: load.Row) -> float:
         """Measure the daemon's CPU for an operation of a load."""
         total = row.total if row.op in ("fanout", "connect") else min(max(row.total, LEAST_REQUESTS), REQUESTS)
-        before = self._spent()
+        before = self.daemon.cpu_ns()
         load.run(generator, self.daemon, row, total)
-        return (self._spent() - before) / total
-
-    def _spent(self) -> int:
-        """Return the nanoseconds of CPU that the daemon has spent in all its threads."""
-        threads = Path(f"/proc/{self.daemon.process.pid}/task").glob("*/schedstat")
-        return sum(int(thread.read_text().split()[0]) for thread in threads)
+        return (self.daemon.cpu_ns() - before) / total
 
 
 def checked_out(commit: str, folder: Path) -> Path:

@@ -1,0 +1,211 @@
+"""What each row may cost: exit 1 if one costs more CPU than ``budget.toml`` allows.
+
+    make budget                                all rows; about two minutes
+    python benchmarks/budget.py --only get     rows that contain one of these words
+    python benchmarks/budget.py --write        measure, and write the limits anew
+
+Counted are the instructions of the process, with valgrind where it is installed: the same within a thousandth, whatever
+else the machine does. Without it, the best of several measurements of CPU time, which may be half above
+the limit, of all rows but the cold ones.
+Costs are in units of :func:`inproc.piece_of_work`, measured in the same way, so that the limits hold for other
+machines.
+
+Rows are requests in process: ``warm``, the same with the tables of 3.8, the first 64 of a process (``cold``); and
+calls of the client, without the server's part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import compare
+import inproc
+import load
+
+BUDGET: Final = Path(__file__).with_name("budget.toml")
+ROOM: Final = 1.1
+"""How far above what was measured a limit is written."""
+ROOM_FOR_TIME: Final = 1.5
+"""How far above its limit a row may be where only time can be measured."""
+HEADER: Final = """\
+# What a request may cost, in units of the fixed piece of work in `inproc.py`: 10 % more than `make budget` counted when
+# this was written (`python benchmarks/budget.py --write`).
+"""
+
+
+class Row(NamedTuple):
+    """What is measured.
+
+    Args:
+        table: The table of budget.toml.
+        name: The row of it.
+        few: How many operations are made to warm up.
+        many: How many are made in all; what the difference costs is the figure.
+    """
+
+    table: str
+    name: str
+    few: int
+    many: int
+
+
+UNIT: Final = Row("", "unit", 100, 2_100)
+CLIENTS: Final = {"client get": 200, "client create": 100, "client lock": 50, "client get, 1,000 in flight": 2}
+"""The clients' rows whose cost does not depend on threads, and how many operations of each are enough."""
+PARTS: Final = {"client get, 1,000 in flight": 1_000}
+"""How many calls an operation of a row consists of, where it is more than one."""
+
+
+def rows() -> list[Row]:
+    """Return every row."""
+    warm = [Row(table, op, 64, 1344) for table in ("warm", "warm-3.8") for op in inproc.WORK]
+    cold = [Row("cold", op, 0, 64) for op in inproc.WORK]
+    return [*warm, *cold, *(Row("client", name, count, 3 * count) for name, count in CLIENTS.items())]
+
+
+# --- counted with valgrind: each part in a process of its own, which prints its instructions when it ends ---
+
+
+def counted(wanted: list[Row], hosts: str) -> dict[Row, float]:
+    """Return the instructions of one operation of each row."""
+    with tempfile.TemporaryDirectory(prefix="zoolet-budget-") as folder:
+        linked = compare.linked(Path(folder, "here"))
+        environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(linked)}
+        command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable, __file__]
+        asked = ["unit" if row == UNIT else str(rows().index(row)) for row in wanted]
+        done = subprocess.run(
+            [*command, "--count", hosts, *asked], env=environment, capture_output=True, text=True, check=False
+        )
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr[-2000:])
+    spent = {pid: int(count) for pid, count in re.findall(r"==(\d+)== Collected : (\d+)", done.stderr)}
+    pids = done.stdout.split()
+    costs = [(spent[many] - spent[few]) for few, many in zip(pids[::2], pids[1::2], strict=True)]
+    return {row: cost / (row.many - row.few) / PARTS.get(row.name, 1) for row, cost in zip(wanted, costs, strict=True)}
+
+
+def count(hosts: str, wanted: list[Row]) -> None:
+    """Run each row twice, few and many operations, in processes of their own; print their ids."""
+    for row in wanted:
+        for operations in (row.few, row.many):
+            pid = os.fork()
+            if pid == 0:
+                perform(row, operations, hosts)
+                os._exit(0)
+            _, status = os.waitpid(pid, 0)
+            if status:
+                sys.exit(f"{row}: the process ended with {status}")
+            print(pid, flush=True)
+
+
+def perform(row: Row, operations: int, hosts: str) -> None:
+    """Make so many operations of a row."""
+    if row == UNIT:
+        work = inproc.piece_of_work()
+        for _ in range(operations):
+            work()
+    elif row.table == "client":
+        import uvloop
+
+        async def times(_count: int, do: compare.Operation, _parts: int = 1) -> None:
+            for _ in range(operations):
+                await do()
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(compare.CLIENTS[row.name](hosts, times))
+    else:
+        connection = inproc.fresh(row.name, _release(row), row.many)
+        for batch in inproc.batches(row.name, row.many)[: operations // inproc.BATCH]:
+            connection.receive_data(batch)
+            connection.data_to_send()
+
+
+def _release(row: Row) -> str:
+    return "3.8" if row.table == "warm-3.8" else "3.9"
+
+
+# --- timed, where nothing counts instructions ---
+
+
+def timed(wanted: list[Row], hosts: str) -> dict[Row, float]:
+    """Return the CPU of one operation of each row, the best of some; the unit is 1."""
+    return {row: min(_once(row, hosts) for _ in range(3)) for row in wanted}
+
+
+def _once(row: Row, hosts: str) -> float:
+    if row == UNIT:
+        return 1.0
+    before = inproc.unit()
+    if row.table == "client":
+        spent = compare.one(row.name, hosts)
+    else:
+        spent = inproc.measure(row.name, _release(row), runs=1)
+    return spent / ((before + inproc.unit()) / 2)
+
+
+# --- the check ---
+
+
+def measured(wanted: list[Row]) -> dict[Row, float]:
+    """Return what one operation of each row costs, in units."""
+    with load.zoolet() as daemon:
+        hosts = f"127.0.0.1:{daemon.port}"
+        costs = (counted if shutil.which("valgrind") else timed)([UNIT, *wanted], hosts)
+    unit = costs.pop(UNIT)
+    return {row: cost / unit for row, cost in costs.items()}
+
+
+def limits() -> dict[Row, float]:
+    """Return the limit of each row."""
+    tables = tomllib.loads(BUDGET.read_text())
+    return {row: tables[row.table][row.name] for row in rows()}
+
+
+def write(costs: dict[Row, float]) -> None:
+    """Write limits that leave some room above what was measured."""
+    text = HEADER
+    for table in dict.fromkeys(row.table for row in costs):
+        lines = [f'"{row.name}" = {cost * ROOM:.2f}' for row, cost in costs.items() if row.table == table]
+        text += "\n".join(["", f'["{table}"]', *lines, ""])
+    BUDGET.write_text(text)
+
+
+def main() -> int:
+    """Check, or write the limits."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="rows that contain one of these words, comma between")
+    parser.add_argument("--write", action="store_true", help="write the limits anew")
+    parser.add_argument("--count", nargs="+", metavar="HOSTS ROW", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.count:
+        hosts, *numbers = options.count
+        count(hosts, [UNIT if number == "unit" else rows()[int(number)] for number in numbers])
+        return 0
+    words = list(filter(None, options.only.split(",")))
+    found = [row for row in rows() if not words or any(word in f"{row.table} {row.name}" for word in words)]
+    counts = shutil.which("valgrind") is not None
+    costs = measured([row for row in found if counts or row.table != "cold"])
+    if options.write:
+        write(costs)
+        return 0
+    room = 1 if counts else ROOM_FOR_TIME
+    allowed = limits()
+    over = [row for row, cost in costs.items() if cost > allowed[row] * room]
+    for row, cost in costs.items():
+        verdict = "   OVER" if row in over else ""
+        print(f"{row.table:10} {row.name:30} {cost:8.2f} of {allowed[row] * room:8.2f} units{verdict}")
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""Zoolet's daemon beside a server that does nothing but the input and output of a row: how far it is from the limit.
+
+    make limits                               every row that has a goal; about two minutes
+    python benchmarks/limits.py --only get    rows whose operation is one of these
+
+The other server (:class:`Nothing`, run in a process of its own) uses uvloop, finds the frames, and answers each with
+bytes that were made before: nobody can serve ZooKeeper's protocol from Python and asyncio for less. Figures are CPU of
+the server's process for an operation, measured in turns; the last column is how many times the limit zoolet takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import struct
+import sys
+from typing import Final, cast
+
+import load
+
+GOALS: Final = {
+    "get": 2.3,
+    "set": 4.5,
+    "create": 9.0,
+    "get, 32 connections x 1": 1.4,
+    "create, 32 connections x 1": 2.5,
+    "sessions opened and closed": 2.0,
+    "one change to 1,000 watchers": 1.25,
+}
+"""How many times the cost of a server that does nothing each row may take."""
+LEAST: Final = 30_000
+"""The fewest requests that a turn makes of a row, so that the CPU is far above the clock's resolution."""
+
+_LENGTH: Final = struct.Struct(">i").unpack_from
+_REQUEST: Final = struct.Struct(">iii").unpack_from
+_REPLY: Final = struct.Struct(">iiqi").pack
+_STAT: Final = bytes(68)
+_PAYLOAD: Final = struct.pack(">i", 100) + b"x" * 100
+_PATH: Final = struct.pack(">i", 24) + b"/zkload-nobody/and-n0000"
+_BODIES: Final = {1: _PATH, 3: _STAT, 4: _PAYLOAD + _STAT, 5: _STAT, 12: struct.pack(">i", 0) + _STAT}
+_SESSION: Final = struct.pack(">iiiqi16s?", 37, 0, 30_000, 1, 16, bytes(16), False)
+_EVENT: Final = _REPLY(16 + 8 + len(_PATH), -1, -1, 0) + struct.pack(">ii", 3, 3) + _PATH
+_GET_DATA, _SET_DATA, _CLOSE = 4, 5, -11
+
+
+class Nothing(asyncio.Protocol):
+    """A connection to the server that does nothing.
+
+    Args:
+        watchers: The transports that asked for a watch, shared by all connections.
+    """
+
+    def __init__(self, watchers: set[asyncio.WriteTransport]) -> None:
+        self._watchers = watchers
+        self._rest = b""
+        self._greeted = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep what to write to."""
+        self._transport = cast(asyncio.WriteTransport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget a watcher."""
+        self._watchers.discard(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Answer each frame."""
+        if self._rest:
+            data = self._rest + data
+        at, end, out = 0, len(data), []
+        while end - at >= 4:
+            (length,) = _LENGTH(data, at)
+            if length == 0x73727672:  # srvr: load.py waits for its answer
+                out.append(b"Mode: nothing\n")
+                self._transport.write(b"".join(out))
+                self._transport.close()
+                return
+            if end - at - 4 < length:
+                break
+            if not self._greeted:
+                self._greeted = True
+                out.append(_SESSION)
+            else:
+                _, xid, op = _REQUEST(data, at)
+                result = _BODIES.get(op, b"")
+                out.append(_REPLY(16 + len(result), xid, 1, 0) + result)
+                if op == _GET_DATA and data[at + 3 + length]:
+                    self._watchers.add(self._transport)
+                elif op == _SET_DATA and self._watchers:
+                    for watcher in self._watchers:
+                        watcher.write(_EVENT)
+                    self._watchers.clear()
+                elif op == _CLOSE:
+                    self._transport.write(b"".join(out))
+                    self._transport.close()
+                    return
+            at += 4 + length
+        self._rest = data[at:]
+        self._transport.write(b"".join(out))
+
+
+async def serve(port: int) -> None:
+    """Serve until the process is stopped."""
+    watchers: set[asyncio.WriteTransport] = set()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Nothing(watchers), "127.0.0.1", port, backlog=1024)
+    await server.serve_forever()
+
+
+def measure(rows: list[load.Row], rounds: int) -> bool:
+    """Measure and print each row; return whether all reach their goals."""
+    generator = load.generator()
+    reached = True
+    nothing = load.Server([sys.executable, __file__, "--serve", "{port}"])
+    print(f"{'CPU for an operation':42} {'zoolet':>12} {'nothing':>12}   ratio (lowest to highest)")
+    with load.zoolet() as ours, nothing as limit:
+        for row in rows:
+            total = row.total if row.op in ("fanout", "connect") else max(row.total, LEAST)
+            spent: dict[load.Server, list[float]] = {ours: [], limit: []}
+            for _ in range(rounds):
+                for server, costs in spent.items():
+                    before = server.cpu_ns()
+                    load.run(generator, server, row, total)
+                    costs.append((server.cpu_ns() - before) / total)
+            ratios = [one / other for one, other in zip(*spent.values(), strict=True)]
+            ratio, goal = statistics.median(ratios), GOALS[row.name]
+            costs_us = " ".join(f"{statistics.median(costs) / 1000:9.2f} us" for costs in spent.values())
+            verdict = "" if ratio <= goal else "   MISSED"
+            shown = f"{ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+            print(f"{row.name:42} {costs_us}   {shown}   goal {goal:g}{verdict}", flush=True)
+            reached = reached and ratio <= goal
+    return reached
+
+
+def main() -> int:
+    """Measure, or be the server that does nothing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="turns for each row (default 5)")
+    parser.add_argument("--only", default="", help="rows whose operation is one of these, comma between")
+    parser.add_argument("--serve", type=int, metavar="PORT", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(options.serve))
+    wanted = set(filter(None, options.only.split(",")))
+    print(load.machine())
+    rows = [row for row in load.ROWS if row.name in GOALS and (not wanted or row.op in wanted)]
+    return 0 if measure(rows, options.rounds) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
