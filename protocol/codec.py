@@ -314,9 +314,18 @@ class _Compiler:
         elif inner in _WRITERS:
             self.scalar(name, inner, optional)
         else:
-            self.env[f"item_{name}"] = inner
+            self.nested(name, inner)
+
+    def nested(self, name: str, item: type[Record]) -> None:
+        """Read and write a record; one of fixed size is read inline, for a Stat comes with most replies."""
+        self.env[f"item_{name}"] = item
+        if all(_fixed_code(hint) for hint in item.fields().values()):
+            packed = struct_of(item)
+            self.env[f"{name}_at"] = packed.unpack_from
+            self.reads += [f"{name} = item_{name}(*{name}_at(buf, offset))", f"offset += {packed.size}"]
+        else:
             self.reads.append(f"{name}, offset = item_{name}.read_from(buf, offset, end)")
-            self.writes.append(f"self.{name}.encode()")
+        self.writes.append(f"self.{name}.encode()")
 
     def scalar(self, name: str, kind: type, optional: bool) -> None:
         """Read a string or buffer inline: one call each would cost a fifth of a read request."""

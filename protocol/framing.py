@@ -36,24 +36,29 @@ class Frames:
         Raises:
             MarshallingError: A length is negative or above the limit. The stream cannot be continued after that.
         """
-        self._parts.append(data)
-        self._missing -= len(data)
+        size = len(data)
+        self._missing -= size
         if self._missing > 0:  # join the parts once, not with each of them: a frame of n bytes costs n
+            self._parts.append(data)
             return []
-        buf = b"".join(self._parts)
-        offset, size, payloads = 0, len(buf), []
+        if self._parts:
+            data = b"".join([*self._parts, data])
+            size = len(data)
+            self._parts = []
+        offset, payloads = 0, []
         missing = 4
         while size - offset >= 4:
-            (length,) = int_at(buf, offset)
+            (length,) = int_at(data, offset)
             if length < 0 or (self._limit is not None and length > self._limit):
                 raise MarshallingError(detail=f"a frame of {length} bytes, the limit is {self._limit}")
             end = offset + 4 + length
             if end > size:
                 missing = 4 + length
                 break
-            payloads.append(buf[offset + 4 : end])
+            payloads.append(data[offset + 4 : end])
             offset = end
-        self._parts = [buf[offset:]]
+        if offset < size:
+            self._parts = [data[offset:]]
         self._missing = missing - (size - offset)
         return payloads
 

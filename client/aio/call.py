@@ -28,9 +28,16 @@ class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
     coroutine too, so that it can be given to ``create_task``, ``gather``, ``wait_for`` or ``TaskGroup`` alike.
     """
 
-    zxid = 0
+    # With slots attributes take a third less time, and no dict is made for each call.
+    __slots__ = ("_steps", "zxid")
+
+    zxid: int
     """The zxid of the server when it answered, a write's own; 0 before, and of what makes several requests."""
-    _steps: Any = None
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self.zxid = 0
+        self._steps: Any = None
 
     def send(self, value: Any) -> Any:
         """Go one step; for the task it was given to."""
@@ -77,8 +84,20 @@ class RequestCall(Call[T]):
         retry_delays: Those pauses; None until there was one.
     """
 
-    retries_throttled = False  # in the class: most calls are not a recipe's, and none costs time for it
-    retry_delays: Iterator[float] | None = None
+    __slots__ = (
+        "body",
+        "deadline",
+        "decode",
+        "fallback",
+        "idempotent",
+        "op",
+        "path",
+        "retries_throttled",
+        "retry_delays",
+        "sent_at",
+        "then",
+        "xid",
+    )
 
     def __init__(
         self,
@@ -92,7 +111,7 @@ class RequestCall(Call[T]):
         then: Callable[[Any, ZooKeeperError | None], None] | None = None,
         retries_throttled: bool = False,
     ) -> None:
-        super().__init__(loop=loop)
+        super().__init__(loop)
         self.op = op
         self.body = body
         self.decode = decode
@@ -101,8 +120,8 @@ class RequestCall(Call[T]):
         self.idempotent = idempotent
         self.then = then
         self.fallback: tuple[type[ZooKeeperError], Any] | None = None
-        if retries_throttled:
-            self.retries_throttled = True
+        self.retries_throttled = retries_throttled
+        self.retry_delays: Iterator[float] | None = None
         self.xid = 0
         self.sent_at = 0.0
 
@@ -123,8 +142,10 @@ class CompoundCall(Call[T]):
         first: The first request, which was submitted before; None if there is none.
     """
 
+    __slots__ = ("_coroutine", "_first", "_task")
+
     def __init__(self, loop: asyncio.AbstractEventLoop, steps: Coroutine[Any, Any, T], first: Call[Any] | None) -> None:
-        super().__init__(loop=loop)
+        super().__init__(loop)
         self._coroutine = steps
         self._first = first
         self._task = loop.create_task(steps, name="zoolet-client-call")

@@ -136,7 +136,11 @@ class Connection:
         return self.loop.time() + self._suspensions.total()
 
     def about_now(self) -> float:
-        """Return :meth:`now` without looking whether the machine was suspended a moment ago: for deadlines of calls."""
+        """Return :meth:`now` as of the last request that was sent, if the machine was suspended since then.
+
+        For deadlines of calls, and for when something was received: looking for a suspension costs two calls of the
+        system.
+        """
         return self.loop.time() + self._suspensions.known
 
     @property
@@ -206,29 +210,36 @@ class Connection:
             return
         session = self.session
         before = session.phase
-        if not self._advance(session.receive, data):
+        try:
+            session.receive(data, self.loop.time() + self._suspensions.known)  # about_now(), without a call of it
+        except Exception as error:
+            self._fail(error)
             return
         if session.out:
             self._write()
         if before is not session.phase:
             self._reschedule()
 
-    def _advance(self, step: Callable[..., None], *args: Any) -> bool:
-        """Call a step of the session with the present time; return whether the connection is still of use.
+    def _advance(self, step: Callable[[float], None]) -> bool:
+        """Call a step of the session with the present time; return whether the connection is still of use."""
+        try:
+            step(self.now())
+        except Exception as error:
+            self._fail(error)
+            return False
+        return True
+
+    def _fail(self, error: Exception) -> None:
+        """Close the connection for an error of a step of the session.
 
         An error that is not the server's is logged, and costs the connection as the server's do: it must neither end
         the client silently nor leave calls that nothing answers.
         """
-        try:
-            step(*args, self.loop.time() + self._suspensions.total())  # now(), without a call of it
-        except ConnectionBroken as error:
+        if isinstance(error, ConnectionBroken):
             self.abort(str(error))
-            return False
-        except Exception as error:
+        else:
             _log.exception("the session failed unexpectedly")
             self.abort(f"{type(error).__name__}: {error}")
-            return False
-        return True
 
     # --- sending, and time ---
 
@@ -242,7 +253,7 @@ class Connection:
             self._write()
         if self._timer is None:
             self._schedule()
-        elif session.phase is not Phase.READY and session.waiting:
+        elif session.waiting and session.phase is not Phase.READY:
             self._reschedule()  # a call that waits less long than all others may have come
 
     def _write(self) -> None:

@@ -82,6 +82,9 @@ class Phase(Enum):
     READY = 5
 
 
+_READY: Final = Phase.READY  # a name of its own: a look-up in an enum costs 80 ns (Python 3.11)
+
+
 class Session:
     """The state of a session and of the connection that serves it.
 
@@ -162,7 +165,7 @@ class Session:
 
     def flush(self, now: float) -> None:
         """Encode what waits into ``out``, once there is a session; the connection writes it."""
-        if self.phase is not Phase.READY:
+        if self.phase is not _READY:
             return
         out, inflight, waiting, xid = self.out, self.inflight, self.waiting, self.last_xid
         while waiting:
@@ -235,9 +238,10 @@ class Session:
         try:
             payloads = self._frames.feed(data)
             for payload in payloads:
-                if self.phase is Phase.HANDSHAKE:
+                phase = self.phase
+                if phase is not _READY and phase is Phase.HANDSHAKE:
                     self._on_connect_response(ConnectResponse.decode(payload), now)
-                elif self.phase is not Phase.OFF:
+                elif phase is _READY or phase is not Phase.OFF:
                     self._reply(payload, now)
         except MarshallingError as error:
             raise ConnectionBroken(f"the server sent a malformed message: {error}") from None
