@@ -226,7 +226,7 @@ class ClientCore:
         if not isinstance(path, str):
             raise TypeError(f"a path must be a string, not {path!r}")
         slash = path.rfind("/")
-        known = path[:slash] in self._encoded_paths  # most parents have been checked
+        known = slash == 0 or path[:slash] in self._encoded_paths  # most parents have been checked
         if not known or not paths.is_valid_name(path[slash + 1 :]):
             paths.check(path)
         if not self.chroot:

@@ -43,6 +43,12 @@ def code_of(operation: str | int) -> int:
 # --- creates ---
 
 
+# Names of their own: a look-up in an enum costs 80 ns (Python 3.11), a call of it ten times as much.
+_PLAIN: Final = tuple(CreateMode(flags) for flags in range(4))
+_CONTAINER: Final = CreateMode.CONTAINER
+_CREATE, _CREATE2 = OpCode.CREATE, OpCode.CREATE2
+
+
 def create_mode(ephemeral: bool, sequential: bool, container: bool, ttl: float | None) -> CreateMode:
     """Return the kind of node that the arguments of a create mean.
 
@@ -59,7 +65,7 @@ def create_mode(ephemeral: bool, sequential: bool, container: bool, ttl: float |
         return CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL if sequential else CreateMode.PERSISTENT_WITH_TTL
     if container:
         return CreateMode.CONTAINER
-    return CreateMode(int(ephemeral) + 2 * int(sequential))
+    return _PLAIN[bool(ephemeral) + 2 * bool(sequential)]
 
 
 def create_request(
@@ -69,11 +75,9 @@ def create_request(
     acl = OPEN_ACL_UNSAFE if acl is None else acl
     if ttl is not None:
         return OpCode.CREATE_TTL, r.CreateTTLRequest(path, data, acl, mode, round(ttl * 1000))
-    if mode == CreateMode.CONTAINER:
-        op = OpCode.CREATE_CONTAINER
-    else:
-        op = OpCode.CREATE2 if with_stat else OpCode.CREATE
-    return op, r.CreateRequest(path, data, acl, mode)
+    if mode is _CONTAINER:
+        return OpCode.CREATE_CONTAINER, r.CreateRequest(path, data, acl, mode)
+    return (_CREATE2 if with_stat else _CREATE), r.CreateRequest(path, data, acl, mode)
 
 
 # --- replies ---
