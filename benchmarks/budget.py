@@ -2,7 +2,7 @@
 
     make budget                                all rows; about two minutes
     python benchmarks/budget.py --only get     rows that contain one of these words
-    python benchmarks/budget.py --write        measure, and write the limits anew
+    python benchmarks/budget.py --write        measure, and write the limits again
 
 Counted are the instructions of the process, with valgrind where it is installed: the same within a thousandth, whatever
 else the machine does. Without it, the best of several measurements of CPU time, which may be half above
@@ -184,7 +184,7 @@ def main() -> int:
     """Check, or write the limits."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="rows that contain one of these words, comma between")
-    parser.add_argument("--write", action="store_true", help="write the limits anew")
+    parser.add_argument("--write", action="store_true", help="write the limits again")
     parser.add_argument("--count", nargs="+", metavar="HOSTS ROW", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.count:

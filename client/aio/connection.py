@@ -201,7 +201,7 @@ class Connection:
     def connected_to(self, protocol: ClientProtocol) -> None:
         """Begin the handshake with a server that was reached."""
         self._protocol = protocol
-        if self._advance(self.session.begin):
+        if self._advance(self.session.begin, self.now()):
             self._write()
 
     def received(self, protocol: ClientProtocol, data: bytes) -> None:
@@ -210,36 +210,29 @@ class Connection:
             return
         session = self.session
         before = session.phase
-        try:
-            session.receive(data, self.loop.time() + self._suspensions.known)  # about_now(), without a call of it
-        except Exception as error:
-            self._fail(error)
+        if not self._advance(session.receive, data, self.about_now()):
             return
         if session.out:
             self._write()
         if before is not session.phase:
             self._reschedule()
 
-    def _advance(self, step: Callable[[float], None]) -> bool:
-        """Call a step of the session with the present time; return whether the connection is still of use."""
-        try:
-            step(self.now())
-        except Exception as error:
-            self._fail(error)
-            return False
-        return True
-
-    def _fail(self, error: Exception) -> None:
-        """Close the connection for an error of a step of the session.
+    def _advance(self, step: Callable[..., None], *args: Any) -> bool:
+        """Call a step of the session; return whether the connection is still of use.
 
         An error that is not the server's is logged, and costs the connection as the server's do: it must neither end
         the client silently nor leave calls that nothing answers.
         """
-        if isinstance(error, ConnectionBroken):
+        try:
+            step(*args)
+        except ConnectionBroken as error:
             self.abort(str(error))
-        else:
+            return False
+        except Exception as error:
             _log.exception("the session failed unexpectedly")
             self.abort(f"{type(error).__name__}: {error}")
+            return False
+        return True
 
     # --- sending, and time ---
 
@@ -248,7 +241,7 @@ class Connection:
         self._flush_scheduled = False
         session = self.session
         if session.waiting:
-            self._advance(session.flush)
+            self._advance(session.flush, self.now())
         if session.out:
             self._write()
         if self._timer is None:
@@ -273,7 +266,7 @@ class Connection:
 
     def _tick(self) -> None:
         self._timer = None
-        self._advance(self.session.tick)
+        self._advance(self.session.tick, self.now())
         self._write()
         self._schedule()
 
@@ -304,7 +297,7 @@ class Connection:
                 continue
             failed += 1
             if not served and self.session.overdue(now):
-                self._advance(self._expire)
+                self._advance(self._expire, self.now())
             if failed >= count and not self.round_failed.done():
                 self.round_failed.set_result(None)
             if failed % count == 0 and not (served and failed <= count):
