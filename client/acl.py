@@ -40,3 +40,14 @@ def digest(user: str, password: str, permissions: int = ALL) -> AclList:
 def ip(network: str, permissions: int = ALL) -> AclList:
     """Return a list that permits something to the clients of an address or a network, such as ``10.0.0.0/8``."""
     return (ACL(permissions, Id("ip", network)),)
+
+
+def x509(name: str, permissions: int = ALL) -> AclList:
+    """Return a list that permits something to the clients whose TLS certificate is of a distinguished name.
+
+    Args:
+        name: The name as the server writes it (``who_am_i``): the most specific part first, no space behind commas,
+            such as ``CN=shop,O=Example``.
+        permissions: READ, WRITE, CREATE, DELETE and ADMIN, joined with ``|``.
+    """
+    return (ACL(permissions, Id("x509", name)),)

@@ -304,7 +304,7 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         request=r.AuthPacket,
         response=r.EmptyResponse,
         path=None,
-        note="schemes digest, ip, sasl; no x509",
+        note="schemes digest, ip, sasl, x509",
     ),
     Operation(
         code=OpCode.SET_WATCHES,

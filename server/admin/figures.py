@@ -74,6 +74,7 @@ GAUGES: Final[dict[str, Callable[[Observed], float]]] = {
     "non_mtls_remote_conn_count": lambda o: 0,
     "non_mtls_local_conn_count": lambda o: 0,
     "zoolet_writes_refused": lambda o: int(bool(o.refusal())),
+    "zoolet_certificate_end_time_seconds": lambda o: o.certificate_ends,
 }
 """How each gauge is read."""
 COUNTERS: Final[dict[str, Callable[[Observed], int]]] = {

@@ -34,6 +34,7 @@ class Observed:
         last_snapshot: Returns the zxid of the last snapshot, and when it was written, in seconds since the epoch; None
             for none.
         waiting: Returns how many connections have requests that wait for a turn.
+        certificate_ends: When the certificate of the TLS port ends, in seconds since the epoch; 0 without one.
         samples: The times of some requests in milliseconds, by the name of a label and its value.
     """
 
@@ -42,6 +43,7 @@ class Observed:
     file: str | None = None
     last_snapshot: Callable[[], tuple[int, int] | None] = _none
     waiting: Callable[[], int] = int
+    certificate_ends: float = 0.0
     samples: dict[str, dict[str, Summary]] = field(default_factory=dict)
 
     def version(self) -> str:

@@ -9,7 +9,9 @@ import os
 import signal
 import ssl
 import sys
+import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
@@ -44,6 +46,8 @@ if TYPE_CHECKING:  # most servers have no files
     from zoolet.server.storage.opening import OpenDirectory
 
 _log = logging.getLogger("zoolet.server")
+CERTIFICATE_WARNING: Final = 14 * 86_400
+"""Seconds before the end of the certificate from which on a start and a reload warn of it."""
 OPTIONS: Final = tuple((key.option, key) for key in KEYS if key.option is not None)
 """The options that set a key."""
 
@@ -154,6 +158,7 @@ async def _serve_until_signal(config: Config, context: ssl.SSLContext | None, da
         if lines is None:
             await daemon.stop(gracefully=False)
             return 1
+        _note_certificate(daemon, config)
         for warning in _warnings(config):
             _log.warning("%s", warning)
         try:
@@ -207,6 +212,22 @@ async def _listen(daemon: Daemon, config: Config, context: ssl.SSLContext | None
     return lines
 
 
+def _note_certificate(daemon: Daemon, config: Config) -> None:
+    """Note for the metrics when the certificate ends, and warn if that is soon."""
+    if config.secure_port is None:
+        return
+    from zoolet.server.net import tls
+
+    try:
+        ends = daemon.observed.certificate_ends = tls.certificate_ends(config.tls)
+    except ValueError as error:
+        _log.warning("cannot read when the certificate in %s ends: %s", config.tls.key_store, error)
+        return
+    if (left := ends - time.time()) < CERTIFICATE_WARNING:
+        when = datetime.fromtimestamp(ends, UTC).isoformat(" ", "minutes")
+        _log.warning("the certificate in %s %s at %s", config.tls.key_store, "ends" if left > 0 else "has ended", when)
+
+
 def _warnings(config: Config) -> Iterator[str]:
     """Yield a line for the keys that are ignored, and one for each key that is unknown."""
     if config.ignored:
@@ -231,6 +252,7 @@ def _handle_signals(daemon: Daemon, config: Config, stop: asyncio.Event) -> None
 
         try:
             daemon.use_certificates(tls.context(config.tls))
+            _note_certificate(daemon, config)
         except tls.TlsError as error:
             _log.error("SIGHUP: the certificates stay as they are: %s", error)
         else:

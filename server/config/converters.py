@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from zoolet.protocol.distinguished_name import is_name
 from zoolet.server.net.tls_settings import store_type
 
 MAX_INT: Final = 2**31 - 1
@@ -98,9 +99,15 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _schemes(text: str) -> frozenset[str]:
     schemes = frozenset(_names(text))
-    if schemes - {"digest", "ip", "sasl"}:
+    if schemes - {"digest", "ip", "sasl", "x509"}:
         raise ValueError(text)
     return schemes
+
+
+def _distinguished_name(text: str) -> str:
+    if not is_name(text):
+        raise ValueError(text)
+    return text
 
 
 def _protocols(text: str) -> frozenset[str]:
@@ -245,9 +252,12 @@ BUFFER: Final = Converter(
 )
 SCHEMES: Final = Converter(
     convert=_schemes,
-    type="digest, ip or sasl, or several, separated by commas",
-    expected="digest, ip or sasl, or several of them, separated by commas",
+    type="digest, ip, sasl or x509, or several, separated by commas",
+    expected="digest, ip, sasl or x509, or several of them, separated by commas",
     show=_joined,
+)
+DISTINGUISHED_NAME: Final = Converter(
+    convert=_distinguished_name, type="distinguished name", expected="a distinguished name, such as CN=admin,O=Example"
 )
 PROTOCOLS: Final = Converter(
     convert=_protocols,

@@ -23,6 +23,7 @@ from zoolet.server.config.converters import (
     BUFFER,
     CONNECTIONS,
     DIRECTORY,
+    DISTINGUISHED_NAME,
     FILE,
     FORCE_SYNC,
     KEY_STORE,
@@ -217,6 +218,9 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             fallback=jaas.SECTION, requires=("java.security.auth.login.config",)),
         Key("superUser", "settings.super_users", TEXT, "A SASL user who may do everything.", "admin"),
         Key("superUser.<name>", "settings.super_users", TEXT, "One more SASL user who may do everything.", "operator"),
+        Key("X509AuthenticationProvider.superUser", "settings.x509_super", DISTINGUISHED_NAME, "Whose certificate may "
+            "do everything, as RFC 2253 writes it. The certificate of a client on the TLS port is its identity of "
+            "scheme `x509`.", "CN=admin,O=Example", requires=("ssl.trustStore.location",)),
         Key("allowSaslFailedClients", "settings.allow_failed_sasl", PROPERTY,
             "Keep the connection of a client whose SASL authentication failed, without an identity.", "true"),
         Key("sessionRequireClientSASLAuth", "settings.require_auth", PROPERTY,
@@ -392,10 +396,11 @@ IGNORED: Final[tuple[Key, ...]] = (
 """The keys of ZooKeeper that have no effect in a single server in memory."""
 
 REFUSED: Final[tuple[Key, ...]] = (
-    _refused("authProvider*", "only the providers for digest, ip and SASL are built in",
-             *map(_PROVIDERS.format, ("Digest", "IP", "SASL"))),
+    _refused("authProvider*", "only the providers for digest, ip, SASL and x509 are built in",
+             *map(_PROVIDERS.format, ("Digest", "IP", "SASL", "X509"))),
     _refused("ssl.authProvider", "only x509 is built in", "", "x509"),
-    _refused("X509AuthenticationProvider.*", "certificates are not identities in this server"),
+    _refused("X509AuthenticationProvider.*", "the subject of a certificate is its identity"),
+    _refused("X509AuthenticationProvider.clientCertIdType", "the subject of a certificate is its identity", "SUBJECT"),
     _refused("ensembleAuthName", "this server does not have the ensemble provider"),
     _refused("requireKerberosConfig", "Kerberos is not available", False, converter=PROPERTY),
     _refused("client.certReload", "leave it out and send SIGHUP to have the certificates read again",

@@ -309,6 +309,7 @@ def _fields(entries: Entries, values: Values) -> dict[str, Any]:
     enforced = values.get("enforce.auth.enabled", False)
     fields["settings.require_auth"] = values["enforce.auth.schemes"] if enforced else frozenset()
     fields["settings.sasl_users"] = _sasl_users(entries, values)
+    fields["settings.x509"] = "secureClientPort" in values
     fields["settings.super_users"] = frozenset(
         values[name] for name, row in rows.items() if row.field == "settings.super_users"
     )

@@ -25,6 +25,7 @@ from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 
 from zoolet.protocol.acl import ACL, ANYONE, OPEN_ACL_UNSAFE, AclList, Id
+from zoolet.protocol.distinguished_name import is_name
 from zoolet.protocol.enums import Perm
 from zoolet.protocol.errors import InvalidACLError, MarshallingError, NoAuthError, ThrottledOpError
 from zoolet.server.core.client_connection import ClientConnection
@@ -263,6 +264,8 @@ class Acls:
         scheme, name = identity.scheme, identity.id
         if scheme == "sasl" and self._settings.sasl_users is not None:
             return name is not None and re.fullmatch(r"[^@]+(@[^@/]+)?", name) is not None
+        if scheme == "x509" and self._settings.x509:
+            return name is not None and is_name(name)
         if scheme not in ("world", "digest", "ip") or (scheme == "digest" and not self._settings.digest_enabled):
             return False
         if name is None:

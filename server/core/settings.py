@@ -41,6 +41,8 @@ class Settings:
         reconfig_enabled: Answer reconfig as the only voter of an ensemble would; otherwise it is refused.
         sasl_users: The password of each user that may log in with SASL DIGEST-MD5; None if SASL is disabled.
         super_users: The SASL users that have all permissions.
+        x509: Certificates of clients are identities: connections are over TLS.
+        x509_super: Whose certificate has all permissions, as a distinguished name; None for nobody's.
         require_auth: A connection must authenticate with one of these schemes before anything else; empty for no such
             requirement.
         allow_failed_sasl: Keep a connection whose SASL login failed, without a SASL identity.
@@ -80,6 +82,8 @@ class Settings:
     reconfig_enabled: bool = False
     sasl_users: dict[str, str] | None = None
     super_users: frozenset[str] = frozenset()
+    x509: bool = False
+    x509_super: str | None = None
     require_auth: frozenset[str] = frozenset()
     allow_failed_sasl: bool = False
     container_check_interval: int = 60_000

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from math import inf
 from time import perf_counter
 from typing import Final
@@ -51,6 +52,8 @@ MAX_DEFERRED: Final = 1 << 16
 """Bytes of input that wait for a turn while the socket is read."""
 CHARGED_OUTPUT: Final = 1 << 16
 """Bytes of output from which on a turn is charged for sending them, which uvloop does at the end of an iteration."""
+Identify = Callable[[asyncio.Transport, ClientConnection], None]
+"""Adds the identities that a transport shows to a connection."""
 _SAME_ROUND: Final = 0.0002
 """Seconds between two reads below which they count as one: uvloop reads up to 32 times in one iteration."""
 COMMAND_SECONDS: Final = 1.0
@@ -67,14 +70,16 @@ class ServerProtocol(asyncio.Protocol):
     Args:
         connections: The connections of the server.
         counted: Whether the connection was counted when it was accepted.
+        identify: Adds the identities that the transport shows to a new connection; None if it shows none.
     """
 
-    def __init__(self, connections: Connections, *, counted: bool = False) -> None:
+    def __init__(self, connections: Connections, *, counted: bool = False, identify: Identify | None = None) -> None:
         self._connections = connections
         self._turns = connections.turns
         self._engine = connections.engine
         self._read_clock = connections.clock.read
         self._counted = counted
+        self._identify = identify
         self.was_made = False
         """Whether ``connection_made`` was called and has accepted the connection."""
         self.host = ""
@@ -119,6 +124,8 @@ class ServerProtocol(asyncio.Protocol):
         transport.set_write_buffer_limits(_HIGH, _LOW)
         connections.set_time()
         client = ClientConnection(host, port)
+        if self._identify is not None:
+            self._identify(transport, client)
         self.connection = connections.connection_factory(client, self.answer)
         connections.add(client, self)
         if connections.is_last_descriptor(self.descriptor()):

@@ -33,6 +33,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from zoolet.pem import pem_problem
+from zoolet.server.core.client_connection import ClientConnection
+from zoolet.server.core.ops.session_ops import certificate_login
+from zoolet.server.net.certificate import subject, valid_until
 from zoolet.server.net.connections import Connections
 from zoolet.server.net.protocol import LINGER, ServerProtocol
 from zoolet.server.net.tls_settings import TlsSettings, store_type
@@ -40,6 +43,8 @@ from zoolet.server.net.tls_settings import TlsSettings, store_type
 _log = logging.getLogger("zoolet.server")
 HANDSHAKE_SECONDS: Final = 10.0
 """Seconds for a TLS handshake; ZooKeeper has ten for the first request (nio.sessionlessCnxnTimeout)."""
+_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
+_END: Final = "-----END CERTIFICATE-----"
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _DEMANDS: Final = {"need": ssl.CERT_REQUIRED, "want": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 _TLS13_SUITES: Final = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
@@ -67,6 +72,30 @@ def context(settings: TlsSettings) -> ssl.SSLContext:
     if settings.cipher_suites:
         _restrict(tls_context, settings)
     return tls_context
+
+
+def certificate_ends(settings: TlsSettings) -> float:
+    """Return when the certificate of a server ends, in seconds since the epoch.
+
+    Args:
+        settings: Settings for which :func:`context` has returned a context.
+
+    Raises:
+        TlsError: The key store has changed since then, and cannot be used.
+        ValueError: The certificate does not say so in a form that is read.
+    """
+    path, password = settings.key_store, _password(settings.key_store_password, settings.key_store_password_path)
+    kind = store_type(path, settings.key_store_type)
+    try:
+        if kind == "PEM":
+            chain = Path(path).read_bytes()
+        else:
+            chain, _ = _read_jks_key(path, password) if kind == "JKS" else _read_pkcs12_key(path, password)
+    except _unusable() as error:
+        raise TlsError(f"cannot use {path} for TLS: {_why(error)}") from None
+    text = chain.decode("latin-1")
+    first, end = text.index(_BEGIN), text.index(_END)
+    return valid_until(ssl.PEM_cert_to_DER_cert(text[first : end + len(_END)])).timestamp()
 
 
 def _password(configured: str | None, path: str | None) -> str | None:
@@ -352,7 +381,7 @@ class SecureAcceptor:
         task.add_done_callback(self._handshakes.discard)
 
     async def _shake_hands(self, accepted: socket.socket, host: str) -> None:
-        server_protocol = ServerProtocol(self._connections, counted=True)
+        server_protocol = ServerProtocol(self._connections, counted=True, identify=self._identify)
         try:
             await self._connections.loop.connect_accepted_socket(
                 lambda: server_protocol,
@@ -373,6 +402,20 @@ class SecureAcceptor:
             if not server_protocol.was_made:
                 self._connections.release(host)
                 accepted.close()
+
+    def _identify(self, transport: asyncio.Transport, client: ClientConnection) -> None:
+        """Add the identity of the client's certificate, if it has shown one."""
+        shown: ssl.SSLObject = transport.get_extra_info("ssl_object")
+        certificate = shown.getpeercert(binary_form=True)
+        if certificate is None:
+            return
+        engine = self._connections.engine
+        try:
+            name = subject(certificate)
+        except ValueError as error:  # it is verified, and read in part only: the client has no identity by it
+            engine.warnings.warn("certificate", "cannot read whose the certificate of %s is: %s", client.host, error)
+        else:
+            certificate_login(engine, client, name)
 
     async def close(self) -> None:
         """Stop listening, and cancel the handshakes that are in progress."""

@@ -49,6 +49,8 @@ def authenticate(state: ServerState, client: ClientConnection, packet: AuthPacke
     Source: ZooKeeperServer.processPacket; the handleAuthentication of each provider.
     """
     settings = state.settings
+    if packet.scheme == "x509":  # the identity came with the certificate
+        return "x509" in client.schemes
     if packet.scheme == "ip":
         client.add_id("ip", client.host)
         return True
@@ -79,9 +81,24 @@ def authenticate(state: ServerState, client: ClientConnection, packet: AuthPacke
     return False
 
 
-def super_login(state: ServerState, client: ClientConnection, scheme: str) -> None:
+def certificate_login(state: ServerState, client: ClientConnection, name: str) -> None:
+    """Add the identity of a client's certificate, which has been verified.
+
+    Args:
+        state: The server's state.
+        client: The connection.
+        name: Whose certificate it is, as a distinguished name.
+
+    Source: X509AuthenticationProvider.handleAuthentication.
+    """
+    if name == state.settings.x509_super:
+        super_login(state, client, "x509", name)
+    client.add_id("x509", name)
+
+
+def super_login(state: ServerState, client: ClientConnection, scheme: str, name: str = "") -> None:
     """Add the super user's identity to a connection; this is logged and counted."""
-    client.add_id("super", "")
+    client.add_id("super", name)
     state.metrics.super_logins += 1
     state.warnings.warn(
         f"super {client.host}", "%s:%d has logged in as the super user, by %s", client.host, client.port, scheme

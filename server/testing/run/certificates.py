@@ -28,23 +28,26 @@ class Authority:
         self.path = folder / f"{name}.pem"
         self.path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str, password: bytes | None = None) -> Path:
+    def issue(self, name: str, password: bytes | None = None, days: int = 30) -> Path:
         """Write a certificate for this machine and its key into one file; return its path.
 
         Args:
             name: Whose it is, and the file's name.
             password: What the key is encrypted with; None for nothing.
+            days: For how long it is valid.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         path = self._folder / f"{name}.pem"
         locked = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
         path.write_bytes(
-            self._sign(_name(name), key.public_key()).public_bytes(serialization.Encoding.PEM)
+            self._sign(_name(name), key.public_key(), days=days).public_bytes(serialization.Encoding.PEM)
             + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
         )
         return path
 
-    def _sign(self, name: x509.Name, key: ec.EllipticCurvePublicKey, *, authority: bool = False) -> x509.Certificate:
+    def _sign(
+        self, name: x509.Name, key: ec.EllipticCurvePublicKey, *, authority: bool = False, days: int = 30
+    ) -> x509.Certificate:
         now = datetime.now(UTC)
         names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1")), x509.IPAddress(ip_address("::1"))]
         builder = (
@@ -54,7 +57,7 @@ class Authority:
             .public_key(key)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=30))
+            .not_valid_after(now + timedelta(days=days))
             .add_extension(x509.BasicConstraints(authority, None), critical=True)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
         )

@@ -17,7 +17,8 @@ from kazoo.client import KazooClient
 from support.daemon import refused, running
 from support.tls_clients import AUTHORITY, CERTIFICATE, FILES, trusting
 
-from zoolet.client import Client, ConnectionLossError
+from zoolet.client import AuthFailedError, Client, ConnectionLossError, NoAuthError, acl
+from zoolet.protocol.errors import InvalidACLError, SessionClosedRequireAuthError
 from zoolet.server.testing.run.certificates import Authority
 
 
@@ -65,6 +66,50 @@ async def test_with_an_authority_a_client_must_show_a_certificate() -> None:
 
         with pytest.raises(ConnectionLossError):
             await Client(f"127.0.0.1:{port}", 0.5, tls=trusting()).start()
+
+
+async def test_a_client_s_certificate_is_its_identity() -> None:
+    with daemon(*CERTIFICATE, *AUTHORITY, "-Dzookeeper.ssl.clientAuth=want") as port:
+        hosts = f"127.0.0.1:{port}"
+        async with Client(hosts, tls=trusting(certificate=True)) as known, Client(hosts, tls=trusting()) as other:
+            shown = [(identity.scheme, identity.user) for identity in await known.who_am_i()]
+            await known.create("/mine", b"", acl=acl.x509("CN=client"))
+            await known.create("/creator", b"", acl=acl.CREATOR_ALL)
+
+            assert ("x509", "CN=client") in shown
+            assert await known.get("/mine")
+            assert (await known.get_acl("/creator"))[0] == acl.x509("CN=client")
+            for path in ("/mine", "/creator"):
+                with pytest.raises(NoAuthError):
+                    await other.get(path)
+            with pytest.raises(InvalidACLError):
+                await known.create("/no", b"", acl=acl.x509("client"))
+            await known.add_auth("x509", b"")
+            with pytest.raises(AuthFailedError):
+                await other.add_auth("x509", b"")
+
+
+async def test_the_certificate_of_the_super_user_may_do_everything() -> None:
+    options = ("-Dzookeeper.ssl.clientAuth=want", "-Dzookeeper.X509AuthenticationProvider.superUser=CN=client")
+    with daemon(*CERTIFICATE, *AUTHORITY, *options) as port:
+        hosts = f"127.0.0.1:{port}"
+        async with Client(hosts, tls=trusting(certificate=True)) as known, Client(hosts, tls=trusting()) as other:
+            await other.create("/theirs", b"theirs", acl=acl.x509("CN=somebody else"))
+
+            assert (await known.get("/theirs"))[0] == b"theirs"
+            with pytest.raises(NoAuthError):
+                await other.get("/theirs")
+
+
+async def test_a_client_without_a_certificate_can_be_refused_every_request() -> None:
+    options = ("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=x509")
+    with daemon(*CERTIFICATE, *AUTHORITY, "-Dzookeeper.ssl.clientAuth=want", *options) as port:
+        hosts = f"127.0.0.1:{port}"
+        async with Client(hosts, tls=trusting(certificate=True)) as known:
+            assert await known.exists("/")
+        async with Client(hosts, tls=trusting()) as other:
+            with pytest.raises(SessionClosedRequireAuthError):
+                await other.exists("/")
 
 
 async def test_a_server_that_is_not_trusted_is_not_spoken_to() -> None:
@@ -206,7 +251,9 @@ def test_what_tls_lacks_is_reported_in_one_line(options: tuple[str, ...], reason
         (("-Dzookeeper.ssl.crl=true",), "-Dzookeeper.ssl.crl=true is not supported"),
         (("-Dzookeeper.ssl.ocsp=true",), "-Dzookeeper.ssl.ocsp=true is not supported"),
         (("-Dzookeeper.client.portUnification=true",), "-Dzookeeper.client.portUnification=true is not supported"),
-        (("-Dzookeeper.X509AuthenticationProvider.superUser=CN=x",), "X509AuthenticationProvider.superUser=CN=x"),
+        (("-Dzookeeper.X509AuthenticationProvider.superUser=CN=x",), "superUser needs ssl.trustStore.location"),
+        (("-Dzookeeper.X509AuthenticationProvider.superUser=x",), "superUser must be a distinguished name"),
+        (("-Dzookeeper.X509AuthenticationProvider.clientCertIdType=SAN",), "clientCertIdType=SAN is not supported"),
         (("-Dzookeeper.authProvider.1=com.example.Mine",), "authProvider.1=com.example.Mine is not supported"),
         (("--secure-port", "0", *CERTIFICATE, "-Dzookeeper.ssl.protocol=TLSv1.1"), "TLSv1.2, TLSv1.3 or both"),
         (("--secure-port", "0", *CERTIFICATE, "-Dzookeeper.ssl.ciphersuites=TLS_MADE_UP"), "TLS_MADE_UP is unknown"),

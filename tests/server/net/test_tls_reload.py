@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import socket
+import time
 from pathlib import Path
 
 import pytest
 from support.daemon import running
+from support.embedded import ask
 from support.key_stores import Stores, needs_keytool
 from support.tls_clients import common_name, lets_in, shake
 from support.waiting import DEADLINE_S
@@ -29,6 +32,31 @@ def test_sighup_reads_the_certificate_again_for_new_connections(authority: Autho
         after = common_name(port, authority.path)
 
     assert (before, unasked, after) == ("old", "old", "new")
+
+
+@pytest.mark.slow
+def test_a_certificate_that_ends_soon_is_a_figure_and_a_warning(authority: Authority) -> None:
+    path, renewed = authority.issue("old", days=3), authority.issue("new", days=30)
+    options = ("--secure-port", "0", "--tls-cert", str(path), "-Dzookeeper.4lw.commands.whitelist=mntr")
+    with running("--port", "0", *options) as server:
+        port = server.port()
+        warning = server.log_until("the certificate in")
+        soon = ends(port)
+        renewed.replace(path)
+        server.process.send_signal(signal.SIGHUP)
+        server.log_until("SIGHUP")
+        later = ends(port)
+
+    assert f"{path} ends at" in warning
+    assert 2 < (soon - time.time()) / 86_400 < 3
+    assert 29 < (later - time.time()) / 86_400 < 30
+
+
+def ends(port: int) -> float:
+    """Return the figure that says when the certificate ends."""
+    found = re.search(r"^zk_zoolet_certificate_end_time_seconds\t(\S+)$", ask(port, b"mntr").decode(), re.MULTILINE)
+    assert found is not None
+    return float(found[1])
 
 
 @pytest.mark.slow

@@ -1,0 +1,106 @@
+"""What a certificate says: whose it is, and when it ends. It reads no more of its DER than that.
+
+Certificates of peers come here after OpenSSL has verified them; still, nothing outside the bytes is read.
+
+Source: RFC 5280, section 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from zoolet.protocol.distinguished_name import KEYWORDS, Attribute, show
+
+_OID: Final = 0x06
+_UTC_TIME: Final = 0x17
+_VERSION: Final = 0xA0
+_TEXTS: Final = {0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E}
+"""The tags of values that are text: UTF8String, PrintableString, T61String, IA5String, and what Java takes for text."""
+
+
+def subject(certificate: bytes) -> str:
+    """Return whose a certificate is, as RFC 2253 and Java write it: ``CN=broker-1,OU=Kafka,O=Example``.
+
+    Args:
+        certificate: The certificate in DER.
+
+    Raises:
+        ValueError: It is not a certificate.
+    """
+    *_, name = _fields(certificate)
+    parts = [_items(certificate, *part) for _, *part in _items(certificate, *name)]
+    return show([[_attribute(certificate, *found) for _, *found in part] for part in parts])
+
+
+def valid_until(certificate: bytes) -> datetime:
+    """Return when a certificate ends.
+
+    Args:
+        certificate: The certificate in DER.
+
+    Raises:
+        ValueError: It is not a certificate.
+    """
+    *_, validity, _ = _fields(certificate)
+    _, (tag, start, stop) = _items(certificate, *validity)
+    text = certificate[start:stop].decode("ascii")
+    if tag == _UTC_TIME:
+        text = ("19" if text >= "50" else "20") + text
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+
+
+def _fields(der: bytes) -> list[tuple[int, int]]:
+    """Return where the serial number, the algorithm, the issuer, the validity and the subject are."""
+    (_, *certificate), *_ = _items(der, 0, len(der))
+    (_, *signed), *_ = _items(der, *certificate)
+    fields = [(start, stop) for tag, start, stop in _items(der, *signed) if tag != _VERSION]
+    if len(fields) < 5:
+        raise ValueError("not a certificate")
+    return fields[:5]
+
+
+def _attribute(der: bytes, start: int, stop: int) -> Attribute:
+    (kind, *number), (tag, value, end) = _items(der, start, stop)
+    if kind != _OID:
+        raise ValueError("an attribute of a name has no number")
+    dotted = _dotted(der[number[0] : number[1]])
+    if dotted in KEYWORDS and tag in _TEXTS:
+        return dotted, der[value:end].decode("utf-8", "replace")
+    return dotted, der[number[1] : end]  # with its tag and length
+
+
+def _dotted(encoded: bytes) -> str:
+    """Return the text of an object identifier."""
+    numbers, value = [], 0
+    for byte in encoded:
+        value = value << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(value)
+            value = 0
+    first = min(numbers[0] // 40, 2) if numbers else 0
+    return ".".join(map(str, [first, (numbers[0] if numbers else 0) - 40 * first, *numbers[1:]]))
+
+
+def _items(der: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the tag, the beginning and the end of each value in a part of the bytes.
+
+    Raises:
+        ValueError: One is longer than the part.
+    """
+    while start < stop:
+        if start + 2 > stop:
+            raise ValueError("the certificate is cut off")
+        tag, length = der[start], der[start + 1]
+        start += 2
+        if length & 0x80:
+            size = length & 0x7F
+            if not 1 <= size <= 4 or start + size > stop:
+                raise ValueError("the certificate is cut off")
+            length = int.from_bytes(der[start : start + size], "big")
+            start += size
+        if start + length > stop:
+            raise ValueError("the certificate is cut off")
+        yield tag, start, start + length
+        start += length

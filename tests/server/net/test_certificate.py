@@ -1,0 +1,134 @@
+"""Whose a certificate is and when it ends, beside Java, which gives ZooKeeper its names."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID as Oid
+from hypothesis import given
+from hypothesis import strategies as st
+from support.apache import skip_unless_required
+
+from zoolet.protocol.distinguished_name import is_name
+from zoolet.server.net.certificate import subject, valid_until
+
+PROGRAM = Path(__file__).parents[2] / "support" / "java" / "Names.java"
+KEY = ec.generate_private_key(ec.SECP256R1())
+ISSUER = x509.Name([x509.NameAttribute(Oid.COMMON_NAME, "authority")])
+UNTIL = datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC)
+
+
+def certificate(parts: list[list[tuple[x509.ObjectIdentifier, str]]], until: datetime = UNTIL) -> bytes:
+    """Return a certificate, in DER."""
+    name = x509.Name(
+        [x509.RelativeDistinguishedName([x509.NameAttribute(*attribute) for attribute in part]) for part in parts]
+    )
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(ISSUER).public_key(KEY.public_key())
+    builder = builder.serial_number(1).not_valid_before(until - timedelta(days=1)).not_valid_after(until)
+    return builder.sign(KEY, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+
+
+def java(kind: str, values: list[bytes]) -> list[str]:
+    """Return what Java says of certificates or names; skip the test without it."""
+    if not shutil.which("javac"):
+        skip_unless_required("javac is missing (apt-get install default-jdk-headless)")
+    lines = "".join(f"{kind}{base64.b64encode(value).decode()}\n" for value in values)
+    command = ["java", "-XX:TieredStopAtLevel=1", str(PROGRAM)]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
+    return [base64.b64decode(line).decode() for line in done.stdout.splitlines()]
+
+
+WHOLE = certificate([[(Oid.COMMON_NAME, "a")]])
+SUBJECTS = {
+    "CN=broker-1,OU=Kafka,O=Example,C=DE": [
+        [(Oid.COUNTRY_NAME, "DE")],
+        [(Oid.ORGANIZATION_NAME, "Example")],
+        [(Oid.ORGANIZATIONAL_UNIT_NAME, "Kafka")],
+        [(Oid.COMMON_NAME, "broker-1")],
+    ],
+    "UID=u,DC=example,DC=org,STREET=S,ST=B,L=M": [
+        [(Oid.LOCALITY_NAME, "M")],
+        [(Oid.STATE_OR_PROVINCE_NAME, "B")],
+        [(Oid.STREET_ADDRESS, "S")],
+        [(Oid.DOMAIN_COMPONENT, "org")],
+        [(Oid.DOMAIN_COMPONENT, "example")],
+        [(Oid.USER_ID, "u")],
+    ],
+    "1.2.840.113549.1.9.1=#160b61406578616d706c652e6f,CN=a": [
+        [(Oid.COMMON_NAME, "a")],
+        [(Oid.EMAIL_ADDRESS, "a@example.o")],
+    ],
+    r"CN=a\,b\+c\"\\d\<\>\;\#\=": [[(Oid.COMMON_NAME, 'a,b+c"\\d<>;#=')]],
+    r"CN=\ \ two spaces\ \ ": [[(Oid.COMMON_NAME, "  two spaces  ")]],
+    "CN=Jörg 漢 😀": [[(Oid.COMMON_NAME, "Jörg 漢 😀")]],
+    "": [],
+}
+
+
+@pytest.mark.parametrize("text", SUBJECTS)
+def test_the_subject_is_written_most_specific_first_and_escaped(text: str) -> None:
+    assert subject(certificate(SUBJECTS[text])) == text
+
+
+def test_subjects_are_java_s() -> None:
+    certificates = [certificate(parts) for parts in SUBJECTS.values()]
+    certificates.append(certificate([[(Oid.COMMON_NAME, "a"), (Oid.ORGANIZATION_NAME, "b"), (Oid.SURNAME, "s")]]))
+
+    assert list(map(subject, certificates)) == java("c", certificates)
+
+
+NAMES = [
+    "",
+    "CN=a",
+    "cn = a , O=b;OU=c",
+    "CN=a+O=b",
+    'CN="a,b"',
+    r"CN=a\,b",
+    r"CN=\41",
+    "CN=",
+    "1.2.3=a",
+    "OID.1.2.3=x",
+]
+NAMES += ["CN=#0c0161", "CN=a=b", "CN=a#b", "EMAIL=a@b", "S=x", "CN=Jörg", "CN=a\nb", "DNQ=x", " CN=a "]
+OTHERS = ["a", "CN", "=a", "CN=a,", ",CN=a", "XX=a", "CN=a<b", "CN=a,b", r"CN=a\x", 'CN="a', "CN=#0", "CN=#zz", "CN=a+"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_one(name: str) -> None:
+    assert is_name(name)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_name_is_not(name: str) -> None:
+    assert not is_name(name)
+
+
+def test_names_are_java_s() -> None:
+
+    assert java("n", [name.encode() for name in [*NAMES, *OTHERS]]) == ["yes"] * len(NAMES) + ["no"] * len(OTHERS)
+
+
+@pytest.mark.parametrize("until", [UNTIL, datetime(2050, 1, 1, tzinfo=UTC), datetime(1999, 1, 2, 3, 4, 5, tzinfo=UTC)])
+def test_a_certificate_says_when_it_ends(until: datetime) -> None:
+    assert valid_until(certificate([], until)) == until
+
+
+@given(st.integers(0, 400), st.integers(0, 255))
+def test_what_is_cut_or_changed_is_read_or_refused(at: int, byte: int) -> None:
+    whole = WHOLE
+    changed = whole[:at] + bytes([byte]) + whole[at + 1 :]
+
+    for broken in (whole[:at], changed):
+        try:
+            text = subject(broken)
+        except ValueError:
+            continue
+        assert isinstance(text, str)
