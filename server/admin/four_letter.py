@@ -250,3 +250,5 @@ ANSWERS: Final[dict[str, Callable[[Observed, ClientConnection], str]]] = {
     "hash": hash_,
 }
 """The commands without an argument."""
+WORDS: Final = frozenset({*ANSWERS, "stmk"})
+"""Every command."""

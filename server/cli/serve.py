@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from zoolet.event_loop import run_loop
 from zoolet.progress import Progress
+from zoolet.server.admin.four_letter import WORDS
 from zoolet.server.admin.pages import ready
 from zoolet.server.app import assemble
 from zoolet.server.cli import logs
@@ -208,7 +209,7 @@ async def _listen(daemon: Daemon, config: Config, context: ssl.SSLContext | None
         except (OSError, UnicodeError) as error:  # the host may not be encodable as a name
             print(f"zoolet: cannot listen on {shown(host or '*', port)}: {why_not(error)}", file=sys.stderr)
             return None
-        lines.append(f"zoolet ready {kind} {shown(host or '0.0.0.0', bound)}")
+        lines += [f"zoolet ready {kind} {shown(one, bound)}" for one in (host or "0.0.0.0").split(",")]
     return lines
 
 
@@ -229,11 +230,13 @@ def _note_certificate(daemon: Daemon, config: Config) -> None:
 
 
 def _warnings(config: Config) -> Iterator[str]:
-    """Yield a line for the keys that are ignored, and one for each key that is unknown."""
+    """Yield a line for the keys that are ignored, one for each key that is unknown, and one for unknown commands."""
     if config.ignored:
         yield f"ignored (not supported): {', '.join(config.ignored)}"
     for key in config.unknown:
         yield f"ignored (unknown): {key.name}{suggestion(key.nearest)}"
+    if unknown := sorted({*config.whitelist} - {"*", *WORDS}):
+        yield f"ignored (no four-letter command): {', '.join(unknown)} in 4lw.commands.whitelist"
 
 
 def _handle_signals(daemon: Daemon, config: Config, stop: asyncio.Event) -> None:

@@ -104,6 +104,13 @@ def _schemes(text: str) -> frozenset[str]:
     return schemes
 
 
+def _addresses(text: str) -> str | None:
+    parts = [part.strip(" []") for part in text.split(",")] if text else []
+    if not all(parts):
+        raise ValueError(text)
+    return ",".join(parts) or None
+
+
 def _distinguished_name(text: str) -> str:
     if not is_name(text):
         raise ValueError(text)
@@ -217,6 +224,11 @@ FORCE_SYNC: Final = Converter(
 """ZooKeeper's switch: everything but ``no`` means to sync."""
 NAMES: Final = Converter(convert=_names, type="names, separated by commas", show=_joined)
 PORT: Final = number(0, 65535)
+ADDRESSES: Final = Converter(
+    convert=_addresses,
+    type="address or host name, or several, separated by commas",
+    expected="an address or host name, or several, separated by commas",
+)
 ADDRESS: Final = Converter(convert=lambda text: text.strip("[]") or None, type="address or host name")
 PROPERTY: Final = Converter(
     convert=lambda text: text.lower() == "true",

@@ -18,6 +18,7 @@ from zoolet.server.config import jaas
 from zoolet.server.config.config import Config
 from zoolet.server.config.converters import (
     ADDRESS,
+    ADDRESSES,
     ALGORITHM,
     BOOLEAN,
     BUFFER,
@@ -128,7 +129,8 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
     "Addresses and connections": (
         Key("clientPort", "port", PORT, "The port to listen on; 0 takes a free one.", "2182", option="--port",
             default_note="not opened where `secureClientPort` is set and this is not"),
-        Key("clientPortAddress", "host", ADDRESS, "The address to listen on.", "192.0.2.10", option="--host",
+        Key("clientPortAddress", "host", ADDRESSES, "The address to listen on, or several, with commas between them: "
+            "`127.0.0.1,::1`. ZooKeeper takes one.", "192.0.2.10", option="--host",
             default_note="all addresses where `clientPort` is set other than by `--port`"),
         Key("dynamicConfigFile", "port", FILE, "A file with the `server.<number>` line of this server. The port and "
             "address behind its semicolon are used unless `clientPort` is set.", "/etc/zookeeper/zoo.cfg.dynamic"),
@@ -235,8 +237,8 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
     "TLS": (
         Key("secureClientPort", "secure_port", PORT, "The port for connections over TLS; 0 takes a free one.", "2281",
             option="--secure-port", requires=("ssl.keyStore.location",)),
-        Key("secureClientPortAddress", "secure_host", ADDRESS, "The address to listen on for TLS.", "192.0.2.10",
-            requires=_TLS, default_note="that of `--host` where `--host` or `--secure-port` is given, "
+        Key("secureClientPortAddress", "secure_host", ADDRESSES, "The address to listen on for TLS, or several.",
+            "192.0.2.10", requires=_TLS, default_note="that of `--host` where `--host` or `--secure-port` is given, "
             "otherwise all addresses where `secureClientPort` is set"),
         Key("ssl.keyStore.location", "tls.key_store", KEY_STORE, "The certificate of the server, the certificates "
             "between it and its authority, and its key: a PEM file, or a Java key store.",

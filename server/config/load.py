@@ -84,12 +84,15 @@ def read_file(path: str) -> dict[str, Setting]:
     """Read a zoo.cfg.
 
     Raises:
-        ConfigError: The file cannot be read.
+        ConfigError: The file cannot be read, or is another one: it has no key of a zoo.cfg.
     """
     try:
-        return _read_properties(path)
+        settings = _read_properties(path)
     except OSError as error:
         raise ConfigError(f"{one_line(path)} cannot be read: {reason(error)}.") from None
+    if not any(find(name.removeprefix("zookeeper.")) for name in settings):
+        raise ConfigError(f"{one_line(path)} is no zoo.cfg: it sets none of its keys.")
+    return settings
 
 
 def build(
@@ -236,12 +239,12 @@ def _ignored(entries: Entries) -> tuple[str, ...]:
 
 
 def _unknown(entries: Entries) -> tuple[UnknownKey, ...]:
-    """Return the unknown keys that are certainly meant for this server."""
-    return tuple(
-        UnknownKey(entry.written, entry.where, nearest(name))
-        for name, entry in entries.items()
-        if entry.key is None and entry.is_for_zookeeper
-    )
+    """Return the unknown keys that are meant for this server: certainly, or because they are nearly one of its keys."""
+    unknown_keys = []
+    for name, entry in entries.items():
+        if entry.key is None and ((near := nearest(name)) is not None or entry.is_for_zookeeper):
+            unknown_keys.append(UnknownKey(entry.written, entry.where, near))
+    return tuple(unknown_keys)
 
 
 # --- values ---

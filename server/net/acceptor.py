@@ -48,7 +48,7 @@ class Acceptor:
         """Start to listen.
 
         Args:
-            host: An address or host name; None for all addresses of the machine.
+            host: An address or host name, or several with commas between them; None for all addresses of the machine.
             port: The port; 0 for a free one.
 
         Returns:
@@ -57,9 +57,8 @@ class Acceptor:
         Raises:
             OSError: The address is in use or is not this machine's.
         """
-        if host is None and port == 0:
-            port = free_port_of_all_addresses()
-        self._server = await self._loop.create_server(self._protocol, host, port, **self._options())
+        hosts = split(host)
+        self._server = await self._loop.create_server(self._protocol, hosts, one_port(hosts, port), **self._options())
         bound: socket.socket = self._server.sockets[0]
         address = bound.getsockname()
         if len(self._server.sockets) == 1 and hasattr(bound, "family"):  # a simulated one has none
@@ -223,8 +222,15 @@ def _stream_socket(family: int) -> socket.socket:
     return created
 
 
-def free_port_of_all_addresses() -> int:
-    """Return a free port: with port 0 the IPv4 and the IPv6 socket would each be given a different one."""
+def split(host: str | None) -> str | list[str] | None:
+    """Return the addresses of a list with commas, one address as it is, and None for all."""
+    return host.split(",") if host is not None and "," in host else host
+
+
+def one_port(hosts: str | list[str] | None, port: int) -> int:
+    """Return the port for all of some addresses: with port 0 each socket would be given a different one."""
+    if port != 0 or isinstance(hosts, str):
+        return port
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""What a certificate says: whose it is, and when it ends. It reads no more of its DER than that.
+"""The subject of a certificate, and its end: no more of its DER is read than that.
 
 Certificates of peers come here after OpenSSL has verified them; still, nothing outside the bytes is read.
 
@@ -91,16 +91,16 @@ def _items(der: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
     """
     while start < stop:
         if start + 2 > stop:
-            raise ValueError("the certificate is cut off")
+            raise ValueError("the certificate is truncated")
         tag, length = der[start], der[start + 1]
         start += 2
         if length & 0x80:
             size = length & 0x7F
             if not 1 <= size <= 4 or start + size > stop:
-                raise ValueError("the certificate is cut off")
+                raise ValueError("the certificate is truncated")
             length = int.from_bytes(der[start : start + size], "big")
             start += size
         if start + length > stop:
-            raise ValueError("the certificate is cut off")
+            raise ValueError("the certificate is truncated")
         yield tag, start, start + length
         start += length

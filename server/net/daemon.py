@@ -18,7 +18,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, Final
 
 from zoolet.server.admin.observed import Observed
-from zoolet.server.net.acceptor import Acceptor, free_port_of_all_addresses
+from zoolet.server.net.acceptor import Acceptor
 from zoolet.server.net.connections import Connections
 from zoolet.server.net.gc import GcTuner
 
@@ -105,8 +105,6 @@ class Daemon:
         """
         from zoolet.server.net.tls import SecureAcceptor
 
-        if host is None and port == 0:
-            port = free_port_of_all_addresses()
         self._secure = SecureAcceptor(self.connections, context, self._backlog)
         self.wake()
         self.secure_port = await self._secure.start(host, port)

@@ -35,6 +35,7 @@ from typing import Any, Final
 from zoolet.pem import pem_problem
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.ops.session_ops import certificate_login
+from zoolet.server.net.acceptor import one_port, split
 from zoolet.server.net.certificate import subject, valid_until
 from zoolet.server.net.connections import Connections
 from zoolet.server.net.protocol import LINGER, ServerProtocol
@@ -335,9 +336,15 @@ class SecureAcceptor:
     async def start(self, host: str | None, port: int) -> int:
         """Start to listen; arguments, result and errors as for :meth:`Daemon.start_secure`."""
         loop = self._connections.loop
-        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        hosts = split(host)
+        port = one_port(hosts, port)
+        found = [
+            entry
+            for one in (hosts if isinstance(hosts, list) else [hosts])
+            for entry in await loop.getaddrinfo(one, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        ]
         try:
-            for family, kind, protocol, _, address in dict.fromkeys(addresses):
+            for family, kind, protocol, _, address in dict.fromkeys(found):
                 listening = socket.socket(family, kind, protocol)
                 self._sockets.append(listening)
                 listening.setblocking(False)

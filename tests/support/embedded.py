@@ -52,9 +52,9 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def ask(port: int, command: bytes) -> bytes:
+def ask(port: int, command: bytes, host: str = "127.0.0.1") -> bytes:
     """Send a four-letter command; return the answer."""
-    with socket.create_connection(("127.0.0.1", port), DEADLINE_S) as link, link.makefile("rb") as answer:
+    with socket.create_connection((host, port), DEADLINE_S) as link, link.makefile("rb") as answer:
         link.sendall(command)
         return answer.read()
 

@@ -290,6 +290,16 @@ def test_one_line_names_the_ignored_keys_of_the_file(tmp_path: Path) -> None:
     )
 
 
+def test_a_word_of_the_whitelist_that_is_no_command_is_named(tmp_path: Path) -> None:
+    path = configuration(tmp_path, "4lw.commands.whitelist=mntr, stats, ruok, hi\n")
+
+    with daemon(path, "--port", "0") as running:
+        _, _, err = running.stop()
+
+    (line,) = [line for line in err.splitlines() if "WARNING" in line]
+    assert line.endswith(" zoolet.server: ignored (no four-letter command): hi, stats in 4lw.commands.whitelist")
+
+
 # --- errors ---
 
 

@@ -34,6 +34,15 @@ def test_a_file_is_latin_1(tmp_path: Path) -> None:
     assert read_file(str(tmp_path / "zoo.cfg"))["superUser"].value == "Ren\xe9"
 
 
+@pytest.mark.parametrize("text", ["", "# tickTime=2000\n", "[server]\nname: value\n"])
+def test_a_file_that_sets_no_key_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "other.cfg"
+    path.write_text(text)
+
+    with pytest.raises(ConfigError, match=r"other\.cfg is no zoo\.cfg: it sets none of its keys\.$"):
+        read_file(str(path))
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     path = str(tmp_path / "nowhere.cfg")
 
@@ -380,10 +389,22 @@ def test_an_unknown_key_is_refused_where_that_is_asked_for() -> None:
         build(parse_properties("maxClientCnxn=1\n", "zoo.cfg"), strict=True)
 
 
+@pytest.mark.parametrize("text", [",", "127.0.0.1,", "a,,b", "[]"])
+def test_a_list_of_addresses_without_one_does_not_open_the_server_to_all(text: str) -> None:
+    with pytest.raises(ConfigError, match="clientPortAddress must be an address or host name, or several"):
+        configured(f"clientPortAddress={text}\n")
+
+
 def test_an_unknown_property_of_zookeepers_is_noted_and_one_of_javas_is_not() -> None:
     config = build({}, {}, parse_definitions(["-Dzookeeper.skipAcl=yes", "-Djava.awt.headless=true"], "command line"))
 
     assert [key.name for key in config.unknown] == ["-Dzookeeper.skipAcl"]
+
+
+def test_a_property_that_is_nearly_a_key_is_noted_with_it_without_the_prefix_too() -> None:
+    config = build({}, {}, parse_definitions(["-DtickTimee=1"], "command line"))
+
+    assert config.unknown == (UnknownKey("-DtickTimee", "command line", "tickTime"),)
 
 
 @pytest.mark.parametrize(

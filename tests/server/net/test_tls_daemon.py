@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 import ssl
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from support.daemon import refused, running
+from support.embedded import ask
 from support.tls_clients import AUTHORITY, CERTIFICATE, FILES, trusting
 
 from zoolet.client import AuthFailedError, Client, ConnectionLossError, NoAuthError, acl
@@ -137,6 +139,26 @@ def test_the_ready_line_for_tls_follows_that_of_the_plain_port() -> None:
 
     assert re.fullmatch(r"zoolet ready on 127\.0\.0\.1:[1-9]\d*", lines[0])
     assert re.fullmatch(r"zoolet ready for TLS on 127\.0\.0\.1:[1-9]\d*", lines[1])
+
+
+@pytest.mark.slow
+def test_a_server_listens_on_several_addresses_with_one_port(tmp_path: Path) -> None:
+    options = ("--host", "127.0.0.1, [::1]", "--port", "0", "--secure-port", "0", *CERTIFICATE)
+    with running(*options) as server:
+        lines = [server.read_line(1) for _ in range(4)]
+        ports = [int(line.rpartition(":")[2]) for line in lines]
+        for address in ("127.0.0.1", "::1"):
+            assert ask(ports[0], b"srvr", address).startswith(b"Zookeeper version")
+            with socket.create_connection((address, ports[2]), 5) as plain:
+                trusting().wrap_socket(plain, server_hostname="127.0.0.1").close()
+
+    assert ports[0] == ports[1] != ports[2] == ports[3]
+    assert [line.rpartition(":")[0] for line in lines] == [
+        "zoolet ready on 127.0.0.1",
+        "zoolet ready on [::1]",
+        "zoolet ready for TLS on 127.0.0.1",
+        "zoolet ready for TLS on [::1]",
+    ]
 
 
 @pytest.mark.slow
