@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Callable
+from itertools import islice
 from math import isnan
 from typing import Final, NamedTuple
 
@@ -26,7 +27,8 @@ class Figures(NamedTuple):
         counters: Numbers that only grow.
         basic: Summaries, shown with the median.
         advanced: Summaries, shown with more quantiles.
-        sets: Counters by name and by the first part of a path.
+        gauge_sets: Gauges by name and by the first part of a path.
+        sets: Counters by the same.
         samples: Summaries by name, label and value.
     """
 
@@ -34,6 +36,7 @@ class Figures(NamedTuple):
     counters: dict[str, int]
     basic: dict[str, Summary]
     advanced: dict[str, Summary]
+    gauge_sets: dict[str, dict[str, int]]
     sets: dict[str, dict[str, int]]
     samples: dict[tuple[str, str], dict[str, Summary]]
 
@@ -146,6 +149,10 @@ SINCE_3_9: Final = frozenset(
     }
 )
 """Those that 3.8 does not have."""
+QUOTAS: Final = ("count_limit", "bytes_limit", "count_usage", "bytes_usage")
+"""What is said of the quotas in each first part of a path."""
+MAX_QUOTAS: Final = 1_000
+"""Quotas that are looked at; with more, the figures are too small."""
 _NONE: Final = Summary()
 
 
@@ -162,7 +169,23 @@ def figures(observed: Observed) -> Figures:
     advanced |= {shown: metrics.summaries[name] for shown, name in OURS.items()}
     sets = {"quota_exceeded_error_per_namespace": dict(metrics.quota_exceeded)}
     samples = {("zoolet_request_time_ms", label): dict(values) for label, values in observed.samples.items()}
-    return Figures(gauges, counters, basic, advanced, sets, samples)
+    return Figures(gauges, counters, basic, advanced, _quotas(observed), sets, samples)
+
+
+def _quotas(observed: Observed) -> dict[str, dict[str, int]]:
+    """Return the sums of the limits and of what is used, by the first part of the path; a hard limit comes first.
+
+    Source: QuotaMetricsUtils.
+    """
+    sets: dict[str, dict[str, int]] = {f"quota_{name}_per_namespace": {} for name in QUOTAS}
+    for above, limits, used in islice(observed.engine.quota.amounts(), MAX_QUOTAS):
+        namespace = above.split("/", 2)[1]
+        count_limit = limits.count_hard if limits.count_hard > -1 else limits.count
+        size_limit = limits.size_hard if limits.size_hard > -1 else limits.size
+        amounts = (count_limit, size_limit, used.count, used.size)
+        for totals, amount in zip(sets.values(), amounts, strict=True):
+            totals[namespace] = totals.get(namespace, 0) + amount
+    return sets
 
 
 def monitor(observed: Observed) -> dict[str, str | float]:
@@ -173,8 +196,9 @@ def monitor(observed: Observed) -> dict[str, str | float]:
     now = figures(observed)
     shown: dict[str, str | float] = {"version": observed.version(), "server_state": observed.mode()}
     shown |= now.gauges
+    shown |= _by_key(now.gauge_sets)
     shown |= now.counters
-    shown |= {f"{key}_{name}": count for name, counts in now.sets.items() for key, count in counts.items()}
+    shown |= _by_key(now.sets)
     for name, summary in (now.basic | now.advanced).items():
         shown[f"avg_{name}"] = summary.average()
         extremes = {"min": summary.least, "max": summary.most, "cnt": summary.count, "sum": summary.total}
@@ -184,3 +208,7 @@ def monitor(observed: Observed) -> dict[str, str | float]:
             quantiles = {part: summary.quantile(q) for part, q in parts.items()}
             shown |= {f"{part}_{name}": 0 if isnan(value) else int(value) for part, value in quantiles.items()}
     return shown
+
+
+def _by_key(sets: dict[str, dict[str, int]]) -> dict[str, int]:
+    return {f"{key}_{name}": number for name, numbers in sets.items() for key, number in numbers.items()}

@@ -38,8 +38,9 @@ def _series(now: Figures) -> Iterator[tuple[str, str, list[str]]]:
         yield name, "gauge", [f"{name} {double(value)}"]
     for name, count in now.counters.items():
         yield name, "counter", [f"{name} {double(count)}"]
-    for name, counts in now.sets.items():
-        yield name, "counter", [f"{name}{{key={_quoted(key)},}} {double(count)}" for key, count in counts.items()]
+    for kind, sets in (("gauge", now.gauge_sets), ("counter", now.sets)):
+        for name, numbers in sets.items():
+            yield name, kind, [f"{name}{{key={_quoted(key)},}} {double(number)}" for key, number in numbers.items()]
     for name, summary in now.basic.items():
         yield name, "summary", _summary(name, summary, _MEDIAN)
     for name, summary in now.advanced.items():

@@ -13,6 +13,9 @@ Source: DataTree.createNode, updateQuotaStat; ZooKeeperServer.checkQuota; StatsT
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+
 from zoolet.protocol.errors import MarshallingError, QuotaExceededError
 from zoolet.protocol.paths import QUOTA
 from zoolet.protocol.quotas import LIMITS, STATS, Amount, wrapped
@@ -102,6 +105,14 @@ class Quota:
             return before[path]
         node = self._tree.get(path)
         return node.data if node is not None else None
+
+    def amounts(self) -> Iterator[tuple[str, Amount, Amount]]:
+        """Yield each node that has a quota, with the limits and what is used; those whose text does not parse are left
+        out.
+        """
+        for above in self._limited:
+            with suppress(ValueError):
+                yield above, Amount.parse(self._text(above + LIMITS, {})), Amount.parse(self._text(above + STATS, {}))
 
     # --- counting ---
 

@@ -124,9 +124,9 @@ class RawClient:
         while await self.xid() != xid:
             pass
 
-    async def create(self, path: str, mode: CreateMode = CreateMode.PERSISTENT) -> None:
+    async def create(self, path: str, mode: CreateMode = CreateMode.PERSISTENT, data: bytes = b"") -> None:
         """Create a node."""
-        await self.call(OpCode.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, mode))
+        await self.call(OpCode.CREATE, r.CreateRequest(path, data, OPEN_ACL_UNSAFE, mode))
 
     async def watch(self, path: str) -> None:
         """Set a data watch; the node need not exist."""

@@ -139,6 +139,37 @@ async def test_mntr_counts_what_there_is(server: LiveServer) -> None:
 # --- crst and srst ---
 
 
+QUOTAS: Final = (
+    ("/app", b"count=100,bytes=5000"),
+    ("/app/x", b"count=7,bytes=-1;byteHardLimit=90;countHardLimit=8"),
+    ("/b", b"count=-1,bytes=77"),
+    ("/odd", b"nonsense"),
+)
+
+
+async def test_mntr_adds_up_the_quotas_of_each_namespace(server: LiveServer) -> None:
+    session = await server.session()
+    for path, data in (("/app", b"abc"), ("/app/x", b"defg"), ("/b", b""), ("/odd", b"")):
+        await session.create(path, data=data)
+    for path, limits in QUOTAS:
+        await session.create(f"/zookeeper/quota{path}")
+        await session.create(f"/zookeeper/quota{path}/zookeeper_limits", data=limits)
+        await session.create(f"/zookeeper/quota{path}/zookeeper_stats", data=b"count=0,bytes=0")
+
+    found = figures(await server.ask(b"mntr"))
+
+    assert {name: number for name, number in found.items() if "quota" in name} == {  # as 3.8.0 answers
+        "zk_app_quota_count_limit_per_namespace": "108",
+        "zk_b_quota_count_limit_per_namespace": "-1",
+        "zk_app_quota_bytes_limit_per_namespace": "5090",
+        "zk_b_quota_bytes_limit_per_namespace": "77",
+        "zk_app_quota_count_usage_per_namespace": "3",
+        "zk_b_quota_count_usage_per_namespace": "1",
+        "zk_app_quota_bytes_usage_per_namespace": "11",
+        "zk_b_quota_bytes_usage_per_namespace": "0",
+    }
+
+
 async def test_crst_resets_the_counters_of_connections(server: LiveServer) -> None:
     session = await server.session()
     await session.create("/a")
