@@ -165,10 +165,10 @@ def measured(wanted: list[Row]) -> dict[Row, float]:
     return {row: cost / unit for row, cost in costs.items()}
 
 
-def limits() -> dict[Row, float]:
-    """Return the limit of each row."""
+def limits(room: float = 1) -> dict[Row, float]:
+    """Return the limit of each row, without some room."""
     tables = tomllib.loads(BUDGET.read_text())
-    return {row: tables[row.table][row.name] for row in rows()}
+    return {row: tables[row.table][row.name] / room for row in rows()}
 
 
 def write(costs: dict[Row, float]) -> None:
@@ -194,9 +194,13 @@ def main() -> int:
     words = list(filter(None, options.only.split(",")))
     found = [row for row in rows() if not words or any(word in f"{row.table} {row.name}" for word in words)]
     counts = shutil.which("valgrind") is not None
+    if not found:
+        parser.error(f"no row contains {options.only}")
+    if options.write and not counts:
+        parser.error("limits are written with what valgrind counts: install it")
     costs = measured([row for row in found if counts or row.table != "cold"])
     if options.write:
-        write(costs)
+        write(costs if len(found) == len(rows()) else limits(ROOM) | costs)
         return 0
     room = 1 if counts else ROOM_FOR_TIME
     allowed = limits()

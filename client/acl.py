@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from zoolet.protocol.acl import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, AclList, Id, digest_id
+from zoolet.protocol.distinguished_name import HOW_TO_READ, is_written_as_shown
 from zoolet.protocol.enums import Perm
 
 READ: Final = Perm.READ
@@ -26,6 +27,12 @@ CREATOR_ALL: Final = CREATOR_ALL_ACL
 """The identities of the client that creates the node have all permissions."""
 
 
+def _permit(permissions: int, identity: Id) -> AclList:
+    if not isinstance(permissions, int) or not 0 < permissions <= ALL:
+        raise ValueError(f"permissions are READ, WRITE, CREATE, DELETE, ADMIN, joined with |, not {permissions!r}")
+    return (ACL(permissions, identity),)
+
+
 def digest(user: str, password: str, permissions: int = ALL) -> AclList:
     """Return a list that permits something to the clients that have added ``digest`` credentials.
 
@@ -34,12 +41,12 @@ def digest(user: str, password: str, permissions: int = ALL) -> AclList:
         password: The password; the list has only a hash of it.
         permissions: READ, WRITE, CREATE, DELETE and ADMIN, joined with ``|``.
     """
-    return (ACL(permissions, Id("digest", digest_id(f"{user}:{password}".encode()))),)
+    return _permit(permissions, Id("digest", digest_id(f"{user}:{password}".encode())))
 
 
 def ip(network: str, permissions: int = ALL) -> AclList:
     """Return a list that permits something to the clients of an address or a network, such as ``10.0.0.0/8``."""
-    return (ACL(permissions, Id("ip", network)),)
+    return _permit(permissions, Id("ip", network))
 
 
 def x509(name: str, permissions: int = ALL) -> AclList:
@@ -49,5 +56,10 @@ def x509(name: str, permissions: int = ALL) -> AclList:
         name: The name as the server writes it (``who_am_i``): the most specific part first, no space behind commas,
             such as ``CN=shop,O=Example``.
         permissions: READ, WRITE, CREATE, DELETE and ADMIN, joined with ``|``.
+
+    Raises:
+        ValueError: The name is written in another way: nobody would have it.
     """
-    return (ACL(permissions, Id("x509", name)),)
+    if not is_written_as_shown(name):
+        raise ValueError(f"{name!r} is not a name as the server writes it: {HOW_TO_READ}")
+    return _permit(permissions, Id("x509", name))

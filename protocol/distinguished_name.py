@@ -27,13 +27,20 @@ _READ: Final = (
     *("EMAIL", "EMAILADDRESS", "SERIALNUMBER"),
 )
 """The names of attributes that are read; those that are not in RFC 2253 are Java's."""
-_SPACE: Final = r"[ \n]*"
-_VALUE: Final = (
-    r'(?:\#(?:[0-9a-fA-F]{2})+|"(?:[^"\\]|\\.)*"'
-    r'|(?:[^,+<>;"\\\#]|\\(?:[0-9a-fA-F]{2}|[,=\n+<>\#;\\" ]))(?:[^,+<>;"\\]|\\(?:[0-9a-fA-F]{2}|[,=\n+<>\#;\\" ]))*|)'
-)
-_PART: Final = rf"{_SPACE}(?:{'|'.join(_READ)}|(?:OID\.)?[0-2](?:\.[0-9]+)+){_SPACE}={_SPACE}{_VALUE}{_SPACE}"
-_NAME: Final = re.compile(rf"(?:{_PART}(?:[,;+]{_PART})*)?", re.IGNORECASE | re.DOTALL)
+# The quantifiers are possessive (a plus behind them): what they have taken they keep, so that each character is looked
+# at once. Names come from clients, and a name that can be read in many ways would be read in all of them.
+_SPACE: Final = r"[ \n]*+"
+_NUMBER: Final = r"[0-2](?:\.[0-9]++)++"
+_HEX: Final = r"\#(?:[0-9a-fA-F]{2})++"
+_ESCAPED: Final = r'\\(?:[0-9a-fA-F]{2}|[,=\n+<>\#;\\" ])'
+_PLAIN: Final = rf'(?:[^,+<>;"\\\#]|{_ESCAPED})(?:[^,+<>;"\\]++|{_ESCAPED})*+'
+_VALUE: Final = rf'(?>{_HEX}{_SPACE}|"(?:[^"\\]++|\\.)*+"{_SPACE}|{_PLAIN}|)'
+_PART: Final = rf"{_SPACE}(?:{'|'.join(_READ)}|(?:OID\.)?{_NUMBER}){_SPACE}={_SPACE}{_VALUE}"
+_NAME: Final = re.compile(rf"(?:{_PART}(?:[,;+]{_PART})*+)?", re.IGNORECASE | re.DOTALL)
+_WRITTEN_PART: Final = rf"(?:{'|'.join(KEYWORDS.values())}|{_NUMBER})=(?! )(?>{_HEX}|{_PLAIN}|)(?<!(?<!\\) )"
+_WRITTEN: Final = re.compile(rf"{_WRITTEN_PART}(?:[,+]{_WRITTEN_PART})*+", re.DOTALL)
+HOW_TO_READ: Final = "the most specific part first, without spaces between the parts, such as CN=shop,O=Example"
+"""How :func:`show` writes a name, in words."""
 _SPECIAL: Final = re.compile(r'[,=+<>#;"\\]')
 
 Attribute = tuple[str, str | bytes]
@@ -43,6 +50,11 @@ Attribute = tuple[str, str | bytes]
 def is_name(text: str) -> bool:
     """Return whether a text is a distinguished name."""
     return _NAME.fullmatch(text) is not None
+
+
+def is_written_as_shown(text: str) -> bool:
+    """Return whether a text is a name as :func:`show` writes it. Names are compared as text, so another is nobody's."""
+    return _WRITTEN.fullmatch(text) is not None
 
 
 def show(name: Sequence[Sequence[Attribute]]) -> str:

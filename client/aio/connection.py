@@ -136,11 +136,7 @@ class Connection:
         return self.loop.time() + self._suspensions.total()
 
     def about_now(self) -> float:
-        """Return :meth:`now` as of the last request that was sent, if the machine was suspended since then.
-
-        For deadlines of calls, and for when something was received: looking for a suspension costs two calls of the
-        system.
-        """
+        """Return :meth:`now` without looking whether the machine was suspended a moment ago: for deadlines of calls."""
         return self.loop.time() + self._suspensions.known
 
     @property
@@ -210,7 +206,7 @@ class Connection:
             return
         session = self.session
         before = session.phase
-        if not self._advance(session.receive, data, self.about_now()):
+        if not self._advance(session.receive, data, self.now()):
             return
         if session.out:
             self._write()
@@ -297,13 +293,13 @@ class Connection:
                 continue
             failed += 1
             if not served and self.session.overdue(now):
-                self._advance(self._expire, self.now())
+                self._advance(self._expire)
             if failed >= count and not self.round_failed.done():
                 self.round_failed.set_result(None)
             if failed % count == 0 and not (served and failed <= count):
                 await asyncio.sleep(next(delays, self._backoff.longest))
 
-    def _expire(self, now: float) -> None:
+    def _expire(self) -> None:
         self.session.expired("no server could be reached for as long as the session lasts")
 
     async def _supervised(self, address: Address) -> bool:
@@ -342,8 +338,9 @@ class Connection:
         finally:
             ready = ready or session.state in (State.CONNECTED, State.READ_ONLY)
             self._protocol = None
-            if protocol.reason == CLOSED and not ready and self._tls is None:
-                protocol.reason += " in place of an answer: it may serve TLS only"
+            if protocol.reason == CLOSED and not ready:
+                hint = "serve TLS only" if self._tls is None else "want another certificate of this client"
+                protocol.reason += f" in place of an answer: it may {hint}"
             protocol.abort(protocol.reason)
             session.lost(f"{address}: {protocol.reason}", self.now())
             self._reschedule()

@@ -46,8 +46,8 @@ async def ask(address: Address, command: str, timeout: float, tls: ssl.SSLContex
         raise OSError(f"does not answer: {reason}{hint}") from None
     text = answer.decode("utf-8", "replace")
     if not text:
-        hint = "it may serve TLS only (--tls-ca)" if tls is None else "it may want a certificate (--tls-cert)"
-        raise OSError(f"closes the connection without an answer: {hint}")
+        hint = "serve TLS only (--tls-ca)" if tls is None else "want a certificate, or another one (--tls-cert)"
+        raise OSError(f"closes the connection without an answer: it may {hint}")
     if NOT_LISTED in text:
         raise NotExecutedError(f"answers, but {command} is not in 4lw.commands.whitelist")
     return text

@@ -200,7 +200,8 @@ def decode_multi_read(reads: Sequence[tuple[str, str]], serializer: Serializer) 
             return error_for(record.err, path)
         if isinstance(record, r.GetDataResponse):
             return serializer.read(path, record.data), record.stat
-        assert isinstance(record, r.GetChildrenResponse)
+        if not isinstance(record, r.GetChildrenResponse):
+            raise MarshallingError(path, f"a result of another kind: {type(record).__name__}")
         return record.children
 
     def decode(buf: bytes, offset: int, end: int) -> list[Any]:

@@ -238,10 +238,11 @@ class Session:
         try:
             payloads = self._frames.feed(data)
             for payload in payloads:
-                phase = self.phase
-                if phase is not _READY and phase is Phase.HANDSHAKE:
+                if self.phase is _READY:
+                    self._reply(payload, now)
+                elif self.phase is Phase.HANDSHAKE:
                     self._on_connect_response(ConnectResponse.decode(payload), now)
-                elif phase is _READY or phase is not Phase.OFF:
+                elif self.phase is not Phase.OFF:
                     self._reply(payload, now)
         except MarshallingError as error:
             raise ConnectionBroken(f"the server sent a malformed message: {error}") from None

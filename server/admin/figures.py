@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Callable
-from itertools import islice
 from math import isnan
 from typing import Final, NamedTuple
 
@@ -151,8 +150,10 @@ SINCE_3_9: Final = frozenset(
 """Those that 3.8 does not have."""
 QUOTAS: Final = ("count_limit", "bytes_limit", "count_usage", "bytes_usage")
 """What is said of the quotas in each first part of a path."""
-MAX_QUOTAS: Final = 1_000
-"""Quotas that are looked at; with more, the figures are too small."""
+MAX_QUOTAS: Final = 250
+"""Quotas that are looked at; with more, the figures are too small. Their texts stay in the cache that writes use."""
+MAX_NAME: Final = 256
+"""Characters of a first part of a path that is shown."""
 _NONE: Final = Summary()
 
 
@@ -178,8 +179,10 @@ def _quotas(observed: Observed) -> dict[str, dict[str, int]]:
     Source: QuotaMetricsUtils.
     """
     sets: dict[str, dict[str, int]] = {f"quota_{name}_per_namespace": {} for name in QUOTAS}
-    for above, limits, used in islice(observed.engine.quota.amounts(), MAX_QUOTAS):
+    for above, limits, used in observed.engine.quota.amounts(MAX_QUOTAS):
         namespace = above.split("/", 2)[1]
+        if len(namespace) > MAX_NAME:
+            continue
         count_limit = limits.count_hard if limits.count_hard > -1 else limits.count
         size_limit = limits.size_hard if limits.size_hard > -1 else limits.size
         amounts = (count_limit, size_limit, used.count, used.size)

@@ -6,8 +6,8 @@ import os
 
 
 def shown(host: str, port: int) -> str:
-    """Return an address as people write it."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    """Return an address as people write it, or each of several that have commas between them."""
+    return ", ".join(f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in host.split(","))
 
 
 def why_not(error: Exception) -> str:

@@ -7,7 +7,6 @@ import asyncio
 import logging
 import os
 import signal
-import ssl
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -43,7 +42,8 @@ from zoolet.server.net.clock import RealClock
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.net.gc import GcTuner
 
-if TYPE_CHECKING:  # most servers have no files
+if TYPE_CHECKING:  # most servers have no files, and no TLS
+    from zoolet.server.net.tls import ServerContext
     from zoolet.server.storage.opening import OpenDirectory
 
 _log = logging.getLogger("zoolet.server")
@@ -149,7 +149,7 @@ def _assemble(config: Config, gc_tuner: GcTuner, data: OpenDirectory | None) -> 
         return assemble(config, clock=clock, rng=rng, gc_tuner=gc_tuner, data=data, progress=progress.show)
 
 
-async def _serve_until_signal(config: Config, context: ssl.SSLContext | None, data: OpenDirectory | None) -> int:
+async def _serve_until_signal(config: Config, context: ServerContext | None, data: OpenDirectory | None) -> int:
     with GcTuner() as gc_tuner:
         daemon = _assemble(config, gc_tuner, data)
         stop = asyncio.Event()
@@ -159,7 +159,8 @@ async def _serve_until_signal(config: Config, context: ssl.SSLContext | None, da
         if lines is None:
             await daemon.stop(gracefully=False)
             return 1
-        _note_certificate(daemon, config)
+        if context is not None:
+            _note_certificate(daemon, config, context)
         for warning in _warnings(config):
             _log.warning("%s", warning)
         try:
@@ -190,7 +191,7 @@ def status_line(daemon: Daemon) -> str:
     return f"{reason}; {counts}" if reason else f"serving {counts}"
 
 
-async def _listen(daemon: Daemon, config: Config, context: ssl.SSLContext | None) -> list[str] | None:
+async def _listen(daemon: Daemon, config: Config, context: ServerContext | None) -> list[str] | None:
     """Listen on the ports of a configuration.
 
     Returns:
@@ -213,20 +214,15 @@ async def _listen(daemon: Daemon, config: Config, context: ssl.SSLContext | None
     return lines
 
 
-def _note_certificate(daemon: Daemon, config: Config) -> None:
+def _note_certificate(daemon: Daemon, config: Config, context: ServerContext) -> None:
     """Note for the metrics when the certificate ends, and warn if that is soon."""
-    if config.secure_port is None:
-        return
-    from zoolet.server.net import tls
-
-    try:
-        ends = daemon.observed.certificate_ends = tls.certificate_ends(config.tls)
-    except ValueError as error:
-        _log.warning("cannot read when the certificate in %s ends: %s", config.tls.key_store, error)
-        return
-    if (left := ends - time.time()) < CERTIFICATE_WARNING:
+    ends = daemon.observed.certificate_ends = context.certificate_ends
+    if not ends:
+        _log.warning("cannot read when the certificate in %s ends", config.tls.key_store)
+    elif (left := ends - time.time()) < CERTIFICATE_WARNING:
         when = datetime.fromtimestamp(ends, UTC).isoformat(" ", "minutes")
-        _log.warning("the certificate in %s %s at %s", config.tls.key_store, "ends" if left > 0 else "has ended", when)
+        ends_or_has = "ends" if left > 0 else "has ended, so that no client connects:"
+        _log.warning("a certificate in %s %s %s; replace it, and send SIGHUP", config.tls.key_store, ends_or_has, when)
 
 
 def _warnings(config: Config) -> Iterator[str]:
@@ -234,7 +230,7 @@ def _warnings(config: Config) -> Iterator[str]:
     if config.ignored:
         yield f"ignored (not supported): {', '.join(config.ignored)}"
     for key in config.unknown:
-        yield f"ignored (unknown): {key.name}{suggestion(key.nearest)}"
+        yield f"{key.where}: ignored (unknown): {key.name}{suggestion(key.nearest)}"
     if unknown := sorted({*config.whitelist} - {"*", *WORDS}):
         yield f"ignored (no four-letter command): {', '.join(unknown)} in 4lw.commands.whitelist"
 
@@ -254,11 +250,12 @@ def _handle_signals(daemon: Daemon, config: Config, stop: asyncio.Event) -> None
         from zoolet.server.net import tls
 
         try:
-            daemon.use_certificates(tls.context(config.tls))
-            _note_certificate(daemon, config)
+            context = tls.context(config.tls)
         except tls.TlsError as error:
             _log.error("SIGHUP: the certificates stay as they are: %s", error)
         else:
+            daemon.use_certificates(context)
+            _note_certificate(daemon, config, context)
             _log.info("SIGHUP: new connections get the certificates just read")
 
     for number in (signal.SIGTERM, signal.SIGINT):

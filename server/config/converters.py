@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from zoolet.protocol.distinguished_name import is_name
+from zoolet.protocol.distinguished_name import HOW_TO_READ, is_written_as_shown
 from zoolet.server.net.tls_settings import store_type
 
 MAX_INT: Final = 2**31 - 1
@@ -87,10 +87,10 @@ def _decoded(text: str) -> int:
     return _whole_number(text, 0, MAX_INT)
 
 
-def _strict_boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
+def _word(text: str, words: tuple[str, str]) -> bool:
+    if text.lower() not in words:
         raise ValueError(text)
-    return text.lower() == "true"
+    return text.lower() == words[1]
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -106,13 +106,13 @@ def _schemes(text: str) -> frozenset[str]:
 
 def _addresses(text: str) -> str | None:
     parts = [part.strip(" []") for part in text.split(",")] if text else []
-    if not all(parts):
+    if not all(part and part != "*" and part.isprintable() for part in parts):
         raise ValueError(text)
-    return ",".join(parts) or None
+    return ",".join(dict.fromkeys(parts)) or None
 
 
 def _distinguished_name(text: str) -> str:
-    if not is_name(text):
+    if not is_written_as_shown(text):
         raise ValueError(text)
     return text
 
@@ -230,23 +230,19 @@ ADDRESSES: Final = Converter(
     expected="an address or host name, or several, separated by commas",
 )
 ADDRESS: Final = Converter(convert=lambda text: text.strip("[]") or None, type="address or host name")
-PROPERTY: Final = Converter(
-    convert=lambda text: text.lower() == "true",
-    type="true or false",
-    show=lambda value: _TRUE_FALSE[bool(value)],
-)
-"""A boolean system property of Java: ``true`` in any case is true, and everything else is false."""
 BOOLEAN: Final = Converter(
-    convert=_strict_boolean,
+    convert=lambda text: _word(text, _TRUE_FALSE),
     type="true or false",
     expected="true or false",
     show=lambda value: _TRUE_FALSE[bool(value)],
 )
-"""A boolean that ZooKeeper reads from zoo.cfg itself, and refuses if it is neither."""
+"""A boolean. ZooKeeper takes for false what is not ``true``, of most keys; here a mistake opens no door."""
 YES: Final = Converter(
-    convert=lambda text: text.lower() == "yes", type="yes or no", show=lambda value: _YES_NO[bool(value)]
+    convert=lambda text: _word(text, _YES_NO),
+    type="yes or no",
+    expected="yes or no",
+    show=lambda value: _YES_NO[bool(value)],
 )
-"""A boolean that is true only if it is ``yes``."""
 CONNECTIONS: Final = Converter(
     convert=lambda text: max(0, _whole_number(text, MIN_INT, MAX_INT)),
     type="whole number",
@@ -269,7 +265,9 @@ SCHEMES: Final = Converter(
     show=_joined,
 )
 DISTINGUISHED_NAME: Final = Converter(
-    convert=_distinguished_name, type="distinguished name", expected="a distinguished name, such as CN=admin,O=Example"
+    convert=_distinguished_name,
+    type="distinguished name",
+    expected=f"a distinguished name, {HOW_TO_READ}",
 )
 PROTOCOLS: Final = Converter(
     convert=_protocols,

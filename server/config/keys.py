@@ -32,7 +32,6 @@ from zoolet.server.config.converters import (
     NAMES,
     PASSWORD_FILE,
     PORT,
-    PROPERTY,
     PROTOCOLS,
     SCHEMES,
     STORE_TYPE,
@@ -141,7 +140,7 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
         Key("maxCnxns", "max_cnxns", number(0, unit="connections"), "Connections in all; 0 for no limit.", "1000"),
         Key("4lw.commands.whitelist", "whitelist", NAMES, "The four-letter commands that are answered; `*` for all.",
             "ruok, srvr, mntr"),
-        Key("readonlymode.enabled", "isro", PROPERTY, "Answer the four-letter command `isro` too. A single server is "
+        Key("readonlymode.enabled", "isro", BOOLEAN, "Answer the four-letter command `isro` too. A single server is "
             "never read-only by itself.", "true"),
     ),
     "Sessions": (
@@ -192,7 +191,7 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
     "Data": (
         Key("jute.maxbuffer", "settings.max_frame", BUFFER,
             "The longest request; the connection of a client that sends a longer one is closed.", "4194304"),
-        Key("extendedTypesEnabled", "settings.extended_types", PROPERTY,
+        Key("extendedTypesEnabled", "settings.extended_types", BOOLEAN,
             "Offer TTL nodes. Container nodes are always offered.", "false"),
         Key("znode.container.checkIntervalMs", "settings.container_check_interval", milliseconds(1),
             "The time between two searches for container and TTL nodes that are due.", "10000"),
@@ -200,13 +199,13 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             "Container and TTL nodes that are deleted in one minute at most.", "600"),
         Key("znode.container.maxNeverUsedIntervalMs", "settings.container_never_used", milliseconds(0),
             "A container that never had a child is deleted after this time; 0 for never.", "3600000"),
-        Key("enforceQuota", "settings.enforce_quota", PROPERTY, "Refuse writes that exceed a hard quota.", "true"),
+        Key("enforceQuota", "settings.enforce_quota", BOOLEAN, "Refuse writes that exceed a hard quota.", "true"),
         Key("reconfigEnabled", "settings.reconfig_enabled", BOOLEAN,
             "Answer reconfig as the only voter of an ensemble does; otherwise it is refused.", "true"),
     ),
     "Authentication and access": (
         Key("skipACL", "settings.skip_acl", YES, "Check no ACLs: every client may do everything.", "yes"),
-        Key("DigestAuthenticationProvider.enabled", "settings.digest_enabled", PROPERTY,
+        Key("DigestAuthenticationProvider.enabled", "settings.digest_enabled", BOOLEAN,
             "Accept authentication with scheme `digest`.", "false"),
         Key("DigestAuthenticationProvider.superDigest", "settings.super_digest", TEXT,
             "The user with scheme `digest` who may do everything, as `user:hash`.",
@@ -223,12 +222,12 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
         Key("X509AuthenticationProvider.superUser", "settings.x509_super", DISTINGUISHED_NAME, "Whose certificate may "
             "do everything, as RFC 2253 writes it. The certificate of a client on the TLS port is its identity of "
             "scheme `x509`.", "CN=admin,O=Example", requires=("ssl.trustStore.location",)),
-        Key("allowSaslFailedClients", "settings.allow_failed_sasl", PROPERTY,
+        Key("allowSaslFailedClients", "settings.allow_failed_sasl", BOOLEAN,
             "Keep the connection of a client whose SASL authentication failed, without an identity.", "true"),
-        Key("sessionRequireClientSASLAuth", "settings.require_auth", PROPERTY,
+        Key("sessionRequireClientSASLAuth", "settings.require_auth", BOOLEAN,
             "Refuse every request until the client has authenticated with SASL. It overrules `enforce.auth.enabled`.",
             "true"),
-        Key("enforce.auth.enabled", "settings.require_auth", PROPERTY, "Refuse every request until the client has "
+        Key("enforce.auth.enabled", "settings.require_auth", BOOLEAN, "Refuse every request until the client has "
             "authenticated with one of the schemes in `enforce.auth.schemes`.", "true",
             requires=("enforce.auth.schemes",)),
         Key("enforce.auth.schemes", "settings.require_auth", SCHEMES,
@@ -275,7 +274,7 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             "or OpenSSL.", "TLS_AES_256_GCM_SHA384", default_note="as OpenSSL chooses", requires=_TLS),
     ),
     "Admin port and metrics": (
-        Key("admin.enableServer", "admin.enabled", PROPERTY, "Listen on the admin port: ZooKeeper's commands, "
+        Key("admin.enableServer", "admin.enabled", BOOLEAN, "Listen on the admin port: ZooKeeper's commands, "
             "`/metrics`, `/healthz` and `/readyz` over HTTP. It needs h11, the extra `admin`.", "true",
             default_note="true where `admin.serverPort` is set"),
         Key("admin.serverPort", "admin.port", PORT, "The admin port; 0 takes a free one.", "8080",
@@ -300,7 +299,7 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
         Key("metricsProvider.httpPort", "admin.metrics_port", PORT, "That port; 0 takes a free one.", "9141"),
     ),
     "Logs": (
-        Key("audit.enable", "admin.audit", PROPERTY, "Write a line for each write: who, from where, what, and "
+        Key("audit.enable", "admin.audit", BOOLEAN, "Write a line for each write: who, from where, what, and "
             "whether it was done.", "true"),
         Key("zoolet.auditFile", "admin.audit_file", FILE, "The file for these lines, which is followed by another when "
             "it has 10 MB; ten are kept.", "/var/log/zookeeper/audit.log", default_note="the log of the process",
@@ -404,14 +403,14 @@ REFUSED: Final[tuple[Key, ...]] = (
     _refused("X509AuthenticationProvider.*", "the subject of a certificate is its identity"),
     _refused("X509AuthenticationProvider.clientCertIdType", "the subject of a certificate is its identity", "SUBJECT"),
     _refused("ensembleAuthName", "this server does not have the ensemble provider"),
-    _refused("requireKerberosConfig", "Kerberos is not available", False, converter=PROPERTY),
+    _refused("requireKerberosConfig", "Kerberos is not available", False, converter=BOOLEAN),
     _refused("client.certReload", "leave it out and send SIGHUP to have the certificates read again",
-             False, converter=PROPERTY),
-    _refused("client.portUnification", "TLS and plain text need a port each", False, converter=PROPERTY),
-    _refused("ssl.crl", "leave it out, for revocation lists are not checked", False, converter=PROPERTY),
-    _refused("ssl.ocsp", "leave it out, for revoked certificates are not looked up", False, converter=PROPERTY),
+             False, converter=BOOLEAN),
+    _refused("client.portUnification", "TLS and plain text need a port each", False, converter=BOOLEAN),
+    _refused("ssl.crl", "leave it out, for revocation lists are not checked", False, converter=BOOLEAN),
+    _refused("ssl.ocsp", "leave it out, for revoked certificates are not looked up", False, converter=BOOLEAN),
     _refused("ssl.clientHostnameVerification", "the host names of clients are not verified",
-             False, converter=PROPERTY),
+             False, converter=BOOLEAN),
     _refused("ssl.context.supplier.class", "Java classes cannot be loaded"),
     _refused("electionAlg", "only 3 is", "3"),
     _refused("peerType", "leave it out, for this is a single server",

@@ -26,6 +26,7 @@ from zoolet.server.config.messages import (
     invalid,
     one_line,
     reason,
+    suggestion,
     unknown,
     unreadable,
     unsupported,
@@ -90,8 +91,9 @@ def read_file(path: str) -> dict[str, Setting]:
         settings = _read_properties(path)
     except OSError as error:
         raise ConfigError(f"{one_line(path)} cannot be read: {reason(error)}.") from None
-    if not any(find(name.removeprefix("zookeeper.")) for name in settings):
-        raise ConfigError(f"{one_line(path)} is no zoo.cfg: it sets none of its keys.")
+    names = [name.removeprefix("zookeeper.") for name in settings]
+    if not any(find(name) or nearest(name) for name in names):
+        raise ConfigError(f"{one_line(path)} sets no key of a zoo.cfg, such as clientPort: is it another file?")
     return settings
 
 
@@ -242,8 +244,8 @@ def _unknown(entries: Entries) -> tuple[UnknownKey, ...]:
     """Return the unknown keys that are meant for this server: certainly, or because they are nearly one of its keys."""
     unknown_keys = []
     for name, entry in entries.items():
-        if entry.key is None and ((near := nearest(name)) is not None or entry.is_for_zookeeper):
-            unknown_keys.append(UnknownKey(entry.written, entry.where, near))
+        if entry.key is None and (entry.is_for_zookeeper or is_misspelt(name)):
+            unknown_keys.append(UnknownKey(entry.written, entry.where, nearest(name)))
     return tuple(unknown_keys)
 
 
@@ -270,7 +272,8 @@ def _convert(entries: Entries) -> dict[str, Any]:
         if key.status is Status.HONOURED:
             values[name] = value
         elif value not in key.supported:
-            raise unsupported(entry.where, entry.written, entry.value, key.help)
+            hint = suggestion(nearest(name)) if key.is_family and is_misspelt(name) else ""
+            raise unsupported(entry.where, entry.written, entry.value, key.help + hint)
     if values.get("sessionRequireClientSASLAuth"):  # AuthenticationHelper does the same
         values |= {"enforce.auth.enabled": True, "enforce.auth.schemes": frozenset({"sasl"})}
     return values

@@ -14,7 +14,7 @@ Source: DataTree.createNode, updateQuotaStat; ZooKeeperServer.checkQuota; StatsT
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from itertools import islice
 
 from zoolet.protocol.errors import MarshallingError, QuotaExceededError
 from zoolet.protocol.paths import QUOTA
@@ -106,13 +106,18 @@ class Quota:
         node = self._tree.get(path)
         return node.data if node is not None else None
 
-    def amounts(self) -> Iterator[tuple[str, Amount, Amount]]:
-        """Yield each node that has a quota, with the limits and what is used; those whose text does not parse are left
-        out.
+    def amounts(self, most: int) -> Iterator[tuple[str, Amount, Amount]]:
+        """Yield nodes that have a quota, with the limits and what is used, unless the text of these does not parse.
+
+        Args:
+            most: How many are looked at, for every client may make them.
         """
-        for above in self._limited:
-            with suppress(ValueError):
-                yield above, Amount.parse(self._text(above + LIMITS, {})), Amount.parse(self._text(above + STATS, {}))
+        for above in islice(self._limited, most):
+            try:
+                limits, used = (Amount.parse(self._text(above + name, {})) for name in (LIMITS, STATS))
+            except ValueError:
+                continue
+            yield above, limits, used
 
     # --- counting ---
 

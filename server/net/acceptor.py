@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import socket
 import ssl
 from collections.abc import Container
@@ -57,8 +59,15 @@ class Acceptor:
         Raises:
             OSError: The address is in use or is not this machine's.
         """
-        hosts = split(host)
-        self._server = await self._loop.create_server(self._protocol, hosts, one_port(hosts, port), **self._options())
+        hosts = split_hosts(host)
+        port = port_for(hosts, port)
+        if isinstance(hosts, list):
+            for one in hosts:  # one after the other: the loop looks them up at once, and leaves others when one fails
+                await self._loop.getaddrinfo(one, port, type=socket.SOCK_STREAM)
+        self._server = await self._loop.create_server(self._protocol, hosts, port, **self._options())
+        if isinstance(hosts, list) and len(self._server.sockets) < len(hosts):  # uvloop leaves out what overlaps
+            await self.close()
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         bound: socket.socket = self._server.sockets[0]
         address = bound.getsockname()
         if len(self._server.sockets) == 1 and hasattr(bound, "family"):  # a simulated one has none
@@ -222,12 +231,12 @@ def _stream_socket(family: int) -> socket.socket:
     return created
 
 
-def split(host: str | None) -> str | list[str] | None:
+def split_hosts(host: str | None) -> str | list[str] | None:
     """Return the addresses of a list with commas, one address as it is, and None for all."""
     return host.split(",") if host is not None and "," in host else host
 
 
-def one_port(hosts: str | list[str] | None, port: int) -> int:
+def port_for(hosts: str | list[str] | None, port: int) -> int:
     """Return the port for all of some addresses: with port 0 each socket would be given a different one."""
     if port != 0 or isinstance(hosts, str):
         return port

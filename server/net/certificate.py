@@ -8,6 +8,7 @@ Source: RFC 5280, section 4.1.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -16,8 +17,12 @@ from zoolet.protocol.distinguished_name import KEYWORDS, Attribute, show
 _OID: Final = 0x06
 _UTC_TIME: Final = 0x17
 _VERSION: Final = 0xA0
-_TEXTS: Final = {0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E}
-"""The tags of values that are text: UTF8String, PrintableString, T61String, IA5String, and what Java takes for text."""
+_TEXTS: Final = {0x0C: "utf-8", 0x13: "ascii", 0x16: "ascii"}
+"""The encodings of values that are text, by their tags: UTF8String, PrintableString, IA5String.
+
+Java takes the bytes of four other types for UTF-8, too, and replaces what is not: names that an authority took for
+different ones would be the same. Those are shown in hexadecimal here.
+"""
 
 
 def subject(certificate: bytes) -> str:
@@ -67,7 +72,8 @@ def _attribute(der: bytes, start: int, stop: int) -> Attribute:
         raise ValueError("an attribute of a name has no number")
     dotted = _dotted(der[number[0] : number[1]])
     if dotted in KEYWORDS and tag in _TEXTS:
-        return dotted, der[value:end].decode("utf-8", "replace")
+        with suppress(UnicodeDecodeError):
+            return dotted, der[value:end].decode(_TEXTS[tag])
     return dotted, der[number[1] : end]  # with its tag and length
 
 

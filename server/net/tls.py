@@ -24,6 +24,7 @@ import asyncio
 import errno
 import logging
 import os
+import re
 import secrets
 import socket
 import ssl
@@ -35,7 +36,7 @@ from typing import Any, Final
 from zoolet.pem import pem_problem
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.ops.session_ops import certificate_login
-from zoolet.server.net.acceptor import one_port, split
+from zoolet.server.net.acceptor import port_for, split_hosts
 from zoolet.server.net.certificate import subject, valid_until
 from zoolet.server.net.connections import Connections
 from zoolet.server.net.protocol import LINGER, ServerProtocol
@@ -55,48 +56,47 @@ class TlsError(Exception):
     """The TLS settings cannot be used; the message names the file or setting, and the reason."""
 
 
-def context(settings: TlsSettings) -> ssl.SSLContext:
+class ServerContext(ssl.SSLContext):
+    """A TLS context of a server.
+
+    Attributes:
+        certificate_ends: When the first certificate in its chain ends, in seconds since the epoch; 0 if that cannot be
+            read.
+    """
+
+    certificate_ends = 0.0
+
+
+def context(settings: TlsSettings) -> ServerContext:
     """Return the TLS context of a server.
 
     Raises:
         TlsError: A file cannot be read or has the wrong content, the key does not belong to the certificate, a library
             that is needed to read a file is missing, or a cipher suite is unknown.
     """
-    tls_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls_context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     tls_context.minimum_version = min(_VERSIONS[name] for name in settings.protocols)
     tls_context.maximum_version = max(_VERSIONS[name] for name in settings.protocols)
-    _load_key_store(tls_context, settings)
+    tls_context.certificate_ends = _first_end(_load_key_store(tls_context, settings))
     if settings.trust_store is not None:
         password = _password(settings.trust_store_password, settings.trust_store_password_path)
         _load_trust_store(tls_context, settings.trust_store, settings.trust_store_type, password)
     tls_context.verify_mode = _DEMANDS[settings.client_auth]
+    if settings.client_auth != "none":  # a session that is resumed would outlive the certificate
+        tls_context.options |= ssl.OP_NO_TICKET
+        tls_context.num_tickets = 0
     if settings.cipher_suites:
         _restrict(tls_context, settings)
     return tls_context
 
 
-def certificate_ends(settings: TlsSettings) -> float:
-    """Return when the certificate of a server ends, in seconds since the epoch.
-
-    Args:
-        settings: Settings for which :func:`context` has returned a context.
-
-    Raises:
-        TlsError: The key store has changed since then, and cannot be used.
-        ValueError: The certificate does not say so in a form that is read.
-    """
-    path, password = settings.key_store, _password(settings.key_store_password, settings.key_store_password_path)
-    kind = store_type(path, settings.key_store_type)
+def _first_end(chain: bytes) -> float:
+    """Return when the first certificate of a chain in PEM ends, in seconds since the epoch; 0 if one cannot be read."""
+    found = re.findall(f"{_BEGIN}.*?{_END}", chain.decode("latin-1"), re.DOTALL)
     try:
-        if kind == "PEM":
-            chain = Path(path).read_bytes()
-        else:
-            chain, _ = _read_jks_key(path, password) if kind == "JKS" else _read_pkcs12_key(path, password)
-    except _unusable() as error:
-        raise TlsError(f"cannot use {path} for TLS: {_why(error)}") from None
-    text = chain.decode("latin-1")
-    first, end = text.index(_BEGIN), text.index(_END)
-    return valid_until(ssl.PEM_cert_to_DER_cert(text[first : end + len(_END)])).timestamp()
+        return min(valid_until(ssl.PEM_cert_to_DER_cert(text)).timestamp() for text in found)
+    except ValueError:
+        return 0.0
 
 
 def _password(configured: str | None, path: str | None) -> str | None:
@@ -109,16 +109,18 @@ def _password(configured: str | None, path: str | None) -> str | None:
         raise TlsError(f"cannot read the password in {path}: {_why(error)}") from None
 
 
-def _load_key_store(tls_context: ssl.SSLContext, settings: TlsSettings) -> None:
+def _load_key_store(tls_context: ssl.SSLContext, settings: TlsSettings) -> bytes:
+    """Load the certificate and the key of the server; return its chain in PEM."""
     path, password = settings.key_store, _password(settings.key_store_password, settings.key_store_password_path)
     kind = store_type(path, settings.key_store_type)
     try:
         if kind == "PEM":
             # A function, because OpenSSL asks at the terminal for a password that it is not given.
             tls_context.load_cert_chain(path, settings.key, password=lambda: password or "")
-            return
+            return Path(path).read_bytes()
         chain, key = _read_jks_key(path, password) if kind == "JKS" else _read_pkcs12_key(path, password)
         _load_pem(tls_context, chain, key)
+        return chain
     except _unusable() as error:
         problem = pem_problem(path, settings.key, "--tls-key") if kind == "PEM" else None
         files = f"{path}, {settings.key}" if settings.key else path
@@ -336,8 +338,8 @@ class SecureAcceptor:
     async def start(self, host: str | None, port: int) -> int:
         """Start to listen; arguments, result and errors as for :meth:`Daemon.start_secure`."""
         loop = self._connections.loop
-        hosts = split(host)
-        port = one_port(hosts, port)
+        hosts = split_hosts(host)
+        port = port_for(hosts, port)
         found = [
             entry
             for one in (hosts if isinstance(hosts, list) else [hosts])
@@ -397,7 +399,7 @@ class SecureAcceptor:
                 ssl_handshake_timeout=HANDSHAKE_SECONDS,
                 ssl_shutdown_timeout=LINGER,
             )
-        except OSError as error:  # SSLError is one
+        except (OSError, SystemError) as error:  # SSLError is one; uvloop raises the other for some certificates
             engine = self._connections.engine
             engine.metrics.handshakes_failed += 1
             reason = getattr(error, "reason", None) or ""
@@ -412,16 +414,17 @@ class SecureAcceptor:
 
     def _identify(self, transport: asyncio.Transport, client: ClientConnection) -> None:
         """Add the identity of the client's certificate, if it has shown one."""
-        shown: ssl.SSLObject = transport.get_extra_info("ssl_object")
-        certificate = shown.getpeercert(binary_form=True)
+        tls_object: ssl.SSLObject = transport.get_extra_info("ssl_object")
+        certificate = tls_object.getpeercert(binary_form=True)
         if certificate is None:
             return
         engine = self._connections.engine
         try:
             name = subject(certificate)
-        except ValueError as error:  # it is verified, and read in part only: the client has no identity by it
-            engine.warnings.warn("certificate", "cannot read whose the certificate of %s is: %s", client.host, error)
-        else:
+        except ValueError:  # the certificate is valid, and its name cannot be read: the client gets no identity by it
+            engine.warnings.warn("certificate", "cannot read the name in the certificate of %s", client.host)
+            return
+        if name:  # without one, all certificates that say nothing would be of the same client
             certificate_login(engine, client, name)
 
     async def close(self) -> None:

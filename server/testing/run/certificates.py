@@ -32,7 +32,7 @@ class Authority:
         """Write a certificate for this machine and its key into one file; return its path.
 
         Args:
-            name: Whose it is, and the file's name.
+            name: Whose it is, and the file's name; empty for a certificate without a name.
             password: What the key is encrypted with; None for nothing.
             days: For how long it is valid.
         """
@@ -65,4 +65,4 @@ class Authority:
 
 
 def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)] if text else [])

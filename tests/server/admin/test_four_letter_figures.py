@@ -122,23 +122,6 @@ async def test_mntr_of_a_fresh_server(server: LiveServer) -> None:
     assert (seen["zk_watch_count"], seen["zk_ephemerals_count"], seen["zk_global_sessions"]) == ("0", "0", "0")
 
 
-async def test_mntr_counts_what_there_is(server: LiveServer) -> None:
-    session = await server.session()
-    await session.create("/a")
-    await session.create("/e", CreateMode.EPHEMERAL)
-    await session.watch("/a")
-    await session.call(OpCode.GET_CHILDREN, r.GetChildrenRequest("/", True).encode())
-
-    seen = figures(await server.ask(b"mntr"))
-
-    assert (seen["zk_znode_count"], seen["zk_approximate_data_size"]) == ("7", "48")
-    assert (seen["zk_watch_count"], seen["zk_ephemerals_count"], seen["zk_global_sessions"]) == ("2", "1", "1")
-    assert (seen["zk_packets_received"], seen["zk_num_alive_connections"]) == ("6", "2")
-
-
-# --- crst and srst ---
-
-
 QUOTAS: Final = (
     ("/app", b"count=100,bytes=5000"),
     ("/app/x", b"count=7,bytes=-1;byteHardLimit=90;countHardLimit=8"),
@@ -168,6 +151,36 @@ async def test_mntr_adds_up_the_quotas_of_each_namespace(server: LiveServer) -> 
         "zk_app_quota_bytes_usage_per_namespace": "11",
         "zk_b_quota_bytes_usage_per_namespace": "0",
     }
+
+
+async def test_quotas_cost_a_scrape_no_more_than_so_many(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoolet.server.admin.figures.MAX_QUOTAS", 2)
+    session = await server.session()
+    for path in ("/zookeeper/quota/a", "/zookeeper/quota/b", "/zookeeper/quota/c"):
+        await session.create(path)
+        await session.create(f"{path}/zookeeper_limits", data=b"nonsense" if path.endswith("a") else b"count=1,bytes=1")
+        await session.create(f"{path}/zookeeper_stats", data=b"count=0,bytes=0")
+
+    found = figures(await server.ask(b"mntr"))
+
+    assert [name for name in found if "quota_count_limit" in name] == ["zk_b_quota_count_limit_per_namespace"]
+
+
+async def test_mntr_counts_what_there_is(server: LiveServer) -> None:
+    session = await server.session()
+    await session.create("/a")
+    await session.create("/e", CreateMode.EPHEMERAL)
+    await session.watch("/a")
+    await session.call(OpCode.GET_CHILDREN, r.GetChildrenRequest("/", True).encode())
+
+    seen = figures(await server.ask(b"mntr"))
+
+    assert (seen["zk_znode_count"], seen["zk_approximate_data_size"]) == ("7", "48")
+    assert (seen["zk_watch_count"], seen["zk_ephemerals_count"], seen["zk_global_sessions"]) == ("2", "1", "1")
+    assert (seen["zk_packets_received"], seen["zk_num_alive_connections"]) == ("6", "2")
+
+
+# --- crst and srst ---
 
 
 async def test_crst_resets_the_counters_of_connections(server: LiveServer) -> None:

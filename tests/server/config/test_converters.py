@@ -31,11 +31,9 @@ def test_the_expected_number_has_its_range_and_its_unit() -> None:
 @pytest.mark.parametrize(
     ("converter", "text", "value"),
     [
-        (converters.PROPERTY, "TRUE", True),
-        (converters.PROPERTY, "yes", False),
         (converters.BOOLEAN, "False", False),
         (converters.YES, "Yes", True),
-        (converters.YES, "true", False),
+        (converters.YES, "NO", False),
         (converters.one_of("need", "want"), "NEED", "need"),
         (converters.STORE_TYPE, "pkcs12", "PKCS12"),
         (converters.ADDRESS, "[::1]", "::1"),
@@ -56,7 +54,7 @@ def test_a_text_is_converted(converter: Converter, text: str, value: object) -> 
 @pytest.mark.parametrize(
     ("converter", "value", "text"),
     [
-        (converters.PROPERTY, frozenset(), "false"),
+        (converters.BOOLEAN, frozenset(), "false"),
         (converters.BOOLEAN, True, "true"),
         (converters.YES, False, "no"),
         (converters.PORT, 0, "0"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import shutil
 import subprocess
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,12 +13,13 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID as Oid
 from hypothesis import given
 from hypothesis import strategies as st
 from support.apache import skip_unless_required
 
-from zoolet.protocol.distinguished_name import is_name
+from zoolet.protocol.distinguished_name import is_name, is_written_as_shown
 from zoolet.server.net.certificate import subject, valid_until
 
 PROGRAM = Path(__file__).parents[2] / "support" / "java" / "Names.java"
@@ -101,6 +103,18 @@ NAMES += ["CN=#0c0161", "CN=a=b", "CN=a#b", "EMAIL=a@b", "S=x", "CN=Jörg", "CN=
 OTHERS = ["a", "CN", "=a", "CN=a,", ",CN=a", "XX=a", "CN=a<b", "CN=a,b", r"CN=a\x", 'CN="a', "CN=#0", "CN=#zz", "CN=a+"]
 
 
+@pytest.mark.parametrize("text", [text for text in SUBJECTS if text])
+def test_what_is_shown_is_recognised(text: str) -> None:
+    assert is_written_as_shown(text)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "cn=a", "CN = a", "CN=a, O=b", "CN=a;O=b", 'CN="a"', "S=x", "CN=a ", "OID.1.2=#00"]
+)
+def test_another_way_to_write_a_name_is_not_what_is_shown(name: str) -> None:
+    assert not is_written_as_shown(name)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_one(name: str) -> None:
     assert is_name(name)
@@ -114,6 +128,29 @@ def test_what_is_no_name_is_not(name: str) -> None:
 def test_names_are_java_s() -> None:
 
     assert java("n", [name.encode() for name in [*NAMES, *OTHERS]]) == ["yes"] * len(NAMES) + ["no"] * len(OTHERS)
+
+
+HOSTILE = ["CN=" + " " * 10_000 + "<", "CN= a," * 2_000 + "<", "CN= ," * 3_000 + "<", 'CN="a"' + " " * 10_000 + "<"]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:8])
+def test_a_text_that_could_be_read_in_many_ways_is_read_once(text: str) -> None:
+    started = time.process_time()
+
+    assert not is_name(text)
+    assert not is_written_as_shown(text)
+    assert time.process_time() - started < 0.1  # hours, where each space can stand in two places
+
+
+@pytest.mark.parametrize(("kind", "value"), [(_ASN1Type.BMPString, "root"), (_ASN1Type.T61String, "root")])
+def test_a_value_of_another_type_is_not_taken_for_text(kind: _ASN1Type, value: str) -> None:
+    name = x509.Name([x509.NameAttribute(Oid.COMMON_NAME, value, kind)])
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(ISSUER).public_key(KEY.public_key())
+    builder = builder.serial_number(1).not_valid_before(UNTIL - timedelta(days=1)).not_valid_after(UNTIL)
+
+    found = subject(builder.sign(KEY, hashes.SHA256()).public_bytes(serialization.Encoding.DER))
+
+    assert found.startswith("CN=#")
 
 
 @pytest.mark.parametrize("until", [UNTIL, datetime(2050, 1, 1, tzinfo=UTC), datetime(1999, 1, 2, 3, 4, 5, tzinfo=UTC)])

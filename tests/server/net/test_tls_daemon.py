@@ -20,6 +20,7 @@ from support.embedded import ask
 from support.tls_clients import AUTHORITY, CERTIFICATE, FILES, trusting
 
 from zoolet.client import AuthFailedError, Client, ConnectionLossError, NoAuthError, acl
+from zoolet.protocol.acl import ACL, Id
 from zoolet.protocol.errors import InvalidACLError, SessionClosedRequireAuthError
 from zoolet.server.testing.run.certificates import Authority
 
@@ -85,10 +86,21 @@ async def test_a_client_s_certificate_is_its_identity() -> None:
                 with pytest.raises(NoAuthError):
                     await other.get(path)
             with pytest.raises(InvalidACLError):
-                await known.create("/no", b"", acl=acl.x509("client"))
+                await known.create("/no", b"", acl=(ACL(31, Id("x509", "client")),))
             await known.add_auth("x509", b"")
             with pytest.raises(AuthFailedError):
                 await other.add_auth("x509", b"")
+
+
+async def test_a_certificate_that_says_nothing_is_no_identity(authority: Authority) -> None:
+    nameless, named = authority.issue(""), authority.issue("somebody")
+    server = authority.issue("server")
+    with daemon("--tls-cert", str(server), "--tls-ca", str(authority.path)) as port:
+        for path, shown in ((nameless, set()), (named, {"CN=somebody"})):
+            tls = ssl.create_default_context(cafile=str(authority.path))
+            tls.load_cert_chain(path)
+            async with Client(f"127.0.0.1:{port}", tls=tls) as zk:
+                assert {who.user for who in await zk.who_am_i() if who.scheme == "x509"} == shown
 
 
 async def test_the_certificate_of_the_super_user_may_do_everything() -> None:
@@ -142,7 +154,7 @@ def test_the_ready_line_for_tls_follows_that_of_the_plain_port() -> None:
 
 
 @pytest.mark.slow
-def test_a_server_listens_on_several_addresses_with_one_port(tmp_path: Path) -> None:
+def test_a_server_listens_on_several_addresses_with_one_port() -> None:
     options = ("--host", "127.0.0.1, [::1]", "--port", "0", "--secure-port", "0", *CERTIFICATE)
     with running(*options) as server:
         lines = [server.read_line(1) for _ in range(4)]
@@ -159,6 +171,17 @@ def test_a_server_listens_on_several_addresses_with_one_port(tmp_path: Path) -> 
         "zoolet ready for TLS on 127.0.0.1",
         "zoolet ready for TLS on [::1]",
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hosts", ["127.0.0.1,0.0.0.0", "127.0.0.1,127.0.0.2,0.0.0.0"])
+def test_addresses_that_overlap_are_refused(hosts: str) -> None:
+    command = [sys.executable, "-m", "zoolet.server", "serve", "--host", hosts, "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("zoolet: cannot listen on 127.0.0.1:0, ")
+    assert done.stderr.endswith(": Address already in use\n")
 
 
 @pytest.mark.slow
@@ -275,6 +298,12 @@ def test_what_tls_lacks_is_reported_in_one_line(options: tuple[str, ...], reason
         (("-Dzookeeper.client.portUnification=true",), "-Dzookeeper.client.portUnification=true is not supported"),
         (("-Dzookeeper.X509AuthenticationProvider.superUser=CN=x",), "superUser needs ssl.trustStore.location"),
         (("-Dzookeeper.X509AuthenticationProvider.superUser=x",), "superUser must be a distinguished name"),
+        (("-Dzookeeper.X509AuthenticationProvider.superUser=CN=x, O=y",), "superUser must be a distinguished name"),
+        (
+            ("-Dzookeeper.X509AuthenticationProvider.superuser=CN=x",),
+            "did you mean X509AuthenticationProvider.superUser?",
+        ),
+        (("-Dzookeeper.enforce.auth.enabled=ture",), "enforce.auth.enabled must be true or false, not 'ture'"),
         (("-Dzookeeper.X509AuthenticationProvider.clientCertIdType=SAN",), "clientCertIdType=SAN is not supported"),
         (("-Dzookeeper.authProvider.1=com.example.Mine",), "authProvider.1=com.example.Mine is not supported"),
         (("--secure-port", "0", *CERTIFICATE, "-Dzookeeper.ssl.protocol=TLSv1.1"), "TLSv1.2, TLSv1.3 or both"),

@@ -40,14 +40,14 @@ def test_a_certificate_that_ends_soon_is_a_figure_and_a_warning(authority: Autho
     options = ("--secure-port", "0", "--tls-cert", str(path), "-Dzookeeper.4lw.commands.whitelist=mntr")
     with running("--port", "0", *options) as server:
         port = server.port()
-        warning = server.log_until("the certificate in")
+        warning = server.log_until("certificate in")
         soon = ends(port)
         renewed.replace(path)
         server.process.send_signal(signal.SIGHUP)
         server.log_until("SIGHUP")
         later = ends(port)
 
-    assert f"{path} ends at" in warning
+    assert f"{path} ends" in warning
     assert 2 < (soon - time.time()) / 86_400 < 3
     assert 29 < (later - time.time()) / 86_400 < 30
 
