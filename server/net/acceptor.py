@@ -65,8 +65,9 @@ class Acceptor:
             for one in hosts:  # one after the other: the loop looks them up at once, and leaves others when one fails
                 await self._loop.getaddrinfo(one, port, type=socket.SOCK_STREAM)
         self._server = await self._loop.create_server(self._protocol, hosts, port, **self._options())
-        if isinstance(hosts, list) and len(self._server.sockets) < len(hosts):  # uvloop leaves out what overlaps
-            await self.close()
+        if None in self._server.sockets:  # uvloop says so of addresses that overlap
+            self._server.close()
+            self._server = None
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         bound: socket.socket = self._server.sockets[0]
         address = bound.getsockname()

@@ -18,6 +18,7 @@ from kazoo.client import KazooClient
 from support.daemon import refused, running
 from support.embedded import ask
 from support.tls_clients import AUTHORITY, CERTIFICATE, FILES, trusting
+from support.waiting import DEADLINE_S
 
 from zoolet.client import AuthFailedError, Client, ConnectionLossError, NoAuthError, acl
 from zoolet.protocol.acl import ACL, Id
@@ -177,7 +178,7 @@ def test_a_server_listens_on_several_addresses_with_one_port() -> None:
 @pytest.mark.parametrize("hosts", ["127.0.0.1,0.0.0.0", "127.0.0.1,127.0.0.2,0.0.0.0"])
 def test_addresses_that_overlap_are_refused(hosts: str) -> None:
     command = [sys.executable, "-m", "zoolet.server", "serve", "--host", hosts, "--port", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
     assert done.returncode == 1
     assert done.stderr.startswith("zoolet: cannot listen on 127.0.0.1:0, ")
