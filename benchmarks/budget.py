@@ -5,10 +5,9 @@
     python benchmarks/budget.py --write        measure, and write the limits again
 
 Counted are the instructions of the process, with valgrind where it is installed: the same within a thousandth, whatever
-else the machine does. Without it, the best of several measurements of CPU time, which may be half above
-the limit, of all rows but the cold ones.
-Costs are in units of :func:`inproc.piece_of_work`, measured in the same way, so that the limits hold for other
-machines.
+else the machine does. Without it, the best of several measurements of CPU time, which may be half above the limit, of
+all rows except the cold ones. Costs are in units of :func:`inproc.piece_of_work`, measured in the same way, so that the
+limits hold for other machines.
 
 Rows are requests in process: ``warm``, the same with the tables of 3.8, the first 64 of a process (``cold``); and
 calls of the client, without the server's part.

