@@ -84,20 +84,11 @@ class RequestCall(Call[T]):
         retry_delays: Those pauses; None until there was one.
     """
 
-    __slots__ = (
-        "body",
-        "deadline",
-        "decode",
-        "fallback",
-        "idempotent",
-        "op",
-        "path",
-        "retries_throttled",
-        "retry_delays",
-        "sent_at",
-        "then",
-        "xid",
+    _FIELDS = (  # not in __slots__ itself: pyright would take decode for a method
+        *("op", "body", "decode", "path", "deadline", "idempotent", "then", "fallback", "retries_throttled"),
+        *("retry_delays", "xid", "sent_at"),
     )
+    __slots__ = _FIELDS
 
     def __init__(
         self,

@@ -296,8 +296,17 @@ def test_a_word_of_the_whitelist_that_is_no_command_is_named(tmp_path: Path) -> 
     with daemon(path, "--port", "0") as running:
         _, _, err = running.stop()
 
-    (line,) = [line for line in err.splitlines() if "WARNING" in line]
-    assert line.endswith(" zoolet.server: ignored (no four-letter command): hi, stats in 4lw.commands.whitelist")
+    assert [line.partition("): ")[2] for line in err.splitlines() if "WARNING" in line] == [
+        "hi in 4lw.commands.whitelist",
+        "stats in 4lw.commands.whitelist; did you mean stat?",
+    ]
+
+
+def test_a_definition_with_a_space_is_explained() -> None:
+    done = run("serve", "-D", "enforceQuota=true")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "zoolet: -D stands before a name, without a space: -DNAME=VALUE\n"
 
 
 # --- errors ---
