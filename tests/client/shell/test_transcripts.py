@@ -89,13 +89,14 @@ def test_zkcli_prints_it_on_zoolet_too(release: str) -> None:
             {step.command for step in expected if step.events},
         )
         printed = record(command, [step.command for step in expected], eventful)
+    # On a busy machine an event is printed after the next command, and the empty line above it before that: zkCli does
+    # that in a thread of its own.
     texts = [
         f"{want.command}: {normalised(have)[0]}"
         for want, have in zip(expected, printed, strict=True)
-        if normalised(want)[0] != normalised(have)[0]
+        if list(filter(None, normalised(want)[0])) != list(filter(None, normalised(have)[0]))
     ]
     assert texts == []
-    # On a busy machine an event is printed after the next command: zkCli does that in a thread of its own.
     events = [[event for step in steps for event in normalised(step)[1]] for steps in (printed, expected)]
     assert events[0] == events[1]
 
