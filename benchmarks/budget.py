@@ -61,7 +61,7 @@ class Row(NamedTuple):
 UNIT: Final = Row("", "unit", 100, 2_100)
 CLIENTS: Final = {"client get": 200, "client create": 100, "client lock": 50, "client get, 1,000 in flight": 2}
 """The clients' rows whose cost does not depend on threads, and how many operations of each are enough."""
-PARTS: Final = {"client get, 1,000 in flight": 1_000}
+PARTS: Final = {"client get, 1,000 in flight": compare.IN_FLIGHT}
 """How many calls an operation of a row consists of, where it is more than one."""
 
 
@@ -155,11 +155,11 @@ def _once(row: Row, hosts: str) -> float:
 # --- the check ---
 
 
-def measured(wanted: list[Row]) -> dict[Row, float]:
-    """Return what one operation of each row costs, in units."""
+def measured(wanted: list[Row], *, counts: bool) -> dict[Row, float]:
+    """Return what one operation of each row costs, in units: counted or timed."""
     with load.zoolet() as daemon:
         hosts = f"127.0.0.1:{daemon.port}"
-        costs = (counted if shutil.which("valgrind") else timed)([UNIT, *wanted], hosts)
+        costs = (counted if counts else timed)([UNIT, *wanted], hosts)
     unit = costs.pop(UNIT)
     return {row: cost / unit for row, cost in costs.items()}
 
@@ -197,7 +197,7 @@ def main() -> int:
         parser.error(f"no row contains {options.only}")
     if options.write and not counts:
         parser.error("limits are written with what valgrind counts: install it")
-    costs = measured([row for row in found if counts or row.table != "cold"])
+    costs = measured([row for row in found if counts or row.table != "cold"], counts=counts)
     if options.write:
         write(costs if len(found) == len(rows()) else limits(ROOM) | costs)
         return 0

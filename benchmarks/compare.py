@@ -79,6 +79,8 @@ def in_process(row: str) -> float:
     return inproc.measure(row, runs=1)
 
 
+IN_FLIGHT: Final = 1_000
+"""Calls that are in flight in the row that says so."""
 Operation = Callable[[], Any]
 Measure = Callable[..., Any]
 """Runs an operation that consists of some parts so many times, as :func:`cpu` does, and returns the row's result."""
@@ -97,7 +99,7 @@ async def pipelined(hosts: str, measure: Measure) -> Any:
     from zoolet.client import Client
 
     async with Client(hosts) as zk:
-        return await measure(20, lambda: asyncio.gather(*[zk.get("/") for _ in range(1_000)]), 1_000)
+        return await measure(20, lambda: asyncio.gather(*[zk.get("/") for _ in range(IN_FLIGHT)]), IN_FLIGHT)
 
 
 async def creates(hosts: str, measure: Measure) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from zoolet.protocol.acl import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, AclList, Id, digest_id
-from zoolet.protocol.distinguished_name import HOW_TO_READ, is_written_as_shown
+from zoolet.protocol.distinguished_name import WRITTEN_FORM, is_written_as_shown
 from zoolet.protocol.enums import Perm
 
 READ: Final = Perm.READ
@@ -40,6 +40,9 @@ def digest(user: str, password: str, permissions: int = ALL) -> AclList:
         user: The user.
         password: The password; the list has only a hash of it.
         permissions: READ, WRITE, CREATE, DELETE and ADMIN, joined with ``|``.
+
+    Raises:
+        ValueError: The permissions are others; so it is for all lists.
     """
     return _permit(permissions, Id("digest", digest_id(f"{user}:{password}".encode())))
 
@@ -58,8 +61,8 @@ def x509(name: str, permissions: int = ALL) -> AclList:
         permissions: READ, WRITE, CREATE, DELETE and ADMIN, joined with ``|``.
 
     Raises:
-        ValueError: The name is written in another way: nobody would have it.
+        ValueError: The name is written in another way: no client would have it.
     """
     if not is_written_as_shown(name):
-        raise ValueError(f"{name!r} is not a name as the server writes it: {HOW_TO_READ}")
+        raise ValueError(f"{name!r} is not a name as the server writes it: {WRITTEN_FORM}")
     return _permit(permissions, Id("x509", name))

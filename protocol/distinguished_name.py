@@ -39,7 +39,7 @@ _PART: Final = rf"{_SPACE}(?:{'|'.join(_READ)}|(?:OID\.)?{_NUMBER}){_SPACE}={_SP
 _NAME: Final = re.compile(rf"(?:{_PART}(?:[,;+]{_PART})*+)?", re.IGNORECASE | re.DOTALL)
 _WRITTEN_PART: Final = rf"(?:{'|'.join(KEYWORDS.values())}|{_NUMBER})=(?! )(?>{_HEX}|{_PLAIN}|)(?<!(?<!\\) )"
 _WRITTEN: Final = re.compile(rf"{_WRITTEN_PART}(?:[,+]{_WRITTEN_PART})*+", re.DOTALL)
-HOW_TO_READ: Final = "the most specific part first, without spaces between the parts, such as CN=shop,O=Example"
+WRITTEN_FORM: Final = "the most specific part first, without spaces between the parts, such as CN=shop,O=Example"
 """How :func:`show` writes a name, in words."""
 _SPECIAL: Final = re.compile(r'[,=+<>#;"\\]')
 
@@ -48,7 +48,9 @@ Attribute = tuple[str, str | bytes]
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is a distinguished name."""
+    """Return whether a text is a distinguished name, as Java's constructor says; only of texts with control characters,
+    and with numbers that no attribute can have, it may say otherwise.
+    """
     return _NAME.fullmatch(text) is not None
 
 

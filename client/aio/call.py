@@ -85,9 +85,9 @@ class RequestCall(Call[T]):
     """
 
     _FIELDS = (  # not in __slots__ itself: pyright would take decode for a method
-        *("op", "body", "decode", "path", "deadline", "idempotent", "then", "fallback", "retries_throttled"),
-        *("retry_delays", "xid", "sent_at"),
-    )
+        "op", "body", "decode", "path", "deadline", "idempotent", "then", "fallback", "retries_throttled",
+        "retry_delays", "xid", "sent_at",
+    )  # fmt: skip
     __slots__ = _FIELDS
 
     def __init__(

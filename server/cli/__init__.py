@@ -34,8 +34,7 @@ def main(arguments: Sequence[str] | None = None, more: AddCommands | None = None
     end = run.start_of_command(words) if words[:1] == ["run"] else (*words, "--").index("--")
     definitions = [word for word in words[:end] if word.startswith("-D")]
     if "-D" in definitions:
-        print("zoolet: -D stands before a name, without a space: -DNAME=VALUE", file=sys.stderr)
-        return 2
+        parser(more).error("-D stands before a name, without a space: -DNAME=VALUE")
     others = [word for word in words[:end] if not word.startswith("-D")]
     options = parser(more).parse_args(others)
     options.words = words[end + (words[end : end + 1] == ["--"]) :]  # the user's command

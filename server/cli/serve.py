@@ -160,7 +160,7 @@ async def _serve_until_signal(config: Config, context: ServerContext | None, dat
             await daemon.stop(gracefully=False)
             return 1
         if context is not None:
-            _note_certificate(daemon, config, context)
+            _warn_of_certificate(daemon, config)
         for warning in _warnings(config):
             _log.warning("%s", warning)
         try:
@@ -214,15 +214,18 @@ async def _listen(daemon: Daemon, config: Config, context: ServerContext | None)
     return lines
 
 
-def _note_certificate(daemon: Daemon, config: Config, context: ServerContext) -> None:
-    """Note for the metrics when the certificate ends, and warn if that is soon."""
-    ends = daemon.observed.certificate_ends = context.certificate_ends
+def _warn_of_certificate(daemon: Daemon, config: Config) -> None:
+    """Log that the certificate ends soon, or that it is not known when."""
+    ends = daemon.observed.certificate_ends
+    when = datetime.fromtimestamp(ends, UTC).isoformat(" ", "minutes")
+    left = ends - time.time()
     if not ends:
         _log.warning("cannot read when the certificate in %s ends", config.tls.key_store)
-    elif (left := ends - time.time()) < CERTIFICATE_WARNING:
-        when = datetime.fromtimestamp(ends, UTC).isoformat(" ", "minutes")
-        ends_or_has = "ends" if left > 0 else "has ended, so that no client connects:"
-        _log.warning("a certificate in %s %s %s; replace it, and send SIGHUP", config.tls.key_store, ends_or_has, when)
+    elif left <= 0:
+        text = "a certificate in %s has ended, so that no client connects: %s; replace it, and send SIGHUP"
+        _log.warning(text, config.tls.key_store, when)
+    elif left < CERTIFICATE_WARNING:
+        _log.warning("a certificate in %s ends %s; replace it, and send SIGHUP", config.tls.key_store, when)
 
 
 def _warnings(config: Config) -> Iterator[str]:
@@ -248,6 +251,7 @@ def _handle_signals(daemon: Daemon, config: Config, stop: asyncio.Event) -> None
         stop.set()
 
     def reload() -> None:
+        """Read the certificates again; if they cannot be used, those in use stay."""
         if config.secure_port is None:
             _log.info("SIGHUP: there are no certificates to read again")
             return
@@ -259,7 +263,7 @@ def _handle_signals(daemon: Daemon, config: Config, stop: asyncio.Event) -> None
             _log.error("SIGHUP: the certificates stay as they are: %s", error)
         else:
             daemon.use_certificates(context)
-            _note_certificate(daemon, config, context)
+            _warn_of_certificate(daemon, config)
             _log.info("SIGHUP: new connections get the certificates just read")
 
     for number in (signal.SIGTERM, signal.SIGINT):

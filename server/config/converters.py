@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from zoolet.protocol.distinguished_name import HOW_TO_READ, is_written_as_shown
+from zoolet.protocol.distinguished_name import WRITTEN_FORM, is_written_as_shown
 from zoolet.server.net.tls_settings import store_type
 
 MAX_INT: Final = 2**31 - 1
@@ -267,7 +267,7 @@ SCHEMES: Final = Converter(
 DISTINGUISHED_NAME: Final = Converter(
     convert=_distinguished_name,
     type="distinguished name",
-    expected=f"a distinguished name, {HOW_TO_READ}",
+    expected=f"a distinguished name, {WRITTEN_FORM}",
 )
 PROTOCOLS: Final = Converter(
     convert=_protocols,

@@ -25,7 +25,7 @@ from zoolet.server.net.gc import GcTuner
 if TYPE_CHECKING:
     import ssl  # importing it takes 10 ms, which most servers can save
 
-    from zoolet.server.net.tls import SecureAcceptor
+    from zoolet.server.net.tls import SecureAcceptor, ServerContext
 
 _log = logging.getLogger("zoolet.server")
 STALL: Final = 0.05
@@ -89,7 +89,7 @@ class Daemon:
         self.wake()
         return self.port
 
-    async def start_secure(self, host: str | None, port: int, context: ssl.SSLContext) -> int:
+    async def start_secure(self, host: str | None, port: int, context: ServerContext) -> int:
         """Start to listen for connections over TLS, too.
 
         Args:
@@ -106,14 +106,16 @@ class Daemon:
         from zoolet.server.net.tls import SecureAcceptor
 
         self._secure = SecureAcceptor(self.connections, context, self._backlog)
+        self.observed.certificate_ends = context.certificate_ends
         self.wake()
         self.secure_port = await self._secure.start(host, port)
         return self.secure_port
 
-    def use_certificates(self, context: ssl.SSLContext) -> None:
+    def use_certificates(self, context: ServerContext) -> None:
         """Use another TLS context for new connections."""
         if self._secure is not None:
             self._secure.context = context
+            self.observed.certificate_ends = context.certificate_ends
 
     def refuse_connections(self) -> None:
         """Refuse new connections until :meth:`accept_connections`; open connections stay open."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from kazoo.security import make_acl
 from support.simulation import Connect
@@ -97,3 +99,16 @@ async def test_lists_generators_and_entries_of_kazoo_are_accepted(server: Server
 def test_a_list_that_is_none_is_refused(wrong: object) -> None:
     with pytest.raises(TypeError, match=r"zoolet\.client\.acl"):
         Client("127.0.0.1:1", acl=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("permissions", ["r", 0, 32, -1, None])
+def test_permissions_that_are_none_are_refused(permissions: Any) -> None:
+    for make in (lambda: acl.ip("10.0.0.0/8", permissions), lambda: acl.x509("CN=shop", permissions)):
+        with pytest.raises(ValueError, match="permissions are READ, WRITE"):
+            make()
+
+
+@pytest.mark.parametrize("name", ["shop", "cn=shop", "CN=shop, O=Example", ""])
+def test_a_name_that_no_client_would_have_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="is not a name as the server writes it: the most specific part first"):
+        acl.x509(name)

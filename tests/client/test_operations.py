@@ -15,12 +15,15 @@ from support.simulation import simulate
 
 from zoolet.client import Client
 from zoolet.client.aio.watcher import Watcher
+from zoolet.client.serializers import raw
 from zoolet.client.wire import operations as ops
 from zoolet.client.wire.session import Session
+from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import AddWatchMode, CreateMode, WatcherType
+from zoolet.protocol.errors import MarshallingError
 from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.protocol.paths import is_valid_name
 from zoolet.server import Server
@@ -263,3 +266,10 @@ def test_an_operation_is_named_as_the_table_names_it_or_by_its_code(name: str) -
 def test_an_operation_that_does_not_exist_is_refused(operation: str | int) -> None:
     with pytest.raises(ValueError, match="unknown or means several"):
         ops.code_of(operation)
+
+
+def test_a_result_of_another_kind_than_was_read_is_malformed() -> None:
+    body = wire.result(OpCode.CREATE, r.CreateResponse("/a").encode()) + wire.END
+
+    with pytest.raises(MarshallingError, match="a result of another kind: CreateResponse"):
+        ops.decode_multi_read([("get", "/a")], raw)(body, 0, len(body))

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
+import pytest
+from support.simulation import Connect, simulate_clients
+
+from zoolet.client import State
 from zoolet.client.aio.suspension import Suspensions
+from zoolet.server import Server
+from zoolet.server.testing import Simulation
 
 
 def test_what_one_clock_has_counted_and_the_other_has_not_is_the_time_of_suspension() -> None:
@@ -36,3 +43,23 @@ def test_the_total_costs_less_than_what_it_is_added_to() -> None:
         suspensions.total()
 
     assert time.process_time() - started < 0.1  # 4 ms
+
+
+def test_an_answer_after_a_suspension_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    suspended = 0.0
+    monkeypatch.setattr("zoolet.client.aio.suspension.Suspensions.total", lambda self: suspended)
+    seen: list[State] = []
+
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        nonlocal suspended
+        zk = await connect(timeout=12.0)
+        states = zk.states()
+        suspended = 6.0  # of the 8 after which a silent connection is given up
+        await zk.exists("/")
+        await asyncio.sleep(5)  # a ping is due after 4
+        await zk.aclose()
+        seen.extend([state async for state in states])
+
+    simulate_clients(main)
+
+    assert seen == [State.CONNECTED, State.CLOSED]

@@ -306,7 +306,7 @@ def test_a_definition_with_a_space_is_explained() -> None:
     done = run("serve", "-D", "enforceQuota=true")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "zoolet: -D stands before a name, without a space: -DNAME=VALUE\n"
+    assert done.stderr == "zoolet: -D stands before a name, without a space: -DNAME=VALUE (zoolet --help)\n"
 
 
 # --- errors ---

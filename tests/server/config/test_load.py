@@ -389,7 +389,7 @@ def test_an_unknown_key_is_refused_where_that_is_asked_for() -> None:
         build(parse_properties("maxClientCnxn=1\n", "zoo.cfg"), strict=True)
 
 
-@pytest.mark.parametrize("text", [",", "127.0.0.1,", "a,,b", "[]"])
+@pytest.mark.parametrize("text", [",", "127.0.0.1,", "a,,b", "[]", "*", "127.0.0.1,*", r"a\nb"])
 def test_a_list_of_addresses_without_one_does_not_open_the_server_to_all(text: str) -> None:
     with pytest.raises(ConfigError, match="clientPortAddress must be an address or host name, or several"):
         configured(f"clientPortAddress={text}\n")

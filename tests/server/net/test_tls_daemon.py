@@ -68,7 +68,7 @@ async def test_with_an_authority_a_client_must_show_a_certificate() -> None:
         async with Client(f"127.0.0.1:{port}", tls=trusting(certificate=True)) as zk:
             assert await zk.children("/") == ["zookeeper"]
 
-        with pytest.raises(ConnectionLossError):
+        with pytest.raises(ConnectionLossError, match="it may want another certificate of this client"):
             await Client(f"127.0.0.1:{port}", 0.5, tls=trusting()).start()
 
 

@@ -203,3 +203,13 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | No
 
     with pytest.raises(tls.TlsError, match=f"{re.escape(str(path))}.*{problem}"):
         tls.context(TlsSettings(str(path)))
+
+
+def test_the_end_of_a_chain_is_that_of_its_first_certificate_to_end(authority: Authority) -> None:
+    path, between = authority.issue("server", days=30), authority.issue("between", days=3)
+    alone = tls.context(TlsSettings(str(path))).certificate_ends
+    path.write_text(path.read_text() + between.read_text().partition("-----BEGIN PRIVATE")[0])
+
+    chain = tls.context(TlsSettings(str(path))).certificate_ends
+
+    assert round((alone - chain) / 86_400) == 27
