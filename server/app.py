@@ -23,6 +23,7 @@ from zoolet.server.net.turns import TURN
 if TYPE_CHECKING:  # most servers have no files
     from zoolet.server.storage.directory import Progress
     from zoolet.server.storage.opening import OpenDirectory
+    from zoolet.server.storage.recovery import Recovered
 
 _log = logging.getLogger("zoolet.server")
 DEFAULT_BACKLOG: Final = 128
@@ -37,6 +38,39 @@ def _unwrapped(connection: ServerConnection, resume: Callable[[], None]) -> Sans
     return connection
 
 
+def new_engine(config: Config, clock: Clock, rng: Random, initial_zxid: int | None = None) -> Engine:
+    """Return an engine without data; arguments as for :func:`assemble`."""
+    now, monotonic_ms = clock.read()
+    zxid = first_zxid(now) if initial_zxid is None else initial_zxid
+    return Engine(config.settings, now=now, monotonic_ms=monotonic_ms, zxid=zxid, rng=rng, log=_log.warning)
+
+
+def recovered_engine(
+    config: Config,
+    clock: Clock,
+    rng: Random,
+    data: OpenDirectory,
+    progress: Progress | None = None,
+    initial_zxid: int | None = None,
+) -> tuple[Engine, Recovered]:
+    """Return an engine with the data of a directory; a thread may call this, and give it to :func:`assemble`.
+
+    Args:
+        config: The configuration.
+        clock: The source of time.
+        rng: The source of randomness.
+        data: The directory.
+        progress: Receives how far the recovery is.
+        initial_zxid: As for :func:`assemble`, if there is no data.
+
+    Raises:
+        StorageError: The files are not what they should be.
+        OSError: One of them cannot be read or written.
+    """
+    engine = new_engine(config, clock, rng, initial_zxid)
+    return engine, data.recover(engine, progress)
+
+
 def assemble(
     config: Config,
     *,
@@ -47,7 +81,7 @@ def assemble(
     gc_tuner: GcTuner | None = None,
     turn: float = TURN,
     data: OpenDirectory | None = None,
-    progress: Progress | None = None,
+    recovered: tuple[Engine, Recovered] | None = None,
 ) -> Daemon:
     """Return a new server for the running event loop.
 
@@ -63,7 +97,7 @@ def assemble(
         gc_tuner: Tunes the garbage collector, if the server owns the process.
         turn: Seconds for which one connection is served before the others get their turn.
         data: Where its data is, and is logged; by default everything is in memory.
-        progress: Receives how far the recovery of the data is.
+        recovered: What :func:`recovered_engine` has read there, if that was done already.
 
     Returns:
         The server, which listens after :meth:`Daemon.start`.
@@ -72,13 +106,10 @@ def assemble(
         StorageError: The files are not what they should be.
         OSError: One of them cannot be read or written.
     """
-    now, monotonic_ms = clock.read()
-    zxid = first_zxid(now) if initial_zxid is None else initial_zxid
-    engine = Engine(config.settings, now=now, monotonic_ms=monotonic_ms, zxid=zxid, rng=rng, log=_log.warning)
-
-    recovered = None
-    if data is not None:
-        recovered = data.recover(engine, progress)
+    if data is None:
+        engine = new_engine(config, clock, rng, initial_zxid)
+    else:
+        engine, result = recovered or recovered_engine(config, clock, rng, data, None, initial_zxid)
         engine.set_time(*clock.read())
         engine.sessions.touch_all(engine.monotonic_ms)
 
@@ -105,8 +136,8 @@ def assemble(
         max_connections=config.max_cnxns,
         turn=turn,
     )
-    if data is not None and recovered is not None:
-        connections.log = data.store(engine, recovered)
+    if data is not None:
+        connections.log = data.store(engine, result)
     backlog = config.backlog if config.backlog > 0 else DEFAULT_BACKLOG
     observed = Observed(
         engine,

@@ -69,7 +69,7 @@ def page() -> str:
         "",
         "## Not implemented",
         "",
-        "Not implemented yet: the HTTP commands `snapshot` and `restore` (`zoolet backup` copies a data directory), ensembles, Kerberos.",
+        "Not implemented yet: ensembles, Kerberos.",
         "",
         "Of the metrics, those of an ensemble, of request queues, caches and threads that this server does not have are there and stay at 0;",
         "`*_client_response_size` is -1; `read_per_namespace` and `write_per_namespace` have no series (`zoolet_request_time_ms_by_path` has the",

@@ -16,6 +16,7 @@ from zoolet.server.admin.figures import monitor
 from zoolet.server.admin.observed import Observed
 
 Parameters = Mapping[str, str]
+Answer = Callable[[Observed, Parameters], Facts]
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -25,15 +26,16 @@ class Command(NamedTuple):
     Args:
         name: Its name.
         aliases: Further names, such as the four-letter word.
-        answer: Returns the facts; a key ``error`` says what was wrong with the parameters.
-        changes: It changes something, so that it needs the token.
+        answer: Returns the facts; a key ``error`` says what was wrong with the parameters. None if it is more than
+            facts, and :class:`~zoolet.server.admin.state_pages.StatePages` answers it.
+        guarded: It needs the token: it changes something, or shows all data.
         summary: What it tells or does, in a few words.
     """
 
     name: str
     aliases: tuple[str, ...]
-    answer: Callable[[Observed, Parameters], Facts]
-    changes: bool
+    answer: Answer | None
+    guarded: bool
     summary: str
 
 
@@ -117,11 +119,11 @@ def _log_level(observed: Observed, parameters: Parameters) -> Facts:
     return {"level": level.upper()}
 
 
-def _of(function: Callable[[Observed], Facts]) -> Callable[[Observed, Parameters], Facts]:
+def _of(function: Callable[[Observed], Facts]) -> Answer:
     return lambda observed, parameters: function(observed)
 
 
-def _fixed(**answer: object) -> Callable[[Observed, Parameters], Facts]:
+def _fixed(**answer: object) -> Answer:
     return lambda observed, parameters: dict(answer)
 
 
@@ -146,9 +148,11 @@ COMMANDS: Final = (
     Command("monitor", ("mntr",), _of(monitor), False, "all figures"),
     Command("observer_connection_stat_reset", ("orst",), _fixed(), True, "of an ensemble only"),
     Command("observers", ("obsr",), _fixed(synced_observers=0, observers=[]), False, "of an ensemble only"),
+    Command("restore", ("rest",), None, True, "replace the whole state by the snapshot that is sent"),
     Command("ruok", (), _fixed(), False, "whether the process answers"),
     Command("server_stats", ("srvr",), _of(facts.server_stats), False, "the statistics of the server"),
     Command("set_trace_mask", ("stmk",), _set_trace_mask, True, "store that number"),
+    Command("snapshot", ("snap",), None, True, "the whole state as a file; streaming=false writes one on the server"),
     Command("stat_reset", ("srst",), _reset_stats, True, "set the counters of the server back to 0"),
     Command("stats", ("stat",), _stats, False, "the statistics of the server, and all connections"),
     Command("system_properties", ("sysp",), _fixed(), False, "those of a Java process, which are none"),
@@ -159,12 +163,13 @@ COMMANDS: Final = (
     Command("zabstate", (), _fixed(voting=False, zabstate=""), False, "of an ensemble only"),
 )
 # fmt: on
-"""All commands, by name; ``snapshot`` and ``restore`` are not offered (docs/compatibility.md)."""
+"""All commands, in the order of their names."""
 BY_NAME: Final = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
 
 
 def execute(command: Command, observed: Observed, parameters: Parameters) -> Facts:
     """Return the answer of a command: its facts, its name and its error; null for none."""
+    assert command.answer is not None, command.name
     answer = command.answer(observed, parameters)
     return (
         {**answer, "command": command.name} if "error" in answer else {**answer, "command": command.name, "error": None}

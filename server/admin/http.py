@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from ipaddress import ip_address
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl
 
 LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
@@ -70,6 +70,18 @@ class Request(NamedTuple):
             raise HttpError(400, f"the query has more than {MAX_FIELDS} parameters") from None
 
 
+class Stream(Protocol):
+    """A body that comes piece by piece."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the pieces."""
+        ...
+
+    async def aclose(self) -> None:
+        """End it, sent or not: it is called once for each body."""
+        ...
+
+
 class Response(NamedTuple):
     """A response.
 
@@ -78,12 +90,14 @@ class Response(NamedTuple):
         content_type: The type of the body.
         status: Its status.
         headers: Further headers.
+        stream: The body, in place of ``body``.
     """
 
-    body: bytes
+    body: bytes = b""
     content_type: str = "text/plain; charset=utf-8"
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
+    stream: Stream | None = None
 
 
 def json_response(value: object, status: int = 200, *headers: tuple[str, str]) -> Response:

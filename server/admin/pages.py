@@ -8,7 +8,7 @@
 ``/readyz``               200 while clients can read and write; otherwise 503, and the reason in one line
 ========================  ==============================================================================
 
-What changes something needs ``Authorization: Bearer TOKEN``.
+What changes something or shows all data needs ``Authorization: Bearer TOKEN``.
 
 Source: JettyAdminServer; CommandResponse.
 """
@@ -24,9 +24,11 @@ from zoolet.server.admin.commands import BY_NAME, COMMANDS, execute
 from zoolet.server.admin.http import LOCAL, HttpError, Request, Response, check_browser
 from zoolet.server.admin.java import pretty_json
 from zoolet.server.admin.observed import Observed
+from zoolet.server.admin.state_pages import MAX_BODY, StatePages, Transfer
 
 READS: Final = ("GET", "HEAD")
 CHANGES: Final = ("GET", "HEAD", "POST")
+POST: Final = ("POST",)
 
 
 def ready(observed: Observed) -> str:
@@ -46,10 +48,11 @@ class AdminPages:
 
     Args:
         observed: The server.
-        token: What a request has to show that changes something.
+        token: What a request has to show for a guarded command.
         hosts: As for :func:`~zoolet.server.admin.http.check_browser`.
         is_local: Likewise.
         prefix: The path of the commands.
+        transfer: What ``snapshot`` and ``restore`` do; None if they are not offered.
     """
 
     def __init__(
@@ -60,12 +63,28 @@ class AdminPages:
         *,
         is_local: bool = True,
         prefix: str = "/commands",
+        transfer: Transfer | None = None,
     ) -> None:
+        self._state = StatePages(transfer)
         self._observed = observed
         self._token = token
         self._hosts = hosts
         self._is_local = is_local
         self._prefix = "/" + prefix.strip("/")
+
+    def admit(self, request: Request) -> int | None:
+        """Return how long the body of a request may be, None for the limit of all others.
+
+        Raises:
+            HttpError: It would be refused with any body.
+        """
+        check_browser(request, self._hosts, is_local=self._is_local)
+        command = BY_NAME.get(request.path.removeprefix(self._prefix + "/"))
+        if command is None or command.name != "restore":
+            return None
+        _check_method(request, POST)
+        self._check_token(request)
+        return MAX_BODY
 
     async def answer(self, request: Request) -> Response:
         """Answer a request.
@@ -79,7 +98,7 @@ class AdminPages:
             _check_method(request, READS)
             return Response(self._links().encode(), "text/html; charset=utf-8")
         if path.startswith(prefix + "/"):
-            return self._command(request, path[len(prefix) + 1 :])
+            return await self._command(request, path[len(prefix) + 1 :])
         if path == "/metrics":
             return metrics_page(self._observed, request)
         if path in ("/healthz", "/readyz", ""):
@@ -93,14 +112,16 @@ class AdminPages:
             return Response(self._index().encode(), "text/html; charset=utf-8")
         raise HttpError(404, f"there is nothing at {path[:80]}; {prefix}, /metrics, /healthz and /readyz are here")
 
-    def _command(self, request: Request, name: str) -> Response:
+    async def _command(self, request: Request, name: str) -> Response:
         command = BY_NAME.get(name)
         if command is None:
             facts = {"command": name[:80], "error": f"Unknown command: {name[:80]}"}
             return Response(pretty_json(facts).encode(), "application/json")
-        _check_method(request, CHANGES if command.changes else READS)
-        if command.changes:
+        _check_method(request, POST if command.name == "restore" else CHANGES if command.guarded else READS)
+        if command.guarded:
             self._check_token(request)
+        if command.answer is None:
+            return await self._state.answer(command.name, request)
         parameters: dict[str, str] = {}
         for key, value in request.parameters():
             parameters.setdefault(key, value)  # the first one wins, as in ZooKeeper
@@ -115,7 +136,7 @@ class AdminPages:
         if scheme.lower() != "bearer" or not is_known:
             warn = self._observed.engine.warnings.warn
             warn("admin token", "refusing %s on the admin port: it has no token, or a wrong one", request.path)
-            reason = "the token is wrong" if token else "this changes something: send 'Authorization: Bearer TOKEN'"
+            reason = "the token is wrong" if token else "it needs the token: send 'Authorization: Bearer TOKEN'"
             reason += ", with the token of --admin-token-file, or the one that was printed at the start"
             raise HttpError(401, reason, ("WWW-Authenticate", "Bearer"))
 
@@ -130,7 +151,7 @@ class AdminPages:
         rows = "".join(
             f'<tr><td><a href="{self._prefix}/{each.name}">{each.name}</a></td><td>{each.summary}</td></tr>\n'
             for each in COMMANDS
-            if not each.changes
+            if not each.guarded
         )
         pages = " ".join(f'<a href="{page}">{page}</a>' for page in ("/metrics", "/healthz", "/readyz"))
         return f"<!doctype html>\n<title>zoolet</title>\n<h1>zoolet</h1>\n<p>{pages}</p>\n<table>\n{rows}</table>\n"

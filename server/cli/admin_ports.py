@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from zoolet.server.admin.http import LOCAL, HttpError, Request, Response, check_browser
 from zoolet.server.admin.observed import Observed
 from zoolet.server.admin.pages import AdminPages, metrics_page
+from zoolet.server.admin.state_pages import Transfer
 from zoolet.server.cli.addresses import shown, why_not
 from zoolet.server.config import ConfigError
 from zoolet.server.config.config import AdminSettings
@@ -22,18 +23,24 @@ if TYPE_CHECKING:  # it needs h11, which most servers do not
 class AdminPorts:
     """The ports, as an asynchronous context manager; it listens on none unless the settings say so.
 
+    They are open before the server is: until :meth:`serve`, and from
+    :meth:`end` on, it is alive and not ready, and nothing else is known of it.
+
     Args:
         settings: Which ports.
-        observed: The server.
 
     Attributes:
-        lines: What to print once they are open: where they are, and the token if one was made.
+        lines: What to print once the server is ready: where they are, and the token if one was made.
+        starting: What the server does while it is not ready, for ``/readyz``.
     """
 
-    def __init__(self, settings: AdminSettings, observed: Observed) -> None:
+    def __init__(self, settings: AdminSettings) -> None:
         self.lines: list[str] = []
         self._settings = settings
-        self._observed = observed
+        self.starting = "starting"
+        self._observed: Observed | None = None
+        self._pages: AdminPages | None = None
+        self._token = settings.token or secrets.token_urlsafe(24)
         self._servers: list[HttpServer] = []
         self._names: frozenset[str] = LOCAL
 
@@ -47,19 +54,11 @@ class AdminPorts:
         self._names = LOCAL | {name.lower() for name in own} | {name.lower() for name in settings.hosts}
         limits = Limits(idle=settings.idle_timeout / 1000)
         if settings.port is not None:
-            token = settings.token or secrets.token_urlsafe(24)
-            pages = AdminPages(
-                self._observed,
-                token,
-                self._names,
-                is_local=_is_local(settings.host),
-                prefix=settings.prefix,
-            )
-            server = HttpServer(pages.answer, limits)
+            server = HttpServer(self._answer, limits, self._admit)
             where = await self._listen(server, settings.host, settings.port)
             self.lines.append(f"zoolet admin on http://{where}/")
             if settings.token is None:
-                self.lines.append(f"zoolet admin token {token}")
+                self.lines.append(f"zoolet admin token {self._token}")
         if settings.metrics:
             server = HttpServer(self._metrics, limits)
             where = await self._listen(server, settings.metrics_host, settings.metrics_port)
@@ -71,6 +70,44 @@ class AdminPorts:
     ) -> None:
         for server in self._servers:
             await server.close()
+
+    def serve(self, observed: Observed, transfer: Transfer | None) -> None:
+        """Answer all requests from now on.
+
+        Args:
+            observed: The server.
+            transfer: What ``snapshot`` and ``restore`` do.
+        """
+        settings = self._settings
+        self._observed = observed
+        self._pages = AdminPages(
+            observed,
+            self._token,
+            self._names,
+            is_local=_is_local(settings.host),
+            prefix=settings.prefix,
+            transfer=transfer,
+        )
+
+    def end(self) -> None:
+        """Answer from now on that the server stops."""
+        self.starting, self._pages, self._observed = "stopping", None, None
+
+    def _admit(self, request: Request) -> int | None:
+        return self._pages.admit(request) if self._pages is not None else None
+
+    async def _answer(self, request: Request) -> Response:
+        if self._pages is not None:
+            return await self._pages.answer(request)
+        check_browser(request, self._names, is_local=_is_local(self._settings.host))
+        if request.path == "/healthz":
+            return Response(b"ok\n")
+        if request.path == "/readyz":
+            return Response(f"{self.starting}\n".encode(), status=503)
+        raise self._not_yet()
+
+    def _not_yet(self) -> HttpError:
+        return HttpError(503, f"not ready: {self.starting}", ("Retry-After", "1"))
 
     async def _listen(self, server: HttpServer, host: str | None, port: int) -> str:
         """Listen on a port; return where.
@@ -91,6 +128,8 @@ class AdminPorts:
         check_browser(request, self._names, is_local=_is_local(self._settings.metrics_host))
         if request.path != "/metrics":
             raise HttpError(404, "there is nothing but /metrics")
+        if self._observed is None:
+            raise self._not_yet()
         return metrics_page(self._observed, request)
 
 

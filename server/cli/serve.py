@@ -18,7 +18,7 @@ from zoolet.event_loop import run_loop
 from zoolet.progress import Progress
 from zoolet.server.admin.four_letter import WORDS
 from zoolet.server.admin.pages import ready
-from zoolet.server.app import assemble
+from zoolet.server.app import assemble, recovered_engine
 from zoolet.server.cli import logs
 from zoolet.server.cli.addresses import shown, why_not
 from zoolet.server.cli.admin_ports import AdminPorts, check_installed
@@ -45,6 +45,7 @@ from zoolet.server.net.gc import GcTuner
 if TYPE_CHECKING:  # most servers have no files, and no TLS
     from zoolet.server.net.tls import ServerContext
     from zoolet.server.storage.opening import OpenDirectory
+    from zoolet.server.storage.transfer import StateTransfer
 
 _log = logging.getLogger("zoolet.server")
 CERTIFICATE_WARNING: Final = 14 * 86_400
@@ -143,44 +144,72 @@ async def _daemon(config: Config) -> int:
         data.release()
 
 
-def _assemble(config: Config, gc_tuner: GcTuner, data: OpenDirectory | None) -> Daemon:
+async def _assemble(config: Config, gc_tuner: GcTuner, data: OpenDirectory | None, ports: AdminPorts) -> Daemon:
+    """Return the daemon; its data is recovered in a thread, so that the ports can say so meanwhile."""
     clock, rng = RealClock(), SystemRandom()
+    if data is None:
+        return assemble(config, clock=clock, rng=rng, gc_tuner=gc_tuner)
     with Progress("recovering") as progress:
-        return assemble(config, clock=clock, rng=rng, gc_tuner=gc_tuner, data=data, progress=progress.show)
+
+        def show(what: str, done: int, total: int) -> None:
+            ports.starting = f"recovering: {done:,}{f' of {total:,}' if total else ''} {what}"
+            progress.show(what, done, total)
+
+        ports.starting = "recovering"
+        work = asyncio.get_running_loop().run_in_executor(None, recovered_engine, config, clock, rng, data, show)
+        try:
+            recovered = await asyncio.shield(work)
+        except asyncio.CancelledError:  # the thread cannot be stopped, and writes
+            await asyncio.wait((work,))
+            raise
+    return assemble(config, clock=clock, rng=rng, gc_tuner=gc_tuner, data=data, recovered=recovered)
 
 
 async def _serve_until_signal(config: Config, context: ServerContext | None, data: OpenDirectory | None) -> int:
     with GcTuner() as gc_tuner:
-        daemon = _assemble(config, gc_tuner, data)
-        stop = asyncio.Event()
-        _handle_signals(daemon, config, stop)
-        logs.attach(daemon, config.admin)
-        lines = await _listen(daemon, config, context)
-        if lines is None:
-            await daemon.stop(gracefully=False)
-            return 1
-        if context is not None:
-            _warn_of_certificate(daemon, config)
-        for warning in _warnings(config):
-            _log.warning("%s", warning)
         try:
-            async with AdminPorts(config.admin, daemon.observed) as ports:
-                if ports.lines:
-                    daemon.measure()
-                print("\n".join([*lines, *ports.lines]), flush=True)
-                with Systemd(os.environ, lambda: status_line(daemon)):
-                    await stop.wait()
-                _log.info(
-                    "stopping: %d connections, %d sessions",
-                    len(daemon.connections.open),
-                    len(daemon.engine.sessions.alive),
-                )
+            async with AdminPorts(config.admin) as ports:
+                daemon = await _assemble(config, gc_tuner, data, ports)
+                return await _run(daemon, config, context, data, ports)
         except ConfigError as error:  # a port of operators cannot be had
             print(f"zoolet: {error}", file=sys.stderr)
-            await daemon.stop(gracefully=False)
             return 1
-        is_logged = await daemon.stop()
+
+
+async def _run(
+    daemon: Daemon, config: Config, context: ServerContext | None, data: OpenDirectory | None, ports: AdminPorts
+) -> int:
+    stop = asyncio.Event()
+    _handle_signals(daemon, config, stop)
+    logs.attach(daemon, config.admin)
+    lines = await _listen(daemon, config, context)
+    if lines is None:
+        await daemon.stop(gracefully=False)
+        return 1
+    if context is not None:
+        _watch_certificate(daemon, config)
+    for warning in _warnings(config):
+        _log.warning("%s", warning)
+    ports.serve(daemon.observed, _transfer(config, daemon, data))
+    if ports.lines:
+        daemon.measure()
+    print("\n".join([*lines, *ports.lines]), flush=True)
+    with Systemd(os.environ, lambda: status_line(daemon)):
+        await stop.wait()
+    _log.info("stopping: %d connections, %d sessions", len(daemon.connections.open), len(daemon.engine.sessions.alive))
+    ports.end()
+    is_logged = await daemon.stop()
     return 0 if is_logged else 1
+
+
+def _transfer(config: Config, daemon: Daemon, data: OpenDirectory | None) -> StateTransfer | None:
+    if config.admin.port is None:
+        return None
+    from zoolet.server.storage.transfer import StateTransfer
+
+    connections = daemon.connections
+    store = data.running if data is not None else None
+    return StateTransfer(daemon.engine, store, connections.set_time, connections.deliver)
 
 
 def status_line(daemon: Daemon) -> str:
@@ -212,6 +241,12 @@ async def _listen(daemon: Daemon, config: Config, context: ServerContext | None)
             return None
         lines += [f"zoolet ready {kind} {shown(one, bound)}" for one in (host or "0.0.0.0").split(",")]
     return lines
+
+
+def _watch_certificate(daemon: Daemon, config: Config) -> None:
+    """Warn of the end of the certificate now, and look again each day."""
+    _warn_of_certificate(daemon, config)
+    asyncio.get_running_loop().call_later(86_400, _watch_certificate, daemon, config)
 
 
 def _warn_of_certificate(daemon: Daemon, config: Config) -> None:

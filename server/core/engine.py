@@ -9,6 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from zoolet.protocol.acl import READ_ACL_UNSAFE
 from zoolet.protocol.codec import Record
 from zoolet.protocol.paths import CONFIG
 from zoolet.protocol.txns import CloseSessionTxn, CreateSessionTxn, DeleteTxn
@@ -17,8 +18,10 @@ from zoolet.server.core.client_connection import Session
 from zoolet.server.core.journal import TYPES
 from zoolet.server.core.ops.dispatch import APPLIES, Dispatch, build_dispatch, zxid_on_decode_error
 from zoolet.server.core.ops.reconfig import encode_config
+from zoolet.server.core.quota import Quota
 from zoolet.server.core.settings import Settings
 from zoolet.server.core.state import ServerState
+from zoolet.server.core.tree import Tree
 from zoolet.server.core.warnings import LogFunction
 
 assert ops  # importing the package registers the handlers
@@ -63,9 +66,25 @@ class Engine(ServerState):
         self.frozen = False
         self.zxid_on_decode_error = zxid_on_decode_error(self.settings.compat)
         self._next_reap = monotonic_ms + self.settings.container_check_interval
+        self._server_id = server_id
+        self._write_config()
+
+    def _write_config(self) -> None:
         if self.settings.reconfig_enabled:
-            members = {server_id: "localhost:2888:3888:participant;0.0.0.0:2181"}
+            members = {self._server_id: "localhost:2888:3888:participant;0.0.0.0:2181"}
             self.tree.set_data_silently(self.tree.find(CONFIG), encode_config(members, 0))
+
+    def clear(self) -> None:
+        """Remove all nodes and sessions and close all connections, without events and without taking a zxid."""
+        for client in list(self.connections):
+            self.close_connection(client)
+        for session in list(self.sessions.alive.values()):
+            self.sessions.close(session)
+        for _, node in self.tree.walk():
+            self.acls.release(node.acl)
+        self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))
+        self.quota = Quota(self.tree, self.settings, self.metrics, self.warnings)
+        self._write_config()
 
     def set_read_only(self, on: bool) -> None:
         """Switch read-only mode on or off. All connections are closed, as when a server loses or regains its quorum;

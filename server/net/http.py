@@ -20,7 +20,8 @@ from typing import Any, Final, NamedTuple
 
 import h11
 
-from zoolet.server.admin.http import HttpError, Request, Response, json_response
+from zoolet.server.admin.http import HttpError, Request, Response, Stream, json_response
+from zoolet.server.net.acceptor import port_for
 
 _log = logging.getLogger("zoolet.http")
 MAX_HEADERS: Final = 1 << 14
@@ -34,6 +35,10 @@ BODIES: Final = 4
 
 Answer = Callable[[Request], Awaitable[Response]]
 """Answers a request; raises :class:`HttpError` to refuse it."""
+Admit = Callable[[Request], int | None]
+"""Looks at a request whose body is not received yet. It returns the most bytes that the body may have, None for the
+limit of all others; it raises :class:`HttpError` to refuse the request.
+"""
 
 
 class Limits(NamedTuple):
@@ -60,10 +65,17 @@ class HttpServer:
     Args:
         answer: Answers one.
         limits: What clients may use.
+        admit: Looks at each request before its body is received.
     """
 
-    def __init__(self, answer: Answer, limits: Limits = Limits()) -> None:  # noqa: B008 - a constant
+    def __init__(
+        self,
+        answer: Answer,
+        limits: Limits = Limits(),  # noqa: B008 - a constant
+        admit: Admit = lambda request: None,
+    ) -> None:
         self._answer = answer
+        self._admit = admit
         self._limits = limits
         self._receiving = 0  # bytes of bodies
         self._turn = asyncio.Lock()
@@ -82,6 +94,7 @@ class HttpServer:
         Raises:
             OSError: The address is in use or is not this machine's.
         """
+        port = port_for(host, port)
         self._server = await asyncio.start_server(self._serve, host, port, limit=1 << 14, backlog=1024)
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -136,20 +149,28 @@ class HttpServer:
             return False
         self._open[task] = writer  # the one that was quiet shortest
         try:
-            async with asyncio.timeout(self._limits.seconds):
+            limit = self._admit(_request(first, b""))
+            async with asyncio.timeout(None if limit else self._limits.seconds):
                 if connection.they_are_waiting_for_100_continue:
                     go_on = h11.InformationalResponse(status_code=100, headers=[])
                     writer.write(connection.send(go_on) or b"")
-                body = await self._body(connection, reader)
+                body = await self._body(connection, reader, limit)
             response = await self._response(_request(first, body))
         except HttpError as error:
             response = json_response({"error": str(error)}, error.status, *error.headers)
         except h11.RemoteProtocolError as error:
             response = json_response({"error": str(error)}, error.error_status_hint)
         is_whole = connection.their_state is h11.DONE
-        self._send(connection, writer, response, is_head=first.method == b"HEAD", closes=not is_whole)
-        async with asyncio.timeout(self._limits.seconds):
-            await writer.drain()
+        is_head = first.method == b"HEAD"
+        try:
+            self._send(connection, writer, response, is_head=is_head, closes=not is_whole)
+            async with asyncio.timeout(self._limits.seconds):
+                await writer.drain()
+            if response.stream is not None and not is_head:
+                await self._send_stream(task, connection, writer, response.stream)
+        finally:
+            if response.stream is not None:
+                await response.stream.aclose()
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
     async def _response(self, request: Request) -> Response:
@@ -177,18 +198,21 @@ class HttpServer:
             _log.exception("%s %.200s has failed", request.method, request.target)
             raise HttpError(500, f"{type(error).__name__}: {error}") from None
 
-    async def _body(self, connection: h11.Connection, reader: asyncio.StreamReader) -> bytes:
+    async def _body(self, connection: h11.Connection, reader: asyncio.StreamReader, greater: int | None) -> bytes:
         parts: list[bytes] = []
-        size, limit = 0, self._limits.body
+        size, counted, limit = 0, 0, greater or self._limits.body
         try:
             while True:
                 event = await self._next_event(connection, reader, self._limits.seconds)
                 if isinstance(event, h11.Data):
                     parts.append(bytes(event.data))
                     size += len(event.data)
-                    self._receiving += len(event.data)
                     if size > limit:
                         raise HttpError(413, f"the body has more than {limit} bytes")
+                    if greater is not None:  # it was admitted, and is not held against the others
+                        continue
+                    counted += len(event.data)
+                    self._receiving += len(event.data)
                     if self._receiving > BODIES * limit:
                         raise HttpError(503, f"the bodies that are being received have over {BODIES * limit} bytes")
                 elif isinstance(event, h11.EndOfMessage):
@@ -196,7 +220,7 @@ class HttpServer:
                 else:
                     raise ConnectionResetError("the client has gone in the middle of a request")
         finally:
-            self._receiving -= size
+            self._receiving -= counted
 
     def _send(
         self,
@@ -207,14 +231,36 @@ class HttpServer:
         is_head: bool = False,
         closes: bool = False,
     ) -> None:
-        headers = [("Content-Length", str(len(response.body))), ("Content-Type", response.content_type)]
-        headers.append(("X-Content-Type-Options", "nosniff"))
+        headers = [("Content-Type", response.content_type), ("X-Content-Type-Options", "nosniff")]
+        if response.stream is None:
+            headers.append(("Content-Length", str(len(response.body))))
         if closes:
             headers.append(("Connection", "close"))
         phrase = HTTPStatus(response.status).phrase.encode()
         head = h11.Response(status_code=response.status, headers=[*headers, *response.headers], reason=phrase)
-        content = () if is_head else (h11.Data(data=response.body),)
-        writer.write(b"".join(connection.send(event) or b"" for event in (head, *content, h11.EndOfMessage())))
+        events: list[Any] = [head]
+        if response.stream is None and not is_head:
+            events.append(h11.Data(data=response.body))
+        if response.stream is None or is_head:
+            events.append(h11.EndOfMessage())
+        writer.write(b"".join(connection.send(event) or b"" for event in events))
+
+    async def _send_stream(
+        self,
+        task: asyncio.Task[None],
+        connection: h11.Connection,
+        writer: asyncio.StreamWriter,
+        stream: Stream,
+    ) -> None:
+        """Send a body as it comes; a client that reads too slowly is disconnected, and so is one whose body fails."""
+        async for piece in stream:
+            writer.write(connection.send(h11.Data(data=piece)) or b"")
+            async with asyncio.timeout(self._limits.seconds):
+                await writer.drain()
+            if self._open.pop(task, None) is None:  # it had to make room
+                return
+            self._open[task] = writer
+        writer.write(connection.send(h11.EndOfMessage()) or b"")
 
     async def _next_event(self, connection: h11.Connection, reader: asyncio.StreamReader, seconds: float) -> Any:
         async with asyncio.timeout(seconds):

@@ -129,6 +129,11 @@ class OpenDirectory:
             store.snapshot_soon()
         return store
 
+    @property
+    def running(self) -> Store | None:
+        """The files of the server, once :meth:`store` was called."""
+        return self._store
+
     def configuration(self) -> dict[str, object]:
         """Return what the four-letter command ``conf`` says of the directory, the sizes in bytes."""
         facts: dict[str, object] = {}

@@ -72,13 +72,26 @@ def recover(
             if not transactions % REPORT_EVERY:
                 progress("transactions", transactions, 0)
     engine.set_time(now, monotonic_ms)
+    _finish(engine)
+    snapshot_zxid = None if snapshot is None else snapshot.zxid
+    return Recovered(engine.zxid, snapshot_zxid, transactions, directory.problems)
+
+
+def replace(engine: Engine, snapshot: Snapshot) -> None:
+    """Replace the state of an engine that serves by that of a snapshot, and disconnect all clients."""
+    engine.clear()
+    with _without_collection():
+        _load(engine, snapshot, no_progress)
+    _finish(engine)
+
+
+def _finish(engine: Engine) -> None:
+    """Delete the ephemeral nodes of sessions that are not there, and count what quotas limit."""
     for owner in [owner for owner in engine.tree.ephemerals if owner not in engine.sessions.alive]:
         for node_path in list(engine.tree.ephemerals[owner]):
             engine.tree.delete(node_path, engine.tree.parent_of(node_path), engine.zxid)
         del engine.tree.ephemerals[owner]
     engine.quota.recount_all()
-    snapshot_zxid = None if snapshot is None else snapshot.zxid
-    return Recovered(engine.zxid, snapshot_zxid, transactions, directory.problems)
 
 
 @contextmanager

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 from zoolet.server.core.engine import Engine
 from zoolet.server.storage import group_commit, live
@@ -31,6 +31,7 @@ from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.group_commit import GroupCommit
 from zoolet.server.storage.settings import StorageSettings
+from zoolet.server.storage.snapshot import Snapshot
 from zoolet.server.storage.snapshot_file import SnapshotFile
 
 _log = logging.getLogger("zoolet.server")
@@ -102,7 +103,12 @@ class Snapshotter:
             self._another = True
             return self.task
         self._transactions = self._bytes = 0
-        self.task = self._loop.create_task(self._write())
+        task = self._run(self._write())
+        task.add_done_callback(self._report)
+        return task
+
+    def _run(self, writing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        self.task = self._loop.create_task(writing)
         self.task.add_done_callback(self._ended)
         return self.task
 
@@ -111,6 +117,8 @@ class Snapshotter:
         if self._another and not self._ending:
             self._another = False
             self.begin()
+
+    def _report(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._loop.call_exception_handler({"message": "a snapshot was not written", "exception": error})
 
@@ -153,6 +161,42 @@ class Snapshotter:
             directory.purge(self._settings.retained, self._valid, self._disk)
         except (OSError, StorageError) as error:
             _log.error("files that are not needed could not be deleted: %s", error)
+
+    async def write_now(self) -> tuple[int, int]:
+        """Write a snapshot of the present state or a later one; return its zxid and its bytes.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        wanted = self._engine.zxid
+        await self.written()
+        self._begin_if_running()
+        await self.written()
+        if self.zxid < wanted:
+            raise OSError(self._problem or "the server stops")
+        return self.zxid, self._size
+
+    async def write_restored(self, snapshot: Snapshot) -> None:
+        """Write a state that the engine will have; from then on it counts.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        await self.written()
+        if self._ending:
+            raise OSError("the server stops")
+        await self._run(self._write_state(snapshot))
+
+    async def _write_state(self, snapshot: Snapshot) -> None:
+        file = SnapshotFile(self._directory.folder, snapshot.zxid, self._disk, self._thread)
+        self._size = await file.write(snapshots.encode(snapshot), lambda: self._ending)
+        try:
+            await file.publish()
+        except BaseException:
+            file.discard()
+            raise
+        self.zxid, self._problem = snapshot.zxid, ""
+        self._valid.add(file.path)
 
     async def written(self) -> None:
         """Wait until the snapshot that is being written is complete, and one that follows it."""

@@ -37,6 +37,7 @@ class Store(GroupCommit):
         note_session: Callable[[int], None] = lambda session_id: None,
     ) -> None:
         super().__init__(engine, directory.log_folder, settings, disk)
+        self._directory = directory
         self.snapshots = Snapshotter(engine, self, directory, settings, disk, note_session)
         self.is_complete = False
 
@@ -44,6 +45,13 @@ class Store(GroupCommit):
     def highest_session_id(self) -> int:
         """The highest session id that was given."""
         return self._engine.sessions.highest_id
+
+    def next_epoch(self, zxid: int) -> int:
+        """Begin an epoch above all zxids that the server and its files have had, and one more; return it."""
+        directory = DataDir.find(self._directory.path, self._settings.log_dir)
+        epoch = (max(zxid, self._engine.zxid, directory.highest_zxid()) >> 32) + 1
+        directory.begin_epoch(epoch, self._disk)
+        return epoch
 
     def snapshot_soon(self) -> asyncio.Task[None]:
         """Begin to write a snapshot; after the present one, if one is being written."""

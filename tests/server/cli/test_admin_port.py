@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -17,13 +18,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from support.apache import skip_unless_required
-from support.daemon import SERVE, Running, refused, running
+from support.apache import free_port, skip_unless_required
+from support.daemon import SERVE, DaemonProcess, Running, refused, running
+from support.engine import make_engine
 
 from zoolet.client.blocking import Client
 from zoolet.protocol.errors import ConnectionLossError, ZooKeeperError
+from zoolet.server.admin.observed import Observed
+from zoolet.server.cli.admin_ports import AdminPorts
+from zoolet.server.config.config import AdminSettings
+from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode
 
 pytest.importorskip("h11")
+ROOT_NODE: Final = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 RULES: Final = Path(__file__).parents[3] / "docs" / "operations" / "alerts.yml"
 
 
@@ -104,6 +111,74 @@ def test_metrics_can_have_a_port_of_their_own() -> None:
 
         assert "\nznode_count 5.0\n" in get(url)[1]
         assert get(url.replace("/metrics", "/commands"))[0] == 404
+
+
+def test_before_the_server_is_ready_the_port_says_why_and_nothing_else() -> None:
+    async def ask(url: str) -> tuple[int, str]:
+        return await asyncio.to_thread(get, url)
+
+    async def main() -> None:
+        async with AdminPorts(AdminSettings(port=0, metrics=True, metrics_port=0)) as ports:
+            admin, metrics = (re.search(r"http://[^/]+", line)[0] for line in ports.lines if "http" in line)
+            ports.starting = "recovering: 5 of 9 nodes"
+
+            assert await ask(f"{admin}/healthz") == (200, "ok\n")
+            assert await ask(f"{admin}/readyz") == (503, "recovering: 5 of 9 nodes\n")
+            for url in (f"{admin}/commands/ruok", f"{admin}/metrics", f"{admin}/", f"{metrics}/metrics"):
+                assert await ask(url) == (503, '{"error": "not ready: recovering: 5 of 9 nodes"}\n')
+
+            ports.serve(Observed(make_engine()), None)
+            assert await ask(f"{admin}/readyz") == (200, "ok\n")
+            assert (await ask(f"{metrics}/metrics"))[0] == 200
+            ports.end()
+            assert await ask(f"{admin}/readyz") == (503, "stopping\n")
+
+    asyncio.run(main())
+
+
+def test_a_daemon_that_recovers_says_how_far_it_is(tmp_path: Path) -> None:
+    many = Snapshot(1, [ROOT_NODE, *(ROOT_NODE._replace(path=f"/n{number}", czxid=1) for number in range(300_000))])
+    (tmp_path / "version-2").mkdir()
+    (tmp_path / "version-2" / "snapshot.1").write_bytes(b"".join(encode(many)))
+    port = free_port()
+    seen: set[str] = set()
+
+    with running("--port", "0", "--admin-port", str(port), "--data-dir", str(tmp_path)) as daemon:
+        while "ok\n" not in seen:
+            with suppress(OSError):
+                seen.add(get(f"http://127.0.0.1:{port}/readyz")[1])
+        daemon.port()
+
+    assert any(re.fullmatch(r"recovering: [\d,]+ of [\d,]+ (nodes|bytes of the snapshot)\n", text) for text in seen), (
+        seen
+    )
+
+
+def test_a_state_that_was_restored_outlives_the_process(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("0123456789abcdef\n")
+    data = tmp_path / "data"
+    token = {"Authorization": "Bearer 0123456789abcdef"}
+    first = DaemonProcess("--admin-port", "0", "--admin-token-file", str(file), "--data-dir", str(data))
+    with first.start() as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().rpartition(" ")[2].rstrip("/\n")
+        with Client(first.hosts) as zk:
+            zk.create("/a", b"1")
+            request = urllib.request.Request(f"{url}/commands/snapshot", headers=token)
+            with urllib.request.urlopen(request, timeout=5) as response:
+                snapshot, size = response.read(), int(response.headers["snapshot_size"])
+            zk.set("/a", b"2")
+            zxid = zk.exists(zk.create("/token", b"")).czxid
+            answer = urllib.request.Request(f"{url}/commands/restore", snapshot, token, method="POST")
+            with urllib.request.urlopen(answer, timeout=5) as response:
+                restored = json.loads(response.read())["last_zxid"]
+        process.kill()
+
+    assert len(snapshot) == size
+    assert restored > zxid
+    with running("--port", "0", "--data-dir", str(data)) as daemon, Client(f"127.0.0.1:{daemon.port()}") as zk:
+        assert (zk.get("/a")[0], zk.exists("/token")) == (b"1", None)
 
 
 def test_a_port_that_is_taken_ends_the_daemon_with_a_line() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import pytest
@@ -29,9 +29,9 @@ async def echo(request: Request) -> Response:
 
 
 @asynccontextmanager
-async def served(limits: Limits = QUICK) -> AsyncIterator[Any]:
+async def served(limits: Limits = QUICK, answer: Any = echo, **options: Any) -> AsyncIterator[Any]:
     """Serve, and return a function that opens a connection."""
-    server = HttpServer(echo, limits)
+    server = HttpServer(answer, limits, **options)
     port = await server.start("127.0.0.1", 0)
     writers: list[asyncio.StreamWriter] = []
 
@@ -179,3 +179,120 @@ async def test_a_client_that_does_not_read_is_forgotten_with_its_output() -> Non
             await asyncio.sleep(0.01)
     writer.close()
     await server.close()
+
+
+# --- bodies that come piece by piece, and requests that are admitted ---
+
+
+class Pieces:
+    """A stream that remembers its end.
+
+    Args:
+        *pieces: What it yields; an exception is raised.
+    """
+
+    def __init__(self, *pieces: bytes | Exception) -> None:
+        self._pieces = pieces
+        self.closed = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+async def test_a_stream_of_unknown_length_is_sent_in_chunks() -> None:
+    stream = Pieces(b"abc", b"de")
+
+    async with served(answer=streaming(stream)) as connect:
+        reader, writer = await connect()
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        text = await asyncio.wait_for(reader.read(), 5)
+
+    assert b"transfer-encoding: chunked" in text.lower()
+    assert text.endswith(b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+    assert stream.closed == 1
+
+
+async def test_a_stream_of_known_length_is_sent_as_it_is_and_another_request_may_follow() -> None:
+    stream = Pieces(b"abc", b"de")
+
+    async with served(answer=streaming(stream, ("Content-Length", "5"))) as connect:
+        reader, writer = await connect()
+        for _ in range(2):
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await response(reader))[2] == b"abcde"
+
+    assert stream.closed == 2
+
+
+async def test_of_a_stream_head_gets_the_headers_alone() -> None:
+    stream = Pieces(b"abc")
+
+    async with served(answer=streaming(stream, ("Content-Length", "3"))) as connect:
+        reader, writer = await connect()
+        writer.write(b"HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        text = await asyncio.wait_for(reader.read(), 5)
+
+    assert text.endswith(b"\r\n\r\n")
+    assert stream.closed == 1
+
+
+async def test_a_stream_that_fails_ends_the_connection_before_its_end_and_is_logged() -> None:
+    stream = Pieces(b"abc", RuntimeError("planted"))
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: logged.append(context["exception"]))
+    logged: list[Exception] = []
+
+    async with served(answer=streaming(stream)) as connect:
+        reader, writer = await connect()
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 5)
+
+    assert list(map(str, logged)) == ["planted"]
+    assert stream.closed == 1
+
+
+async def test_a_client_that_does_not_read_a_stream_is_disconnected() -> None:
+    stream = Pieces(*[bytes(1 << 20)] * 64)
+
+    async with served(answer=streaming(stream)) as connect:
+        reader, writer = await connect()
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        while not stream.closed:
+            await asyncio.sleep(0.01)
+        with suppress(ConnectionResetError):
+            assert b"0\r\n\r\n" not in (await reader.read())[-10:]
+
+
+async def test_an_admitted_request_may_have_a_greater_body_and_takes_no_room_of_the_others() -> None:
+    async with served(admit=lambda request: 1 << 20 if request.path == "/big" else None) as connect:
+        reader, writer = await connect()
+        writer.write(b"POST /big HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + bytes(99_999))
+
+        assert (await asked(connect, b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"))[2] == b"POST /b 3"
+        writer.write(b"x")
+        assert (await response(reader))[2] == b"POST /big 100000"
+
+
+async def test_a_request_is_refused_before_its_body_is_received() -> None:
+    def admit(request: Request) -> int | None:
+        raise HttpError(401, "no")
+
+    async with served(admit=admit) as connect:
+        status, headers, _ = await asked(connect, b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n")
+
+    assert (status, headers["connection"]) == (401, "close")
+
+
+def streaming(stream: Pieces, *headers: tuple[str, str]) -> Any:
+    """Return what answers each request with a stream."""
+
+    async def answer(request: Request) -> Response:
+        return Response(headers=headers, stream=stream)
+
+    return answer

@@ -1,0 +1,281 @@
+"""The whole state of a server that serves, given away as of one moment, and replaced by another one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.calls import connected, engine_with
+from support.engine import make_engine
+from support.stored import FullDisk, StoredServer, client_of, recovered, state_of
+
+from zoolet.client import acl as acls
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.errors import ConnectionLossError, NoNodeError, SessionExpiredError
+from zoolet.server.core.engine import Engine
+from zoolet.server.storage import snapshot as snapshots
+from zoolet.server.storage.errors import StorageError
+from zoolet.server.storage.snapshot import Snapshot, StoredNode
+from zoolet.server.storage.transfer import SnapshotProcess, StateTransfer, encoded
+
+ROOT = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def transfer(engine: Engine) -> StateTransfer:
+    """Return the transfer of an engine without files, clock and sockets."""
+    return StateTransfer(engine, None, lambda: None, lambda: None)
+
+
+def transfer_of(server: StoredServer) -> StateTransfer:
+    """Return the transfer of a server with files."""
+    connections = server.daemon.connections
+    return StateTransfer(server.engine, server.store, connections.set_time, connections.deliver)
+
+
+async def taken(process: SnapshotProcess) -> bytes:
+    """Read a snapshot to its end."""
+    size = await process.size()
+    data = b"".join([piece async for piece in process.pieces()])
+    await process.end()
+    assert len(data) == size
+    return data
+
+
+def filled(**settings: Any) -> Engine:
+    """Return an engine with a node of each kind, and a session."""
+    engine = engine_with(**settings)
+    peer = connected(engine)
+    peer.create("/a", b"1")
+    peer.create("/a/e", b"2", 1)
+    peer.create("/limited", b"", acl=list(acls.READ_ONLY))
+    return engine
+
+
+# --- away ---
+
+
+async def test_a_snapshot_is_that_of_the_moment_at_which_it_was_begun() -> None:
+    engine = filled()
+    peer = connected(engine)
+    before, zxid = list(encoded(engine)), engine.zxid
+
+    process = SnapshotProcess(engine)
+    for number in range(100):
+        peer.create(f"/later-{number}", b"")
+    data = await taken(process)
+
+    assert data == b"".join(before)
+    assert process.zxid == zxid < engine.zxid
+
+
+async def test_a_process_that_is_given_up_is_ended_at_once() -> None:
+    process = SnapshotProcess(filled())
+    await process.size()
+
+    await process.end()
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(process.pid, 0)
+
+
+async def test_a_process_that_dies_is_an_error() -> None:
+    process = SnapshotProcess(filled())
+    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(process.pid, signal.SIGKILL)
+
+    with pytest.raises(OSError, match="has ended"):
+        await process.size()
+    await process.end()
+
+
+# --- back ---
+
+
+async def test_a_restore_replaces_nodes_sessions_and_lists() -> None:
+    source = filled()
+    target = engine_with()
+    peer = connected(target)
+    peer.create("/other", b"", acl=list(acls.READ_ONLY))
+    peer.create("/e", b"", 1)
+    connected(target)
+    before = set(target.sessions.alive)
+
+    await transfer(target).restore(b"".join(encoded(source)))
+
+    assert state_of(target) == state_of(source)
+    assert set(target.sessions.alive) == set(source.sessions.alive) != before
+    assert len(target.acls.lists()) == len(source.acls.lists())
+    assert not target.connections
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+async def test_zxids_go_on_above_those_of_both_states(ahead: bool) -> None:
+    source, target = filled(), filled()
+    (source if ahead else target).zxid += 1000
+    connected(source).create("/newest", b"")
+    highest = max(source.zxid, target.zxid)
+
+    zxid = await transfer(target).restore(b"".join(encoded(source)))
+
+    assert zxid == target.zxid > highest
+
+
+async def test_what_quotas_limit_is_counted_again() -> None:
+    source = filled(enforce_quota=True)
+    peer = connected(source)
+    for path in ("/zookeeper/quota/a", "/zookeeper/quota/a/zookeeper_stats"):
+        peer.create(path, b"")
+    peer.create("/zookeeper/quota/a/zookeeper_limits", b"count=5,bytes=-1")
+    target = engine_with(enforce_quota=True)
+
+    await transfer(target).restore(b"".join(encoded(source)))
+    connected(target).create("/a/more", b"")
+
+    stats = target.tree.find("/zookeeper/quota/a/zookeeper_stats").data
+    assert stats is not None
+    assert stats.startswith(b"count=3,")  # /a, the ephemeral one, and the new one
+
+
+async def test_ephemeral_nodes_of_sessions_that_are_not_there_are_deleted() -> None:
+    engine = make_engine()
+    orphan = StoredNode("/o", b"", -1, 5, 5, 0, 0, 0, 0, 0, 0x1234, 5)
+
+    await transfer(engine).restore(b"".join(snapshots.encode(Snapshot(5, [ROOT, orphan]))))
+
+    assert engine.tree.get("/o") is None
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"junk", "not a snapshot"),
+        (b"", "not a snapshot"),
+        (Snapshot(1, [ROOT, ROOT._replace(path="/a//b")]), "its parent is not before it"),
+        (Snapshot(1, [ROOT, ROOT._replace(path="/a"), ROOT._replace(path="/a/")]), "path '/a/'"),
+        (Snapshot(1, [ROOT, ROOT._replace(path="/a\0")]), r"/a\\x00"),
+        (Snapshot(1, [ROOT._replace(mzxid=1 << 62)]), "zxid"),
+        (Snapshot(1 << 62, [ROOT]), "zxid"),
+        (Snapshot(1, [ROOT], sessions={-5: 1000}), "session"),
+        (Snapshot(1, [ROOT], sessions={5: 0}), "timeout of 0"),
+        (Snapshot(1, [ROOT._replace(acl=9)]), "ACL list"),
+    ],
+)
+async def test_what_no_server_writes_is_refused_and_changes_nothing(content: Snapshot | bytes, reason: str) -> None:
+    data = content if isinstance(content, bytes) else b"".join(snapshots.encode(content))
+    engine = filled()
+    before, sessions = state_of(engine), dict(engine.sessions.alive)
+
+    with pytest.raises(StorageError, match=reason):
+        await transfer(engine).restore(data)
+
+    assert state_of(engine) == before
+    assert engine.sessions.alive == sessions
+    assert engine.connections
+
+
+async def test_every_cut_of_a_snapshot_is_refused() -> None:
+    data = b"".join(snapshots.encode(Snapshot(1, [ROOT]), digest=False, last_zxid=False))
+    engine = make_engine()
+
+    for end in range(len(data)):
+        with pytest.raises(StorageError):
+            await transfer(engine).restore(data[:end])
+
+
+# --- with files ---
+
+
+async def test_clients_and_the_next_start_find_the_restored_state(tmp_path: Path) -> None:
+    async with StoredServer(tmp_path) as server:
+        client = await client_of(server)
+        await client.create("/a", b"1")
+        data = await taken(transfer_of(server).snapshot())
+        await client.set("/a", b"2")
+        token = (await client.exists(await client.create("/token", b""))).czxid
+
+        zxid = await transfer_of(server).restore(data)
+        with pytest.raises(ConnectionLossError):
+            await client.set("/a", b"3")  # it was disconnected
+        value, _ = await client.get("/a")
+        later = (await client.exists(await client.create("/later", b""))).czxid
+
+        assert value == b"1"
+        assert zxid == (token >> 32) + 1 << 32
+        assert later == zxid + 1
+        assert state_of(recovered(tmp_path)) == state_of(server.engine)
+        await client.aclose()
+    assert recovered(tmp_path).tree.find("/a").data == b"1"
+
+
+async def test_a_session_that_the_snapshot_does_not_have_has_expired(tmp_path: Path) -> None:
+    async with StoredServer(tmp_path) as server:
+        data = await taken(transfer_of(server).snapshot())
+        client = await client_of(server)
+        session = (await client.exists(await client.create("/a", b"", ephemeral=True))).ephemeralOwner
+
+        await transfer_of(server).restore(data)
+
+        with pytest.raises((SessionExpiredError, ConnectionLossError)):
+            await client.set("/a", b"")
+        with pytest.raises((SessionExpiredError, NoNodeError)):
+            await client.get("/a")
+        assert server.engine.sessions.alive.keys().isdisjoint({session})
+        await client.aclose()
+
+
+async def test_a_snapshot_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    disk = FullDisk()
+    async with StoredServer(tmp_path, disk) as server:
+        client = await client_of(server)
+        await client.create("/a", b"1")
+        data = await taken(transfer_of(server).snapshot())
+        before = state_of(server.engine)
+        disk.writes = False
+
+        with pytest.raises(OSError, match="No space"):
+            await transfer_of(server).restore(data)
+
+        assert state_of(server.engine) == before
+        assert (await client.get("/a"))[0] == b"1"
+        disk.writes = True
+        await client.aclose()
+    assert recovered(tmp_path).tree.find("/a").data == b"1"
+
+
+async def test_what_is_written_during_a_restore_belongs_to_the_former_state(tmp_path: Path) -> None:
+    async with StoredServer(tmp_path) as server:
+        client = await client_of(server)
+        data = await taken(transfer_of(server).snapshot())
+        restore = asyncio.create_task(transfer_of(server).restore(data))
+        written = 0
+        while not restore.done():
+            try:
+                await client.create("/n-", b"", sequential=True)
+            except ConnectionLossError:
+                break
+            written += 1
+        await restore
+
+        assert written
+        assert server.engine.tree.find("/").children.keys() == {"zookeeper"}
+        assert state_of(recovered(tmp_path)) == state_of(server.engine)
+        await client.aclose()
+
+
+async def test_snapshots_and_restores_follow_each_other(tmp_path: Path) -> None:
+    async with StoredServer(tmp_path) as server:
+        client = await client_of(server)
+        await client.create("/a", b"", acl=OPEN_ACL_UNSAFE)
+        of = transfer_of(server)
+        data = await taken(of.snapshot())
+
+        results = await asyncio.gather(of.write_snapshot(), of.restore(data), of.write_snapshot())
+
+        assert results[1] == server.engine.zxid
+        assert not [name for name in os.listdir(tmp_path / "version-2") if "snapshot.tmp" in name]
+        assert state_of(recovered(tmp_path)) == state_of(server.engine)
+        await client.aclose()
