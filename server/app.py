@@ -106,6 +106,7 @@ def assemble(
         StorageError: The files are not what they should be.
         OSError: One of them cannot be read or written.
     """
+    result = None
     if data is None:
         engine = new_engine(config, clock, rng, initial_zxid)
     else:
@@ -136,7 +137,7 @@ def assemble(
         max_connections=config.max_cnxns,
         turn=turn,
     )
-    if data is not None:
+    if data is not None and result is not None:
         connections.log = data.store(engine, result)
     backlog = config.backlog if config.backlog > 0 else DEFAULT_BACKLOG
     observed = Observed(

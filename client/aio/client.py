@@ -44,7 +44,7 @@ class Client(BaseClient):
     closed. Reads are sent again when a connection is lost, writes never are.
 
     Args:
-        hosts: ``host:port,host:port/chroot``.
+        hosts: ``host:port,host:port/chroot``, or ``unix:/path`` for a unix socket.
         timeout: The session timeout to request, in seconds; the server may grant another.
         operation_timeout: Seconds that a call waits for a connection; 0 to fail at once. By default as *timeout*.
         serializer: How values become bytes; None for bytes as they are. See :mod:`zoolet.client.serializers`.

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, Final
 
 from zoolet.client.aio.call import RequestCall
+from zoolet.client.aio.dial import dial, dial_streams
 from zoolet.client.aio.suspension import Suspensions
 from zoolet.client.wire.backoff import Backoff
 from zoolet.client.wire.hosts import Address, Hosts
@@ -349,11 +350,7 @@ class Connection:
 
     async def _connect(self, address: Address, seconds: float) -> ClientProtocol:
         async with asyncio.timeout(seconds):
-            name = address.host if self._tls is not None else None
-            _, protocol = await self.loop.create_connection(
-                lambda: ClientProtocol(self), address.host, address.port, ssl=self._tls, server_hostname=name
-            )
-        return protocol
+            return await dial(address, lambda: ClientProtocol(self), self._tls)
 
     def _failed(self, address: Address, reason: str) -> None:
         self.session.last_reason = f"{address}: {reason}"
@@ -376,7 +373,7 @@ class Connection:
     async def _takes_writes(self, address: Address) -> bool:
         try:
             async with asyncio.timeout(1.0):
-                reader, writer = await asyncio.open_connection(address.host, address.port, ssl=self._tls)
+                reader, writer = await dial_streams(address, self._tls)
                 try:
                     writer.write(b"isro")
                     return await reader.readexactly(2) == b"rw"

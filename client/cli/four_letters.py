@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from zoolet.client.aio.dial import dial_streams
+
 if TYPE_CHECKING:
     import ssl
 
@@ -28,8 +30,7 @@ async def ask(address: Address, command: str, timeout: float, tls: ssl.SSLContex
     """
     try:
         async with asyncio.timeout(timeout):
-            name = address.host if tls is not None else None
-            reader, writer = await asyncio.open_connection(address.host, address.port, ssl=tls, server_hostname=name)
+            reader, writer = await dial_streams(address, tls)
             try:
                 writer.write(command.encode())
                 answer = bytearray()

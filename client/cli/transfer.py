@@ -136,7 +136,9 @@ async def _reason(hosts: Hosts) -> str:
     address = hosts.addresses[0]
     try:
         async with asyncio.timeout(1):
-            _, writer = await asyncio.open_connection(address.host, address.port)
+            from zoolet.client.aio.dial import dial_streams
+
+            _, writer = await dial_streams(address, None)
         writer.close()
     except TimeoutError:
         return ""

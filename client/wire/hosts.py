@@ -1,7 +1,7 @@
-"""The connect string: ``host:port,host:port/chroot``.
+"""The connect string: ``host:port,host:port/chroot``, or ``unix:/path/of/a/socket``.
 
 Everything from the first slash on is the chroot. The port is 2181 where none is given; an IPv6 address stands in
-brackets; blanks and empty parts are passed over.
+brackets; blanks and empty parts are passed over. A unix socket stands alone: it is one server, without a chroot.
 
 Source: ConnectStringParser.
 """
@@ -17,16 +17,29 @@ from typing import Final, NamedTuple
 from zoolet.protocol import paths
 
 PORT: Final = 2181
+UNIX: Final = "unix:"
 _ADDRESS: Final = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]\s]+))(?::(?P<port>\d*))?")
 
 
 class Address(NamedTuple):
-    """Where a server listens."""
+    """Where a server listens.
+
+    Args:
+        host: An address or a host name, or ``unix:`` and the path of a socket.
+        port: The port; 0 for a path.
+    """
 
     host: str
     port: int
 
+    @property
+    def path(self) -> str:
+        """The path of a unix socket; empty for a host."""
+        return self.host.removeprefix(UNIX) if self.host.startswith(UNIX) else ""
+
     def __str__(self) -> str:
+        if self.path:
+            return self.host
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
@@ -52,6 +65,8 @@ class Hosts:
         """
         if not isinstance(text, str):
             raise TypeError(f"hosts must be a string like 'host:2181,other:2181/chroot', not {text!r}")
+        if text.startswith(f"{UNIX}/"):
+            return cls((Address(text.rstrip(), 0),))
         servers, slash, rest = text.partition("/")
         addresses = tuple(_address(part.strip(), text) for part in servers.split(",") if part.strip())
         if not addresses:

@@ -108,7 +108,7 @@ class StatePages:
     async def _write(self, transfer: Transfer) -> Response:
         if not transfer.has_files:
             raise HttpError(503, "the server has no data directory: without streaming=false the answer is the file")
-        with self._alone():
+        with self._one_at_a_time():
             try:
                 zxid, size = await transfer.write_snapshot()
             except OSError as error:
@@ -120,7 +120,7 @@ class StatePages:
     async def _restore(self, transfer: Transfer, request: Request) -> Response:
         if not request.body:
             raise HttpError(400, "the body is empty; it must be a snapshot, not compressed")
-        with self._alone():
+        with self._one_at_a_time():
             try:
                 zxid = await transfer.restore(request.body)
             except ValueError as error:
@@ -130,7 +130,7 @@ class StatePages:
         return _facts({"last_zxid": zxid, "command": "restore", "error": None})
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _one_at_a_time(self) -> Iterator[None]:
         self._begin()
         try:
             yield

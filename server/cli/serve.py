@@ -240,6 +240,13 @@ async def _listen(daemon: Daemon, config: Config, context: ServerContext | None)
             print(f"zoolet: cannot listen on {shown(host or '*', port)}: {why_not(error)}", file=sys.stderr)
             return None
         lines += [f"zoolet ready {kind} {shown(one, bound)}" for one in (host or "0.0.0.0").split(",")]
+    if (path := config.unix_socket) is not None:
+        try:
+            await daemon.start_unix(path)
+        except OSError as error:
+            print(f"zoolet: cannot listen on unix:{path}: {why_not(error)}", file=sys.stderr)
+            return None
+        lines.append(f"zoolet ready on unix:{path}")
     return lines
 
 

@@ -66,6 +66,7 @@ class Config:
     Args:
         host: The address to listen on; None for all addresses of the machine.
         port: The port; 0 for a free one, None for TLS only.
+        unix_socket: The path of a unix socket to listen on; None for none.
         max_client_cnxns: The most connections from one address; 0 for no limit.
         max_cnxns: The most connections in total; 0 for no limit.
         backlog: Connections that may wait to be accepted.
@@ -84,6 +85,7 @@ class Config:
 
     host: str | None = "127.0.0.1"
     port: int | None = 2181
+    unix_socket: str | None = None
     max_client_cnxns: int = 60
     max_cnxns: int = 0
     backlog: int = 128

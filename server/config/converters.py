@@ -149,6 +149,12 @@ def _path(text: str) -> str:
     return text
 
 
+def _socket(text: str) -> str:
+    if not text.startswith("/") or len(text.encode()) > MAX_SOCKET or text.endswith("/"):
+        raise ValueError(text)
+    return _path(text)
+
+
 def _directory(text: str) -> str:
     if not text:
         raise ValueError(text)
@@ -196,6 +202,8 @@ _ALGORITHMS: Final = (
     *("MD5", "SHA1", "SHA-224", "SHA-256", "SHA-384", "SHA-512"),
     *("SHA3-256", "SHA3-384", "SHA3-512"),
 )
+MAX_SOCKET: Final = 107
+"""The most bytes of the path of a unix socket on Linux."""
 MIN_TOKEN: Final = 16
 """The fewest characters of a token."""
 _METRICS: Final = "org.apache.zookeeper.metrics."
@@ -212,6 +220,12 @@ FILE: Final = Converter(
     show=lambda value: value if isinstance(value, str) else "",
 )
 """A file; a field that holds the content of the file is not shown."""
+SOCKET: Final = Converter(
+    convert=_socket,
+    type="file",
+    expected=f"the absolute path of a socket, of {MAX_SOCKET} bytes at most",
+    show=lambda value: value if isinstance(value, str) else "",
+)
 DIRECTORY: Final = Converter(
     convert=_directory,
     type="directory",

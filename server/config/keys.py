@@ -34,6 +34,7 @@ from zoolet.server.config.converters import (
     PORT,
     PROTOCOLS,
     SCHEMES,
+    SOCKET,
     STORE_TYPE,
     TEXT,
     TOKEN_FILE,
@@ -133,6 +134,9 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             default_note="all addresses where `clientPort` is set other than by `--port`"),
         Key("dynamicConfigFile", "port", FILE, "A file with the `server.<number>` line of this server. The port and "
             "address behind its semicolon are used unless `clientPort` is set.", "/etc/zookeeper/zoo.cfg.dynamic"),
+        Key("zoolet.unixSocket", "unix_socket", SOCKET, "Listen on a unix socket, too. The permissions of its folder "
+            "and the umask decide who may connect; clients name it `unix:/run/zoolet.sock`. A client there has no "
+            "address, so that no ACL of scheme `ip` allows it anything.", "/run/zoolet.sock"),
         Key("clientPortListenBacklog", "backlog", number(-1, unit="connections"),
             "Connections that may wait to be accepted; with 0 or -1, as many as by default.", "1024"),
         Key("maxClientCnxns", "max_client_cnxns", CONNECTIONS,

@@ -204,6 +204,47 @@ class Acceptor:
         return [listening.fileno() for listening in sockets]
 
 
+class UnixAcceptor:
+    """Accepts connections on a unix socket; who may connect is decided by the permissions of its file and folder.
+
+    Args:
+        connections: The connections of the server.
+        backlog: Connections that may wait to be accepted.
+    """
+
+    def __init__(self, connections: Connections, backlog: int) -> None:
+        self._connections = connections
+        self._backlog = backlog
+        self._path = ""
+        self._server: asyncio.Server | None = None
+
+    async def start(self, path: str) -> None:
+        """Start to listen. What an earlier server has left there is replaced.
+
+        Raises:
+            OSError: Another server listens there, or no socket can be created there.
+        """
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+            probe.connect(path)
+            self._path = path
+        if self._path:
+            self._path = ""
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        loop = self._connections.loop
+        self._server = await loop.create_unix_server(self._protocol, path, backlog=self._backlog)
+        self._path = path
+
+    def _protocol(self) -> ServerProtocol:
+        return ServerProtocol(self._connections, is_local=True)
+
+    def close(self) -> None:
+        """Stop listening, and remove the file; open connections stay open."""
+        if self._server is not None:
+            self._server.close()
+            with contextlib.suppress(FileNotFoundError):  # newer releases of Python remove it themselves
+                os.unlink(self._path)
+
+
 def _stop_listening(server: asyncio.Server) -> None:
     """Stop listening at once: uvloop closes a socket some rounds of the loop later, and until then it would accept
     connections.

@@ -18,7 +18,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, Final
 
 from zoolet.server.admin.observed import Observed
-from zoolet.server.net.acceptor import Acceptor
+from zoolet.server.net.acceptor import Acceptor, UnixAcceptor
 from zoolet.server.net.connections import Connections
 from zoolet.server.net.gc import GcTuner
 
@@ -74,6 +74,7 @@ class Daemon:
         self._gc_tuner = gc_tuner
         self._acceptor = Acceptor(connections, backlog)
         self._secure: SecureAcceptor | None = None
+        self._unix: UnixAcceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
         connections.on_accept = self._start_ticking
 
@@ -110,6 +111,12 @@ class Daemon:
         self.wake()
         self.secure_port = await self._secure.start(host, port)
         return self.secure_port
+
+    async def start_unix(self, path: str) -> None:
+        """Start to listen on a unix socket, too; errors as for :meth:`UnixAcceptor.start`."""
+        self._unix = UnixAcceptor(self.connections, self._backlog)
+        await self._unix.start(path)
+        self.wake()
 
     def use_certificates(self, context: ServerContext) -> None:
         """Use another TLS context for new connections."""
@@ -149,6 +156,8 @@ class Daemon:
         await self._acceptor.close()
         if self._secure is not None:
             await self._secure.close()
+        if self._unix is not None:
+            self._unix.close()
         if connections.log is not None:
             for socket in list(connections.open.values()):
                 socket.pause()  # what it asked for from now on could be answered, and not logged

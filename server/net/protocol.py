@@ -56,6 +56,10 @@ Identify = Callable[[asyncio.Transport, ClientConnection], None]
 """Adds the identities that a transport shows to a connection."""
 _SAME_ROUND: Final = 0.0002
 """Seconds between two reads below which they count as one: uvloop reads up to 32 times in one iteration."""
+LOCAL_PEER: Final = ("unix", 0)
+"""Stands for the address of the peer of a unix socket. It is in no network, so that no ACL of scheme ``ip`` allows it
+anything.
+"""
 COMMAND_SECONDS: Final = 1.0
 """Seconds for a four-letter command on a connection that was accepted with one of the last descriptors."""
 LINGER: Final = 1.0
@@ -71,9 +75,18 @@ class ServerProtocol(asyncio.Protocol):
         connections: The connections of the server.
         counted: Whether the connection was counted when it was accepted.
         identify: Adds the identities that the transport shows to a new connection; None if it shows none.
+        is_local: The socket is a unix socket, whose peer has no address.
     """
 
-    def __init__(self, connections: Connections, *, counted: bool = False, identify: Identify | None = None) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        *,
+        counted: bool = False,
+        identify: Identify | None = None,
+        is_local: bool = False,
+    ) -> None:
+        self._is_local = is_local
         self._connections = connections
         self._turns = connections.turns
         self._engine = connections.engine
@@ -104,7 +117,7 @@ class ServerProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvloop's are not subclasses
         """Accept the connection, unless its host has too many."""
-        peer = transport.get_extra_info("peername")
+        peer = LOCAL_PEER if self._is_local else transport.get_extra_info("peername")
         if not peer:
             # It was reset before it was accepted. Its address is unknown, so neither ACLs of scheme ip nor the limit
             # of its host could be enforced, and there is no peer to read an answer.

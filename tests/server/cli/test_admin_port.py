@@ -205,6 +205,15 @@ def test_a_wrong_value_is_refused_in_one_line(option: str, message: str) -> None
     assert message in refused(option)
 
 
+def test_status_asks_over_a_unix_socket(tmp_path: Path) -> None:
+    path = f"{tmp_path}/zoolet.sock"
+    with running("--port", "0", f"-Dzoolet.unixSocket={path}", "-D4lw.commands.whitelist=*") as daemon:
+        daemon.port()
+        assert daemon.read_line(1) == f"zoolet ready on unix:{path}"
+
+        assert " serves as " in _status(f"unix:{path}", 0)
+
+
 def test_requests_are_timed_by_operation_and_path() -> None:
     with running("--port", "0", "--admin-port", "0") as daemon:
         port = daemon.port()

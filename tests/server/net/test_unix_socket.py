@@ -1,0 +1,95 @@
+"""A server on a unix socket: clients and commands, who a client is there, the file, and a socket that is in use."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from support.engine import assemble_daemon
+
+from zoolet.client import Client
+from zoolet.client import acl as acls
+from zoolet.client.cli.four_letters import ask
+from zoolet.client.wire.hosts import Hosts
+from zoolet.protocol.errors import NoAuthError
+from zoolet.server.config import Config
+from zoolet.server.net.daemon import Daemon
+
+
+@pytest.fixture
+async def daemon() -> AsyncIterator[Daemon]:
+    """A daemon that does not listen yet."""
+    daemon = assemble_daemon(Config(whitelist=("*",)))
+    yield daemon
+    await daemon.stop(gracefully=False)
+
+
+async def test_a_client_works_over_it(daemon: Daemon, tmp_path: Path) -> None:
+    path = f"{tmp_path}/zoolet.sock"
+    await daemon.start_unix(path)
+
+    async with Client(f"unix:{path}") as zk:
+        async with zk.watch("/a") as events:
+            await zk.create("/a", b"1")
+            assert (await anext(aiter(events))).path == "/a"
+
+
+async def test_a_client_there_has_no_address(daemon: Daemon, tmp_path: Path) -> None:
+    path = f"{tmp_path}/zoolet.sock"
+    await daemon.start_unix(path)
+
+    async with Client(f"unix:{path}") as zk:
+        await zk.create("/a", b"", acl=acls.ip("0.0.0.0/0"))
+        with pytest.raises(NoAuthError):
+            await zk.get("/a")
+        assert "unix:0" in await ask(Hosts.parse(f"unix:{path}").addresses[0], "cons", 5)
+
+
+async def test_the_file_is_its_owner_s_and_goes_with_the_server(tmp_path: Path) -> None:
+    path = tmp_path / "zoolet.sock"
+    daemon = assemble_daemon(Config())
+    await daemon.start_unix(str(path))
+    mode = os.stat(path).st_mode
+
+    await daemon.stop(gracefully=False)
+
+    assert stat.S_ISSOCK(mode)
+    assert not mode & (stat.S_IWGRP | stat.S_IWOTH) or os.umask(os.umask(0o22)) != 0o22
+    assert not path.exists()
+
+
+async def test_what_a_killed_server_has_left_is_replaced(daemon: Daemon, tmp_path: Path) -> None:
+    path = f"{tmp_path}/zoolet.sock"
+    left = assemble_daemon(Config())
+    await left.start_unix(path)
+    await daemon.start(None, 0)
+
+    with pytest.raises(OSError, match="in use"):
+        await daemon.start_unix(path)
+    os.rename(path, f"{path}.kept")  # the file of a killed server stays
+    await left.stop(gracefully=False)
+    os.rename(f"{path}.kept", path)
+    await daemon.start_unix(path)
+
+    async with Client(f"unix:{path}") as zk:
+        await zk.create("/a", b"")
+
+
+async def test_another_file_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("mine")
+
+    with pytest.raises(OSError, match="in use"):
+        await daemon.start_unix(str(path))
+
+    assert path.read_text() == "mine"
+
+
+def test_a_unix_socket_stands_alone() -> None:
+    (address,) = Hosts.parse("unix:/run/a,b.sock").addresses
+
+    assert (address.path, str(address)) == ("/run/a,b.sock", "unix:/run/a,b.sock")
+    assert Hosts.parse("unix:2181").addresses[0].path == ""  # a host of that name
