@@ -14,6 +14,7 @@ Source: Commands.SnapshotCommand, Commands.RestoreCommand.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
@@ -120,14 +121,22 @@ class StatePages:
     async def _restore(self, transfer: Transfer, request: Request) -> Response:
         if not request.body:
             raise HttpError(400, "the body is empty; it must be a snapshot, not compressed")
-        with self._one_at_a_time():
-            try:
-                zxid = await transfer.restore(request.body)
-            except ValueError as error:
-                raise HttpError(400, f"nothing was changed: {error}") from None
-            except OSError as error:
-                raise HttpError(500, f"nothing was changed: {error}") from None
+        self._begin()
+        # A task of its own: it must not be cancelled between naming the file and loading it.
+        work = asyncio.get_running_loop().create_task(transfer.restore(request.body))
+        work.add_done_callback(self._restored)
+        try:
+            zxid = await asyncio.shield(work)
+        except ValueError as error:
+            raise HttpError(400, f"nothing was changed: {error}") from None
+        except OSError as error:
+            raise HttpError(500, f"nothing was changed: {error}") from None
         return _facts({"last_zxid": zxid, "command": "restore", "error": None})
+
+    def _restored(self, work: asyncio.Task[int]) -> None:
+        self._is_busy = False
+        if not work.cancelled():
+            work.exception()  # the request has it; without one, nothing was changed
 
     @contextmanager
     def _one_at_a_time(self) -> Iterator[None]:

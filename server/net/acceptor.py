@@ -216,6 +216,7 @@ class UnixAcceptor:
         self._connections = connections
         self._backlog = backlog
         self._path = ""
+        self._file = (0, 0)
         self._server: asyncio.Server | None = None
 
     async def start(self, path: str) -> None:
@@ -224,15 +225,15 @@ class UnixAcceptor:
         Raises:
             OSError: Another server listens there, or no socket can be created there.
         """
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
-            probe.connect(path)
-            self._path = path
-        if self._path:
-            self._path = ""
-            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)  # the one that listens may not accept
+            reason = probe.connect_ex(path)
+        if reason not in (errno.ENOENT, errno.ECONNREFUSED):
+            number = errno.EADDRINUSE if reason in (0, errno.EAGAIN, errno.EPROTOTYPE) else reason
+            raise OSError(number, os.strerror(number))
         loop = self._connections.loop
         self._server = await loop.create_unix_server(self._protocol, path, backlog=self._backlog)
-        self._path = path
+        self._path, self._file = path, _identity(path)
 
     def _protocol(self) -> ServerProtocol:
         return ServerProtocol(self._connections, is_local=True)
@@ -241,8 +242,15 @@ class UnixAcceptor:
         """Stop listening, and remove the file; open connections stay open."""
         if self._server is not None:
             self._server.close()
-            with contextlib.suppress(FileNotFoundError):  # newer releases of Python remove it themselves
-                os.unlink(self._path)
+            with contextlib.suppress(OSError):  # newer releases of Python remove it themselves
+                if _identity(self._path) == self._file:  # otherwise somebody else listens there now
+                    os.unlink(self._path)
+
+
+def _identity(path: str) -> tuple[int, int]:
+    """Return what tells a file from another one that has its name later."""
+    status = os.lstat(path)
+    return status.st_dev, status.st_ino
 
 
 def _stop_listening(server: asyncio.Server) -> None:

@@ -22,6 +22,12 @@ SPARE_DESCRIPTORS: Final = 8
 """File descriptors that are reserved for four-letter commands, so that operators can still query the server."""
 
 
+LOCAL_PEER: Final = ("unix", 0)
+"""Stands for the address of the peer of a unix socket, of which there may be any number. It is in no network, so that
+no ACL of scheme ``ip`` allows it anything.
+"""
+
+
 class SansIOConnection(Protocol):
     """A connection without I/O: a ``ServerConnection``, or a wrapper of one."""
 
@@ -148,7 +154,7 @@ class Connections:
 
     def try_accept(self, host: str) -> bool:
         """Count a new connection and return True, or return False if there are too many."""
-        too_many = self._max_per_host and self._per_host[host] >= self._max_per_host
+        too_many = self._max_per_host and self._per_host[host] >= self._max_per_host and host != LOCAL_PEER[0]
         if too_many or (self._max_connections and self._count >= self._max_connections):
             self.engine.metrics.refuse("connections")
             self.engine.warnings.warn(

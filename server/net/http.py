@@ -2,7 +2,8 @@
 
 Everything that a peer sends is bounded: headers, bodies, all bodies together, connections, and the seconds that a
 request or its response may take. When there are as many connections as there may be, the one that has been quiet for
-the longest is closed for the next, so that slow clients cannot lock out a health check. A connection counts until its
+the longest is closed for the next, so that slow clients cannot lock out a health check; one that is being answered
+stays. A connection counts until its
 socket is closed.
 
 One event loop serves this and ZooKeeper's clients. So requests that are answered without waiting are paced: one at a
@@ -15,7 +16,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, Final, NamedTuple
 
 import h11
@@ -82,6 +83,7 @@ class HttpServer:
         self._free_at = 0.0  # when the pause after the last answer is over
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # the one that was quiet longest is first
+        self._busy: set[asyncio.Task[None]] = set()  # those that are being answered, or send what was admitted
 
     @property
     def open_connections(self) -> int:
@@ -111,7 +113,10 @@ class HttpServer:
         task = asyncio.current_task()
         assert task is not None
         if len(self._open) >= self._limits.connections:
-            quiet = next(iter(self._open))
+            quiet = next((each for each in self._open if each not in self._busy), None)
+            if quiet is None:
+                writer.transport.abort()
+                return
             self._open.pop(quiet).transport.abort()
             quiet.cancel()
         self._open[task] = writer
@@ -127,6 +132,7 @@ class HttpServer:
         finally:
             writer.transport.abort()  # also with output that nobody reads
             self._open.pop(task, None)
+            self._busy.discard(task)
 
     async def _serve_one(
         self,
@@ -149,12 +155,14 @@ class HttpServer:
             return False
         self._open[task] = writer  # the one that was quiet shortest
         try:
-            limit = self._admit(_request(first, b""))
+            if limit := self._admit(_request(first, b"")):
+                self._busy.add(task)
             async with asyncio.timeout(None if limit else self._limits.seconds):
                 if connection.they_are_waiting_for_100_continue:
                     go_on = h11.InformationalResponse(status_code=100, headers=[])
                     writer.write(connection.send(go_on) or b"")
                 body = await self._body(connection, reader, limit)
+            self._busy.add(task)
             response = await self._response(_request(first, body))
         except HttpError as error:
             response = json_response({"error": str(error)}, error.status, *error.headers)
@@ -163,12 +171,15 @@ class HttpServer:
         is_whole = connection.their_state is h11.DONE
         is_head = first.method == b"HEAD"
         try:
+            if response.stream is None:
+                self._busy.discard(task)
             self._send(connection, writer, response, is_head=is_head, closes=not is_whole)
             async with asyncio.timeout(self._limits.seconds):
                 await writer.drain()
             if response.stream is not None and not is_head:
-                await self._send_stream(task, connection, writer, response.stream)
+                await self._send_stream(connection, writer, response.stream)
         finally:
+            self._busy.discard(task)
             if response.stream is not None:
                 await response.stream.aclose()
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
@@ -182,12 +193,11 @@ class HttpServer:
         except TimeoutError:
             reason = f"other requests take so long that this was not begun within {self._limits.seconds:g} s"
             raise HttpError(503, reason, ("Retry-After", "1")) from None
-        started = perf_counter()  # nothing has waited since the turn: the answer begins now
+        started = thread_time()  # nothing has waited since the turn: the answer begins now
         try:
             return await self._answered(request)
         finally:
-            ended = perf_counter()
-            self._free_at = ended + min(ended - started, MAX_PAUSE)
+            self._free_at = perf_counter() + min(thread_time() - started, MAX_PAUSE)
 
     async def _answered(self, request: Request) -> Response:
         try:
@@ -243,24 +253,20 @@ class HttpServer:
             events.append(h11.Data(data=response.body))
         if response.stream is None or is_head:
             events.append(h11.EndOfMessage())
-        writer.write(b"".join(connection.send(event) or b"" for event in events))
+        _write(writer, b"".join(connection.send(event) or b"" for event in events))
 
     async def _send_stream(
         self,
-        task: asyncio.Task[None],
         connection: h11.Connection,
         writer: asyncio.StreamWriter,
         stream: Stream,
     ) -> None:
         """Send a body as it comes; a client that reads too slowly is disconnected, and so is one whose body fails."""
         async for piece in stream:
-            writer.write(connection.send(h11.Data(data=piece)) or b"")
+            _write(writer, connection.send(h11.Data(data=piece)) or b"")
             async with asyncio.timeout(self._limits.seconds):
                 await writer.drain()
-            if self._open.pop(task, None) is None:  # it had to make room
-                return
-            self._open[task] = writer
-        writer.write(connection.send(h11.EndOfMessage()) or b"")
+        _write(writer, connection.send(h11.EndOfMessage()) or b"")
 
     async def _next_event(self, connection: h11.Connection, reader: asyncio.StreamReader, seconds: float) -> Any:
         async with asyncio.timeout(seconds):
@@ -269,6 +275,12 @@ class HttpServer:
                 if event is not h11.NEED_DATA:
                     return event
                 connection.receive_data(await reader.read(MAX_HEADERS))
+
+
+def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    if writer.is_closing():  # uvloop raises another error then
+        raise ConnectionResetError("the client has gone")
+    writer.write(data)
 
 
 def _request(head: h11.Request, body: bytes) -> Request:

@@ -34,7 +34,7 @@ from typing import Final
 
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.server_connection import State
-from zoolet.server.net.connections import Connections, SansIOConnection
+from zoolet.server.net.connections import LOCAL_PEER, Connections, SansIOConnection
 from zoolet.server.net.turns import BUSY, PAUSE
 
 _log = logging.getLogger("zoolet.server")
@@ -56,10 +56,6 @@ Identify = Callable[[asyncio.Transport, ClientConnection], None]
 """Adds the identities that a transport shows to a connection."""
 _SAME_ROUND: Final = 0.0002
 """Seconds between two reads below which they count as one: uvloop reads up to 32 times in one iteration."""
-LOCAL_PEER: Final = ("unix", 0)
-"""Stands for the address of the peer of a unix socket. It is in no network, so that no ACL of scheme ``ip`` allows it
-anything.
-"""
 COMMAND_SECONDS: Final = 1.0
 """Seconds for a four-letter command on a connection that was accepted with one of the last descriptors."""
 LINGER: Final = 1.0

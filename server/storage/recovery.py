@@ -88,7 +88,7 @@ def replace(engine: Engine, snapshot: Snapshot) -> None:
 def _finish(engine: Engine) -> None:
     """Delete the ephemeral nodes of sessions that are not there, and count what quotas limit."""
     for owner in [owner for owner in engine.tree.ephemerals if owner not in engine.sessions.alive]:
-        for node_path in list(engine.tree.ephemerals[owner]):
+        for node_path in sorted(engine.tree.ephemerals[owner], key=len, reverse=True):
             engine.tree.delete(node_path, engine.tree.parent_of(node_path), engine.zxid)
         del engine.tree.ephemerals[owner]
     engine.quota.recount_all()

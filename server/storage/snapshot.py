@@ -51,7 +51,7 @@ DIGESTED: Final = 2
 """The version of digests that are known."""
 UNDIGESTED: Final = 1 << 16
 """The version of a digest that is none, which ZooKeeper does not compare: what counts is its zxid."""
-_END: Final = b"\0\0\0\1/"
+END: Final = b"\0\0\0\1/"
 _SEAL = struct.Struct(">q5s")
 _PIECE: Final = 1 << 20
 
@@ -204,7 +204,7 @@ class _Reader:
         if found != expected:
             reason = f"checksum mismatch in the bytes before {at}: {found:#x}, expected {expected:#x}"
             raise StorageError(self._where, reason)
-        if self.data[self.at : self.at + 5] != _END:
+        if self.data[self.at : self.at + 5] != END:
             raise self.fail("the end of the seal is missing")
         self.at += 5
 
@@ -260,7 +260,7 @@ def parse(data: bytes, zxid: int, where: str = "", progress: Callable[[str, int,
 
 def _nodes(reader: _Reader) -> Iterator[StoredNode]:
     data = reader.data
-    while data[reader.at : reader.at + 5] != _END:
+    while data[reader.at : reader.at + 5] != END:
         path = reader.text()
         content = reader.buffer()
         (key,) = reader.values(_LONG)
@@ -300,7 +300,7 @@ class _Seals:
 
     def sealed(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield from self.counted(pieces)
-        yield from self.counted([_LONG.pack(self._checksum) + _END])
+        yield from self.counted([_LONG.pack(self._checksum) + END])
 
 
 def encode(snapshot: Snapshot, *, digest: bool = True, last_zxid: bool = True) -> Iterator[bytes]:
@@ -312,7 +312,7 @@ def encode(snapshot: Snapshot, *, digest: bool = True, last_zxid: bool = True) -
         last_zxid: Whether it has the section of 3.9; older releases ignore it.
     """
     seals = _Seals()
-    yield from seals.sealed([*_tables(snapshot), *map(_encode_node, snapshot.nodes), _END])
+    yield from seals.sealed([*_tables(snapshot), *map(_encode_node, snapshot.nodes), END])
     if digest:
         yield from seals.sealed([_DIGEST.pack(snapshot.zxid, DIGESTED) + struct.pack(">Q", snapshot.computed_digest())])
     if last_zxid:
@@ -332,7 +332,7 @@ def encode_growing(tables: Snapshot, nodes: Iterable[StoredNode], last_zxid: Cal
     seals = _Seals()
     yield from seals.counted(_tables(tables))
     yield from seals.counted(map(_encode_node, nodes))
-    yield from seals.sealed([_END])
+    yield from seals.sealed([END])
     yield from seals.sealed([_DIGEST.pack(max(tables.zxid, last_zxid()), UNDIGESTED) + _LONG.pack(0)])
     yield from seals.sealed([_LONG.pack(tables.zxid)])
 
@@ -370,7 +370,7 @@ def has_seal(path: Path) -> bool:
     except (EOFError, zlib.error, gzip.BadGzipFile):
         return False
     checksum = zlib.adler32(last[: -_SEAL.size], checksum)
-    return len(last) >= _SEAL.size and last[-_SEAL.size :] == _SEAL.pack(checksum, _END)
+    return len(last) >= _SEAL.size and last[-_SEAL.size :] == _SEAL.pack(checksum, END)
 
 
 def acl_of(snapshot: Snapshot, key: int) -> AclList:

@@ -29,7 +29,9 @@ from time import perf_counter
 from typing import Final, NoReturn
 
 from zoolet.protocol import paths
+from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.node import is_session
 from zoolet.server.storage import live, recovery
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.errors import StorageError
@@ -39,6 +41,8 @@ from zoolet.server.storage.store import Store
 _log = logging.getLogger("zoolet.server")
 _SIZE: Final = struct.Struct(">q")
 _CHUNK: Final = 1 << 16
+_MAX_SESSION: Final = (1 << 63) - (1 << 40)
+"""A snapshot with a session above is refused: ids go on from there, and would end soon."""
 _MAX_ZXID: Final = 1 << 62
 """A snapshot from here on is refused: zxids would end soon."""
 
@@ -198,10 +202,17 @@ def _checked(data: bytes) -> Snapshot:
         StorageError: It is damaged, no snapshot, or has what no server writes.
     """
     snapshot = snapshots.parse(data, 0)
+    if not data.endswith(snapshots.END):
+        raise StorageError("", "there is more behind its end")
+    owned: set[str] = set()
     for node in snapshot.nodes:
         if node.path and (why := paths.path_error(node.path)) is not None:
             raise StorageError("", f"the path {node.path!r}: {why}")
+        if node.path.rpartition("/")[0] in owned:
+            raise StorageError("", f"{node.path} is below an ephemeral node")
+        if is_session(node.owner):
+            owned.add(node.path)
     for session_id, timeout in snapshot.sessions.items():
-        if session_id <= 0 or timeout <= 0:
-            raise StorageError("", f"session 0x{session_id & (1 << 64) - 1:x} with a timeout of {timeout} ms")
+        if not is_session(session_id) or session_id > _MAX_SESSION or timeout <= 0:
+            raise StorageError("", f"session {hexadecimal(session_id)} with a timeout of {timeout} ms")
     return snapshot

@@ -161,6 +161,34 @@ async def test_what_cannot_be_done_is_refused_with_the_reason(
         assert (await ask(of, "restore", "POST", b"x")).status == 200  # it is not taken for busy
 
 
+async def test_a_restore_goes_on_when_its_client_has_gone_and_no_other_begins_meanwhile() -> None:
+    state = State()
+    of = pages(state)
+    goes_on = asyncio.Event()
+    restored = state.restore
+
+    async def slow(data: bytes) -> int:
+        await goes_on.wait()
+        return await restored(data)
+
+    state.restore = slow  # type: ignore[method-assign]
+    request = asyncio.create_task(ask(of, "restore", "POST", b"first"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+
+    assert (await refusal(of, "restore", "POST", b"second")).status == 429
+    goes_on.set()
+    while not state.restored:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert state.restored == [b"first"]
+    assert (await ask(of, "restore", "POST", b"third")).status == 200
+
+
 def test_a_restore_is_refused_before_its_body_is_received() -> None:
     of = pages(State())
 

@@ -296,3 +296,43 @@ def streaming(stream: Pieces, *headers: tuple[str, str]) -> Any:
         return Response(headers=headers, stream=stream)
 
     return answer
+
+
+async def test_a_connection_that_is_being_answered_does_not_make_room() -> None:
+    may_answer = asyncio.Event()
+
+    async def answer(request: Request) -> Response:
+        await may_answer.wait()
+        return Response(b"done")
+
+    async with served(Limits(connections=3, seconds=5, idle=5, paced=False), answer) as connect:
+        reader, writer = await connect()
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.sleep(0.05)
+        for _ in range(10):
+            await connect()
+        await asyncio.sleep(0.05)
+        may_answer.set()
+
+        assert (await response(reader))[2] == b"done"
+
+
+async def test_when_all_are_being_answered_another_one_is_closed() -> None:
+    async with served(Limits(connections=2, seconds=5, idle=5), streaming(Endless())) as connect:
+        for _ in range(2):
+            reader, writer = await connect()
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            await asyncio.wait_for(reader.readuntil(b"tick"), 5)
+        reader, _ = await connect()
+
+        with suppress(ConnectionResetError):
+            assert await asyncio.wait_for(reader.read(), 5) == b""
+
+
+class Endless(Pieces):
+    """A stream without an end."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            yield b"tick"
+            await asyncio.sleep(0.01)

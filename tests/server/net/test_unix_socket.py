@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,54 @@ async def test_what_a_killed_server_has_left_is_replaced(daemon: Daemon, tmp_pat
 
     async with Client(f"unix:{path}") as zk:
         await zk.create("/a", b"")
+
+
+async def test_a_socket_of_another_kind_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
+    path = f"{tmp_path}/datagrams"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind(path)
+
+        with pytest.raises(OSError, match="in use"):
+            await daemon.start_unix(path)
+
+        assert stat.S_ISSOCK(os.lstat(path).st_mode)
+
+
+async def test_a_server_that_does_not_accept_is_a_server(daemon: Daemon, tmp_path: Path) -> None:
+    path = f"{tmp_path}/stopped"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other, ExitStack() as waiting:
+        other.bind(path)
+        other.listen(0)
+        for _ in range(3):
+            client = waiting.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            client.setblocking(False)
+            client.connect_ex(path)
+
+        with pytest.raises(OSError, match="in use"):
+            await daemon.start_unix(path)
+
+
+async def test_the_file_of_the_next_server_stays(daemon: Daemon, tmp_path: Path) -> None:
+    path = f"{tmp_path}/zoolet.sock"
+    first = assemble_daemon(Config())
+    await first.start_unix(path)
+    os.unlink(path)
+    await daemon.start_unix(path)
+
+    await first.stop(gracefully=False)
+
+    assert stat.S_ISSOCK(os.lstat(path).st_mode)
+
+
+async def test_any_number_of_clients_may_connect(tmp_path: Path) -> None:
+    path = f"{tmp_path}/zoolet.sock"
+    daemon = assemble_daemon(Config(max_client_cnxns=1, whitelist=("*",)))
+    await daemon.start_unix(path)
+
+    async with Client(f"unix:{path}") as one, Client(f"unix:{path}") as two:
+        await one.create("/a", b"")
+        assert await two.exists("/a")
+    await daemon.stop(gracefully=False)
 
 
 async def test_another_file_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:

@@ -159,7 +159,10 @@ async def test_ephemeral_nodes_of_sessions_that_are_not_there_are_deleted() -> N
         (Snapshot(1, [ROOT, ROOT._replace(path="/a\0")]), r"/a\\x00"),
         (Snapshot(1, [ROOT._replace(mzxid=1 << 62)]), "zxid"),
         (Snapshot(1 << 62, [ROOT]), "zxid"),
-        (Snapshot(1, [ROOT], sessions={-5: 1000}), "session"),
+        (Snapshot(1, [ROOT], sessions={0: 1000}), "session"),
+        (Snapshot(1, [ROOT], sessions={(1 << 63) - 1: 1000}), "session"),
+        (Snapshot(1, [ROOT, ROOT._replace(path="/e", owner=5), ROOT._replace(path="/e/c")]), "below an ephemeral"),
+        (b"".join(snapshots.encode(Snapshot(1, [ROOT]))) + b"JUNK", "more behind"),
         (Snapshot(1, [ROOT], sessions={5: 0}), "timeout of 0"),
         (Snapshot(1, [ROOT._replace(acl=9)]), "ACL list"),
     ],
@@ -175,6 +178,16 @@ async def test_what_no_server_writes_is_refused_and_changes_nothing(content: Sna
     assert state_of(engine) == before
     assert engine.sessions.alive == sessions
     assert engine.connections
+
+
+async def test_sessions_of_servers_with_high_numbers_are_restored() -> None:
+    session = (200 << 56 | 5) - (1 << 64)
+    engine = make_engine()
+
+    await transfer(engine).restore(b"".join(snapshots.encode(Snapshot(1, [ROOT], sessions={session: 5000}))))
+
+    assert set(engine.sessions.alive) == {session}
+    connected(engine).create("/a", b"")
 
 
 async def test_every_cut_of_a_snapshot_is_refused() -> None:
