@@ -93,7 +93,7 @@ def node_of(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
         raise NodeJsonError(f"{path} has {', '.join(unknown)}; a node has {', '.join(_SETTINGS)}, and children")
     container, ttl = settings.get("$container", False), settings.get("$ttl")
     encoded = {"base64": settings["$base64"]} if "$base64" in settings else settings.get("$data", "")
-    acl = _acl(settings["$acl"], path) if "$acl" in settings else None
+    acl = acl_of(settings["$acl"], path) if "$acl" in settings else None
     created = settings.get("$children_created", 0)
     if (problem := node_problem(None, ttl, container, created)) is not None:
         raise NodeJsonError(f"{path}: {problem}")
@@ -104,7 +104,12 @@ def node_of(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
     return node, {name: value[name] for name in value if name not in settings}
 
 
-def _acl(value: object, path: str) -> AclList:
+def acl_of(value: object, path: str) -> AclList:
+    """Return the ACL list that a JSON value stands for: ``["scheme:id:permissions"]``, or one such text.
+
+    Raises:
+        NodeJsonError: It is none; the path is named in the message.
+    """
     entries = []
     if value == []:
         raise NodeJsonError(f"{path}: $acl is empty; an entry is scheme:id:permissions, such as world:anyone:cdrwa")

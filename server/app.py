@@ -146,6 +146,7 @@ def assemble(
         config.file,
         data.last_snapshot if data is not None else lambda: None,
         lambda: len(connections.turns.queued),
+        data_dir=str(data.directory.folder) if data is not None else None,
     )
     daemon = Daemon(connections, observed, backlog=backlog, gc_tuner=gc_tuner)
     return daemon

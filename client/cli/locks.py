@@ -7,11 +7,10 @@ import asyncio
 import logging
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zoolet.client.cli.options import DEFAULT_HOSTS, OptionError, add_connection, add_timeout, auth_of, seconds, tls_of
 from zoolet.event_loop import run_loop
-from zoolet.protocol.hexadecimal import hexadecimal
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     from zoolet.client.aio.client import Client
@@ -62,7 +61,9 @@ def _locks(options: argparse.Namespace) -> int:
 
 
 async def _run(client: Client, path: str, options: argparse.Namespace) -> int:
-    from zoolet.client.recipes.overview import Overview
+    import json
+
+    from zoolet.client.recipes.overview import Overview, described
     from zoolet.protocol.errors import ConnectionLossError, NoNodeError
 
     client.begin()
@@ -75,7 +76,7 @@ async def _run(client: Client, path: str, options: argparse.Namespace) -> int:
         before = ""
         while True:
             lines, circles = await overview.look()
-            text = _as_json(lines, circles) if options.json else _as_text(path, lines, circles)
+            text = json.dumps(described(lines, circles)) if options.json else _as_text(path, lines, circles)
             if text != before:
                 print(text, flush=True)
             if not options.watch:
@@ -112,42 +113,3 @@ def _who(entry: LockEntry) -> str:
 
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.since))
     return f"{name_of(entry)}{' as a reader' if entry.shared else ''} since {since}"
-
-
-# --- JSON ---
-
-
-def _as_json(lines: list[SharedLine], circles: list[list[Wait]]) -> str:
-    import json
-
-    return json.dumps(
-        {
-            "shared": [
-                {
-                    "path": line.path,
-                    "kind": line.kind,
-                    "naming": line.naming,
-                    "holders": [_entry(entry) for entry in line.holders],
-                    "waiters": [_entry(entry) for entry in line.waiters],
-                    "size": line.size,
-                }
-                for line in lines
-            ],
-            "deadlocks": [
-                [{"lock": wait.lock, "waiter": _entry(wait.entry), "holder": _entry(wait.behind)} for wait in circle]
-                for circle in circles
-            ],
-        }
-    )
-
-
-def _entry(entry: LockEntry) -> dict[str, Any]:
-    from zoolet.protocol.node_json import data_json
-
-    return {
-        "node": entry.path,
-        "session": hexadecimal(entry.session_id) if entry.session_id else None,
-        "data": data_json(entry.data),
-        "reader": entry.shared,
-        "since": entry.since,
-    }

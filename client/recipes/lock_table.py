@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, Self, cast
 
 from zoolet.client import serializers
+from zoolet.client.aio.client import Client
 from zoolet.client.aio.subtree import ask, names_below, subtree
 from zoolet.client.recipes._base import Recipe
 from zoolet.client.recipes._node_names import NAMINGS, in_order
@@ -25,6 +26,8 @@ class LockEntry(NamedTuple):
         data: What its node holds; by default host and process id.
         since: When it asked for the lock, in seconds since the epoch, by the server's clock.
         holds: Whether it holds the lock.
+        token: The zxid at which its node was created: the fencing token of our Lock and of Curator's and kazoo's node;
+            0 if that is not known.
     """
 
     path: str
@@ -33,6 +36,7 @@ class LockEntry(NamedTuple):
     data: bytes
     since: float
     holds: bool
+    token: int = 0
 
 
 class LockLine(NamedTuple):
@@ -68,6 +72,18 @@ class Wait(NamedTuple):
         return f"{name_of(self.entry)} waits for {self.lock}, and {name_of(self.behind)} holds it"
 
 
+class Reader(Protocol):
+    """Reads nodes: a client, or the server itself."""
+
+    async def children(self, path: str) -> list[str]:
+        """Return the names of a node's children."""
+        ...
+
+    async def get(self, path: str) -> tuple[bytes, Stat]:
+        """Return data and Stat of a node."""
+        ...
+
+
 class LockTable(Recipe):
     """The locks below a node: ``for line in await LockTable(zk, "/locks").read(): print(line)``.
 
@@ -78,6 +94,13 @@ class LockTable(Recipe):
     """
 
     _serializer = serializers.raw
+
+    @classmethod
+    def over(cls, reader: Reader, path: str) -> Self:
+        """Return a table that reads through something else than a client."""
+        table = cls.__new__(cls)
+        table._client, table._path = cast(Client, reader), path
+        return table
 
     async def read(self) -> list[LockLine]:
         """Return the locks in order of their paths; each line as it is at one moment, not all at the same."""
@@ -108,7 +131,7 @@ class LockTable(Recipe):
                 only_readers = only_readers and kinds[at] == "read"
                 since = stat.ctime / 1000
                 holds = only_readers or not entries
-                entries.append(LockEntry(at, kinds[at] == "read", stat.ephemeralOwner, data, since, holds))
+                entries.append(LockEntry(at, kinds[at] == "read", stat.ephemeralOwner, data, since, holds, stat.czxid))
         return LockLine(path, naming, tuple(entries), _kind(naming, set(kinds.values()))) if entries else None
 
     async def deadlocks(self) -> list[list[Wait]]:

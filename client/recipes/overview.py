@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from zoolet.client.recipes._node_names import sorted_by_sequence
 from zoolet.client.recipes.lock_table import LockEntry, LockTable, Wait
 from zoolet.protocol import paths
 from zoolet.protocol.errors import NoAuthError, NoNodeError
+from zoolet.protocol.hexadecimal import hexadecimal
+from zoolet.protocol.node_json import data_json
 
 _KAZOO_LOCK: Final = "-__lock__"
 """Suffix of the lock node of a kazoo semaphore."""
@@ -155,7 +157,39 @@ class Overview(LockTable):
     async def _read_entries(self, nodes: list[str]) -> list[LockEntry]:
         """Return who owns ephemeral nodes, in the order of their paths."""
         return [
-            LockEntry(path, False, stat.ephemeralOwner, data, stat.ctime / 1000, True)
+            LockEntry(path, False, stat.ephemeralOwner, data, stat.ctime / 1000, True, stat.czxid)
             for path, data, stat in await self._read_nodes(nodes)
             if stat.ephemeralOwner
         ]
+
+
+def described(lines: list[SharedLine], circles: list[list[Wait]]) -> dict[str, Any]:
+    """Return what :meth:`Overview.look` has found, for JSON."""
+    return {
+        "shared": [
+            {
+                "path": line.path,
+                "kind": line.kind,
+                "naming": line.naming,
+                "holders": [_entry(entry) for entry in line.holders],
+                "waiters": [_entry(entry) for entry in line.waiters],
+                "size": line.size,
+            }
+            for line in lines
+        ],
+        "deadlocks": [
+            [{"lock": wait.lock, "waiter": _entry(wait.entry), "holder": _entry(wait.behind)} for wait in circle]
+            for circle in circles
+        ],
+    }
+
+
+def _entry(entry: LockEntry) -> dict[str, Any]:
+    return {
+        "node": entry.path,
+        "session": hexadecimal(entry.session_id) if entry.session_id else None,
+        "data": data_json(entry.data),
+        "reader": entry.shared,
+        "since": entry.since,
+        "token": str(entry.token) if entry.token else None,  # text: JavaScript has no such numbers
+    }

@@ -35,6 +35,7 @@ class Observed:
             for none.
         waiting: Returns how many connections have requests that wait for a turn.
         certificate_ends: When the certificate of the TLS port ends, in seconds since the epoch; 0 without one.
+        data_dir: The data directory; None for a server in memory.
         samples: The times of some requests in milliseconds, by the name of a label and its value.
     """
 
@@ -44,6 +45,7 @@ class Observed:
     last_snapshot: Callable[[], tuple[int, int] | None] = _none
     waiting: Callable[[], int] = int
     certificate_ends: float = 0.0
+    data_dir: str | None = None
     samples: dict[str, dict[str, Summary]] = field(default_factory=dict)
 
     def version(self) -> str:

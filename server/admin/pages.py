@@ -5,6 +5,7 @@
 ``/commands/NAME``        the answer of one, as JSON
 ``/metrics``              all figures for Prometheus; ``?name[]=X`` chooses
 ``/healthz``              200 while the process answers: its event loop runs
+``/``                     the console
 ``/readyz``               200 while clients can read and write; otherwise 503, and the reason in one line
 ========================  ==============================================================================
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Collection
-from typing import Final
+from typing import Final, Protocol
 
 from zoolet.server.admin import prometheus
 from zoolet.server.admin.commands import BY_NAME, COMMANDS, execute
@@ -29,6 +30,14 @@ from zoolet.server.admin.state_pages import MAX_BODY, StatePages, Transfer
 READS: Final = ("GET", "HEAD")
 CHANGES: Final = ("GET", "HEAD", "POST")
 POST: Final = ("POST",)
+
+
+class Console(Protocol):
+    """Answers the requests of the console: a ``ConsolePages``."""
+
+    async def answer(self, request: Request, path: str) -> Response | None:
+        """Answer a request; None if there is nothing of the console at this path."""
+        ...
 
 
 def ready(observed: Observed) -> str:
@@ -53,6 +62,7 @@ class AdminPages:
         is_local: Likewise.
         prefix: The path of the commands.
         transfer: What ``snapshot`` and ``restore`` do; None if they are not offered.
+        console: Answers ``/`` and what is below ``/console``.
     """
 
     def __init__(
@@ -64,7 +74,9 @@ class AdminPages:
         is_local: bool = True,
         prefix: str = "/commands",
         transfer: Transfer | None = None,
+        console: Console | None = None,
     ) -> None:
+        self._console = console
         self._state = StatePages(transfer)
         self._observed = observed
         self._token = token
@@ -108,6 +120,8 @@ class AdminPages:
         if path == "/readyz":
             reason = ready(self._observed)
             return Response(f"{reason or 'ok'}\n".encode(), status=503 if reason else 200)
+        if self._console is not None and (response := await self._console.answer(request, path)) is not None:
+            return response
         if path == "":
             return Response(self._index().encode(), "text/html; charset=utf-8")
         raise HttpError(404, f"there is nothing at {path[:80]}; {prefix}, /metrics, /healthz and /readyz are here")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from zoolet.server.cli import backup, container, datadir, fault, proxy, run, serve
 from zoolet.server.config import ConfigError
+from zoolet.server.console import command as console
 from zoolet.server.storage.errors import StorageError
 from zoolet.usage import Parser
 
@@ -71,6 +72,7 @@ def parser(more: AddCommands | None = None) -> argparse.ArgumentParser:
     datadir.add_command(commands)
     backup.add_command(commands)
     container.add_command(commands)
+    console.add_command(commands)
     if more is not None:
         more(commands)
     return program

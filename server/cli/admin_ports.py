@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from zoolet.server.admin.http import LOCAL, HttpError, Request, Response, check_browser
 from zoolet.server.admin.observed import Observed
-from zoolet.server.admin.pages import AdminPages, metrics_page
+from zoolet.server.admin.pages import AdminPages, Console, metrics_page
 from zoolet.server.admin.state_pages import Transfer
 from zoolet.server.cli.addresses import shown, why_not
 from zoolet.server.config import ConfigError
@@ -71,22 +72,30 @@ class AdminPorts:
         for server in self._servers:
             await server.close()
 
-    def serve(self, observed: Observed, transfer: Transfer | None) -> None:
+    def serve(
+        self,
+        observed: Observed,
+        transfer: Transfer | None = None,
+        console: Callable[[str, bool], Console] | None = None,
+    ) -> None:
         """Answer all requests from now on.
 
         Args:
             observed: The server.
             transfer: What ``snapshot`` and ``restore`` do.
+            console: Returns the console for the token of this port.
         """
         settings = self._settings
         self._observed = observed
+        is_local = _is_local(settings.host)
         self._pages = AdminPages(
             observed,
             self._token,
             self._names,
-            is_local=_is_local(settings.host),
+            is_local=is_local,
             prefix=settings.prefix,
             transfer=transfer,
+            console=console(self._token, is_local) if console is not None else None,
         )
 
     def end(self) -> None:

@@ -28,14 +28,12 @@ def control_server(endpoint: Endpoint, host: str = "127.0.0.1", port: int = 0) -
         ConfigError: h11 is not installed.
     """
     try:
-        from zoolet.server.testing.control.http import ControlServer
+        from zoolet.server.testing.control import opening
     except ModuleNotFoundError as error:
         if error.name != "h11":
             raise
         raise ConfigError("--admin needs h11, the extra 'admin': install it") from None
-    from zoolet.server.testing.control.commands import control_of
-
-    return ControlServer(control_of(endpoint), port, host)
+    return opening.control_server(endpoint, host, port)
 
 
 def cannot_listen(host: str, port: int, error: Exception) -> OSError:

@@ -43,6 +43,7 @@ from zoolet.server.net.daemon import Daemon
 from zoolet.server.net.gc import GcTuner
 
 if TYPE_CHECKING:  # most servers have no files, and no TLS
+    from zoolet.server.console.attach import EngineConsole
     from zoolet.server.net.tls import ServerContext
     from zoolet.server.storage.opening import OpenDirectory
     from zoolet.server.storage.transfer import StateTransfer
@@ -156,6 +157,7 @@ async def _assemble(config: Config, gc_tuner: GcTuner, data: OpenDirectory | Non
             progress.show(what, done, total)
 
         ports.starting = "recovering"
+        _stop_at_once(asyncio.get_running_loop())
         work = asyncio.get_running_loop().run_in_executor(None, recovered_engine, config, clock, rng, data, show)
         try:
             recovered = await asyncio.shield(work)
@@ -163,6 +165,14 @@ async def _assemble(config: Config, gc_tuner: GcTuner, data: OpenDirectory | Non
             await asyncio.wait((work,))
             raise
     return assemble(config, clock=clock, rng=rng, gc_tuner=gc_tuner, data=data, recovered=recovered)
+
+
+def _stop_at_once(loop: asyncio.AbstractEventLoop) -> None:
+    """End the process on a signal: what recovers writes nothing that a start does not find as after a crash."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, os._exit, 0)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        loop.add_signal_handler(number, lambda: None)
 
 
 async def _serve_until_signal(config: Config, context: ServerContext | None, data: OpenDirectory | None) -> int:
@@ -190,14 +200,17 @@ async def _run(
         _watch_certificate(daemon, config)
     for warning in _warnings(config):
         _log.warning("%s", warning)
-    ports.serve(daemon.observed, _transfer(config, daemon, data))
     if ports.lines:
         daemon.measure()
+    console = _console(config, daemon, lines) if config.admin.port is not None else None
+    ports.serve(daemon.observed, _transfer(config, daemon, data), console.pages if console is not None else None)
     print("\n".join([*lines, *ports.lines]), flush=True)
     with Systemd(os.environ, lambda: status_line(daemon)):
         await stop.wait()
     _log.info("stopping: %d connections, %d sessions", len(daemon.connections.open), len(daemon.engine.sessions.alive))
     ports.end()
+    if console is not None:
+        console.stop()
     is_logged = await daemon.stop()
     return 0 if is_logged else 1
 
@@ -210,6 +223,13 @@ def _transfer(config: Config, daemon: Daemon, data: OpenDirectory | None) -> Sta
     connections = daemon.connections
     store = data.running if data is not None else None
     return StateTransfer(daemon.engine, store, connections.set_time, connections.deliver)
+
+
+def _console(config: Config, daemon: Daemon, lines: list[str]) -> EngineConsole:
+    from zoolet.server.console.attach import EngineConsole  # takes some ms to import
+
+    name = lines[0].rpartition(" ")[2] if lines else ""
+    return EngineConsole(daemon, history=config.admin.history, name=name)
 
 
 def status_line(daemon: Daemon) -> str:

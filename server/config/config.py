@@ -40,6 +40,7 @@ class AdminSettings:
         metrics_host: The address of the port for metrics; None for all addresses of the machine.
         metrics_port: The port for metrics; 0 for a free one.
         slow: Milliseconds from which on a batch of requests is logged; 0 for never.
+        history: The last transactions that the console shows; 0 for none.
         audit: Write the audit log.
         audit_file: The file of the audit log; None for the log of the process.
     """
@@ -55,6 +56,7 @@ class AdminSettings:
     metrics_host: str | None = None
     metrics_port: int = 7000
     slow: int = 0
+    history: int = 10_000
     audit: bool = False
     audit_file: str | None = None
 

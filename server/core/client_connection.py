@@ -23,12 +23,14 @@ class Session:
         timeout_ms: The timeout that was negotiated at the last connect.
         client: The connection that serves it; None while there is none.
         deadline: When it expires unless its client sends something, in the engine's monotonic milliseconds.
+        heard: When its client has last sent something, likewise.
     """
 
     id: int
     timeout_ms: int
     client: ClientConnection | None = None
     deadline: int = field(default=NEVER)
+    heard: int = 0
 
 
 class ClientConnection:

@@ -6,6 +6,7 @@ nothing is written: a server without a data directory has no journal.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from zoolet.protocol import txns as t
@@ -59,6 +60,11 @@ class Journal:
         self.entries: list[Applied] = []
         self.zxid = zxid
 
+    @property
+    def is_logged(self) -> bool:
+        """Whether what is in it is written to a log."""
+        return True
+
     def add(self, session_id: int, xid: int, zxid: int, now: int, kind: int, txn: Record) -> None:
         """Add a transaction that was applied."""
         self.zxid = zxid
@@ -75,3 +81,34 @@ class Journal:
         """Remove the transactions, and return them."""
         entries, self.entries = self.entries, []
         return entries
+
+
+class HeardJournal(Journal):
+    """A journal to whose transactions somebody listens, as they are applied.
+
+    Args:
+        journal: That of the log; None if the server has none.
+        heard: Called with each transaction, as for :meth:`Journal.add`; it must not fail.
+    """
+
+    __slots__ = ("_heard", "_journal")
+
+    def __init__(self, journal: Journal | None, heard: Callable[[int, int, int, int, int, Record], object]) -> None:
+        self._journal = journal
+        self._heard = heard
+
+    @property
+    def is_logged(self) -> bool:
+        """Whether the transactions are written to a log, too."""
+        return self._journal is not None
+
+    def add(self, session_id: int, xid: int, zxid: int, now: int, kind: int, txn: Record) -> None:
+        """Add a transaction that was applied."""
+        if self._journal is not None:
+            self._journal.add(session_id, xid, zxid, now, kind, txn)
+        self._heard(session_id, xid, zxid, now, kind, txn)
+
+    def add_failure(self, session_id: int, xid: int, zxid: int, now: int, code: int) -> None:
+        """Add a request that failed; nobody listens to those."""
+        if self._journal is not None:
+            self._journal.add_failure(session_id, xid, zxid, now, code)

@@ -446,8 +446,10 @@ class ServerConnection:
         client.last_zxid, client.last_op = engine.zxid, opcode
         engine.metrics.packets_received += done
         engine.metrics.packets_sent += done
-        if answered and session is not None and engine.monotonic_ms + session.timeout_ms >= session.deadline:
-            engine.sessions.touch(session, engine.monotonic_ms)  # else its deadline would not change
+        if answered and session is not None:
+            session.heard = now = engine.monotonic_ms
+            if now + session.timeout_ms >= session.deadline:
+                engine.sessions.touch(session, now)  # else its deadline would not change
 
     def auth_required(self) -> bool:
         """Return whether the client must authenticate before anything else."""

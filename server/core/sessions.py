@@ -108,7 +108,7 @@ class Sessions:
 
     def open(self, session_id: int, timeout_ms: int, monotonic_ms: int) -> Session:
         """Create a session."""
-        session = self.alive[session_id] = Session(session_id, timeout_ms)
+        session = self.alive[session_id] = Session(session_id, timeout_ms, heard=monotonic_ms)
         self.touch(session, monotonic_ms)
         return session
 

@@ -375,6 +375,10 @@ class Watches:
         counts = [sum(not client.closing for client in waiting) for waiting in self._stores[store].values()]
         return sum(count > 0 for count in counts), sum(counts)
 
+    def watching(self, store: int, path: str) -> list[ClientConnection]:
+        """Return the open connections that watch exactly this path."""
+        return [client for client in self._stores[store].get(path, ()) if not client.closing]
+
     def by_path(self, store: int) -> dict[str, list[ClientConnection]]:
         """Return the open connections that watch each path."""
         return {

@@ -70,6 +70,10 @@ class Endpoint(ABC):
                 interceptor.add(fault)
         self._refused = self._down = False
 
+    def faults(self) -> list[Fault]:
+        """Return the faults that are active."""
+        return list(self._interceptor.faults)
+
     # --- starting and stopping ---
 
     def __enter__(self: E) -> E:  # not Self: completion in editors takes that for this class

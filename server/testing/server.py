@@ -12,6 +12,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -61,6 +62,7 @@ class Server(Endpoint, NamedWaits):
             Nothing is written to it.
         tls: Speak TLS on the port, with a certificate that is made for this server (this needs ``cryptography``);
             clients trust the authority in :attr:`tls_ca`.
+        admin: Serve the console and the control API, at :attr:`admin_url` (this needs ``h11``).
         sasl_users: The passwords of those who may log in with SASL DIGEST-MD5, by their names; None for no SASL.
         config: A zoo.cfg's path, or a dict of its keys and values.
         compat: The release whose behaviour to reproduce, ``"3.8"`` or ``"3.9"``; None for the newest.
@@ -90,6 +92,7 @@ class Server(Endpoint, NamedWaits):
         data_dir: str | os.PathLike[str] | None = None,
         begin_from: str | os.PathLike[str] | None = None,
         tls: bool = False,
+        admin: bool = False,
         sasl_users: Mapping[str, str] | None = None,
         config: str | os.PathLike[str] | Mapping[str, object] | None = None,
         compat: CompatName | None = None,
@@ -102,6 +105,10 @@ class Server(Endpoint, NamedWaits):
         self._data_dir, self._begin_from = data_dir, begin_from
         self._data: OpenDirectory | None = None
         self._runner.before_stop, self._runner.after_stop = self._save, self._release
+        self._host = host
+        self._control: Any = None
+        if admin:
+            self._runner.after_start = self._open_admin
         self.tls_ca: str | None = None
         if tls:
             self._use_tls()
@@ -172,6 +179,7 @@ class Server(Endpoint, NamedWaits):
             store.snapshot_soon()
 
     async def _save(self) -> None:
+        await self._close_admin()
         store = self._runner.daemon.connections.log
         if store is not None and self._unsaved:
             await store.snapshot_written()
@@ -216,8 +224,24 @@ class Server(Endpoint, NamedWaits):
 
     @property
     def admin_url(self) -> str | None:
-        """The URL of the admin server: None, because there is none."""
-        return None
+        """The URL of the console, and with ``commands`` behind it of the control API; None without ``admin=True``, and
+        while the server does not run.
+        """
+        return f"{self._control.url}/" if self._control is not None else None
+
+    @property
+    def daemon(self) -> Daemon:
+        """The daemon in the server's event loop, for the console."""
+        return self._runner.daemon
+
+    async def _open_admin(self) -> None:
+        opening = import_module("zoolet.server.testing.control.opening")  # by name: it imports this module
+        self._control = await opening.control_server(self, self._host).__aenter__()
+
+    async def _close_admin(self) -> None:
+        control, self._control = self._control, None
+        if control is not None:
+            await control.__aexit__()
 
     # --- sessions and connections ---
 

@@ -239,8 +239,9 @@ def packed(wheel: Path) -> set[str]:
 
 @pytest.mark.slow
 def test_a_wheel_holds_the_modules_and_nothing_else(wheel: Path) -> None:
+    kept = (".py", ".pyi", "/py.typed")
     parts = {
-        path for path in files(ROOT) if path.split("/")[0] in PARTS and path.endswith((".py", ".pyi", "/py.typed"))
+        path for path in files(ROOT) if path.split("/")[0] in PARTS and (path.endswith(kept) or "/static/" in path)
     }
 
     pages = {name for name in packed(wheel) if "/data/share/man/man1/" in name}

@@ -16,7 +16,7 @@ from zoolet.__main__ import main
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "docs" / "man"
 COMMANDS: Final = frozenset(
-    "serve run proxy fault datadir backup container dump load push status shell locks top completion".split()
+    "serve run proxy fault datadir backup console container dump load push status shell locks top completion".split()
 )
 
 

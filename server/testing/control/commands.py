@@ -230,6 +230,16 @@ def end_fault(control: Control, fault: int) -> dict[str, Any]:
 
 
 @_command(proxies=True)
+def faults(control: Control) -> list[dict[str, Any]]:
+    """Return the faults that are active, those of other programs too: number, text, and how often each was applied."""
+    shown = []
+    for fault in control.endpoint.faults():
+        holds = (fault.action.holds or fault.action.events) and not fault.action.released
+        shown.append({"fault": control.number_of(fault), "text": repr(fault), "holds": holds, **_status(fault)})
+    return shown
+
+
+@_command(proxies=True)
 def heal(control: Control) -> None:
     """End all faults and pauses, and accept connections."""
     control.endpoint.heal()

@@ -134,6 +134,13 @@ class Control:
         self._objects[self._made] = thing
         return self._made
 
+    def number_of(self, thing: object) -> int:
+        """Return the number of an object, which it gets now if it has none."""
+        for number, other in self._objects.items():
+            if other is thing:
+                return number
+        return self.add(thing)
+
     def find(self, number: int, kind: type) -> Any:
         """Return the object with a number.
 

@@ -71,6 +71,7 @@ class Runner:
         daemon: The present daemon, or the last one; not set before the first start.
         state: The state, as drawn above.
         context: The TLS context of the port; None for a plain one.
+        after_start: Awaited inside the loop once the daemon listens.
         before_stop: Awaited inside the loop before the daemon stops.
         after_stop: Called once it has stopped.
     """
@@ -85,6 +86,7 @@ class Runner:
         self._host = host
         self._requested_port = port
         self.context: ssl.SSLContext | None = None
+        self.after_start: Callable[[], Awaitable[None]] | None = None
         self.before_stop: Callable[[], Awaitable[None]] | None = None
         self.after_stop: Callable[[], None] = lambda: None
         self._port = 0
@@ -189,6 +191,8 @@ class Runner:
         self._loop_thread = threading.get_ident()
         self._loop = asyncio.get_running_loop()
         self.state = State.RUNNING
+        if self.after_start is not None:
+            await self.after_start()
         fork.register(self.daemon)
 
     def move(self) -> None:

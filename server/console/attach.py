@@ -1,0 +1,48 @@
+"""The console of a server that runs in this event loop: what listens to it and measures it, and the pages."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from zoolet.server.admin.history import History
+from zoolet.server.admin.samples import Samples
+from zoolet.server.console.engine_source import EngineSource
+from zoolet.server.console.pages import ConsolePages
+from zoolet.server.net.daemon import Daemon
+
+EVERY: Final = 1.0
+"""Seconds between two samples."""
+
+
+class EngineConsole:
+    """Takes a sample of a server each second, and keeps its last transactions, until :meth:`stop`.
+
+    Args:
+        daemon: The server.
+        history: How many transactions are kept; 0 for none.
+        name: What it is called, such as its address.
+        kind: ``daemon`` or ``test``.
+    """
+
+    def __init__(self, daemon: Daemon, *, history: int, name: str, kind: str = "daemon") -> None:
+        connections = daemon.connections
+        self._loop = asyncio.get_running_loop()
+        self._samples = Samples(daemon.observed)
+        kept = History(daemon.engine, history) if history else None
+        self.source: Final = EngineSource(
+            daemon.observed, connections.set_time, connections.deliver, kept, self._samples, name, kind
+        )
+        self._timer = self._loop.call_later(EVERY, self._sample)
+
+    def pages(self, token: str | None, is_open: bool) -> ConsolePages:
+        """Return the pages; arguments as for :class:`ConsolePages`."""
+        return ConsolePages(self.source, token, is_open=is_open)
+
+    def _sample(self) -> None:
+        self._timer = self._loop.call_later(EVERY, self._sample)
+        self._samples.take()
+
+    def stop(self) -> None:
+        """Take no more samples."""
+        self._timer.cancel()

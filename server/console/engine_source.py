@@ -1,0 +1,464 @@
+"""The server that runs in this process, as the console sees it: everything that there is to know.
+
+What takes long, a search and the list of locks, is done in slices of a millisecond, with a pause as long in between, so
+that the server's clients wait no longer for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import logging
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from itertools import islice
+from time import perf_counter
+from typing import Any, Final
+
+from zoolet.client.recipes.overview import Overview, described
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE, Id
+from zoolet.protocol.enums import CreateMode, Perm
+from zoolet.protocol.errors import NoNodeError
+from zoolet.protocol.hexadecimal import hexadecimal
+from zoolet.protocol.operations import OpCode
+from zoolet.protocol.paths import QUOTA
+from zoolet.protocol.quotas import LIMITS, STATS
+from zoolet.protocol.records import Stat
+from zoolet.server.admin.facts import host_and_port, last_operation, path_shown
+from zoolet.server.admin.history import CONSOLE_XID, Entry, History
+from zoolet.server.admin.observed import Observed
+from zoolet.server.admin.pages import ready
+from zoolet.server.admin.samples import COLUMNS, Samples, memory
+from zoolet.server.console.source import Answer, NotOffered, acl_shown, data_shown, stat_shown
+from zoolet.server.core.client_connection import ClientConnection, Session
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.node import Node
+from zoolet.server.core.watches import CHILD, DATA, PERSISTENT, RECURSIVE
+
+_audit = logging.getLogger("zoolet.audit")
+_log = logging.getLogger("zoolet.server")
+SLICE: Final = 0.001
+"""Seconds of work between two pauses."""
+MAX_WATCHES: Final = 200
+"""Watches and other details of one node or session that are shown."""
+MAX_FOUND: Final = 500
+"""Nodes that a search finds before it ends."""
+CHECKED_EVERY: Final = 256
+"""Nodes of a search between two looks at the clock."""
+BUSY_SECONDS: Final = 10.0
+"""Over how long at least requests are counted for the busiest clients."""
+CHANGES: Final = ("create", "set", "delete", "set_acl", "expire", "drop")
+"""What can be changed."""
+
+
+class EngineSource:
+    """The server of an engine.
+
+    Args:
+        observed: The server.
+        deliver: Sends the events that a change has caused; it sets the engine's time first.
+        history: Its last transactions; None if they are not kept.
+        samples: What it did in the last hour.
+        name: What it is called, such as its address.
+        kind: ``daemon`` or ``test``.
+    """
+
+    def __init__(
+        self,
+        observed: Observed,
+        set_time: Callable[[], None],
+        deliver: Callable[[], None],
+        history: History | None,
+        samples: Samples,
+        name: str,
+        kind: str = "daemon",
+    ) -> None:
+        self._observed = observed
+        self._set_time = set_time
+        self._deliver = deliver
+        self._history = history
+        self._samples = samples
+        self._name = name
+        self._kind = kind
+        self._sorted: tuple[Node, int, list[str]] | None = None  # the names of a large node's children
+        self._counted: tuple[float, dict[ClientConnection, int]] = (perf_counter(), {})
+        self._busiest: list[Answer] = []
+        self._anyone = ClientConnection("console")
+
+    @property
+    def _engine(self) -> Engine:
+        return self._observed.engine
+
+    async def about(self) -> Answer:
+        """Return what is shown of it."""
+        views = ["overview", "tree", "sessions", "locks", *(["history"] if self._history is not None else [])]
+        views += ["tests"] if self._kind == "test" else []
+        return {
+            "kind": self._kind,
+            "name": self._name,
+            "version": self._observed.version(),
+            "views": views,
+            "changes": list(CHANGES),
+            "columns": COLUMNS,
+        }
+
+    # --- overview ---
+
+    async def overview(self) -> Answer:
+        """Return how it is."""
+        observed, engine = self._observed, self._engine
+        return {
+            "health": ready(observed),
+            "mode": observed.mode(),
+            "uptime": observed.running_ms() / 1000,
+            "zxid": hexadecimal(engine.zxid),
+            "sessions": len(engine.sessions.alive),
+            "connections": len(engine.connections),
+            "watches": engine.watches.active,
+            "nodes": observed.node_count() - 1,
+            "ephemerals": sum(map(len, engine.tree.ephemerals.values())),
+            "data_bytes": engine.tree.data_size,
+            "memory": memory(),
+            "disk": await self._disk(),
+            "expired": engine.metrics.sessions_expired,
+            "refused": sum(engine.metrics.refused.values()),
+            "paths": self._busiest_paths(),
+            "clients": self._busiest_clients(),
+            "sample": self._samples.rows[-1] if self._samples.rows else self._samples.take(),
+        }
+
+    async def _disk(self) -> Answer | None:
+        folder = self._observed.data_dir
+        if folder is None:
+            return None
+        space = await asyncio.to_thread(os.statvfs, folder)
+        return {
+            "folder": folder,
+            "free": space.f_bavail * space.f_frsize,
+            "total": space.f_blocks * space.f_frsize,
+        }
+
+    def _busiest_paths(self) -> list[Answer]:
+        """Return the paths that were asked for most, as far as batches of requests were looked at."""
+        summaries = self._observed.samples.get("path", {})
+        most = sorted(summaries.items(), key=lambda item: -item[1].count)[:10]
+        return [{"path": path, "requests": each.count, "ms": round(each.average(), 3)} for path, each in most]
+
+    def _busiest_clients(self) -> list[Answer]:
+        """Return the clients that have sent most requests a second, over the last ten seconds or more."""
+        counted_at, before = self._counted
+        seconds = perf_counter() - counted_at
+        if seconds < BUSY_SECONDS and self._busiest and before:
+            return self._busiest
+        received = {client: client.received for client in self._engine.connections}
+        rates = {client: (count - before.get(client, 0)) / max(seconds, 1.0) for client, count in received.items()}
+        most = sorted(rates, key=lambda client: -rates[client])[:10]
+        if seconds >= BUSY_SECONDS or not before:
+            self._counted = (perf_counter(), received)
+        self._busiest = [
+            {
+                "address": host_and_port(client),
+                "session": hexadecimal(client.session_id) if client.session_id else None,
+                "requests": client.received,
+                "rate": round(rates[client], 1),
+                "last": last_operation(client),
+            }
+            for client in most
+        ]
+        return self._busiest
+
+    def samples(self) -> tuple[tuple[str, ...], list[tuple[float, ...]]]:
+        """Return the samples of the last hour."""
+        return COLUMNS, list(self._samples.rows)
+
+    # --- the tree ---
+
+    async def children(self, path: str, offset: int, limit: int) -> Answer:
+        """Return some children of a node by name."""
+        node = self._engine.tree.find(path)
+        children = node.children
+        names = self._names(node)
+        rows = []
+        for name in names[offset : offset + limit]:
+            child = children.get(name) if children else None
+            if child is not None:
+                below = len(child.children) if child.children else 0
+                rows.append((name, below, len(child.data or b""), _kind(child)))
+        return {"total": len(names), "rows": rows}
+
+    def _names(self, node: Node) -> list[str]:
+        children = node.children
+        if not children:
+            return []
+        version = node.creates * 2 - len(children)
+        if self._sorted is not None and self._sorted[0] is node and self._sorted[1] == version:
+            return self._sorted[2]
+        names = sorted(children)
+        if len(names) > 1000:
+            self._sorted = node, version, names
+        return names
+
+    async def node(self, path: str, *, trusted: bool, whole: bool) -> Answer:
+        """Return all about a node."""
+        engine = self._engine
+        node = engine.tree.find(path)
+        stat = Stat.decode(node.stat())
+        answer: Answer = {
+            "path": path,
+            "stat": stat_shown(stat, _kind(node)),
+            "ttl": node.ttl(),
+            "acl": acl_shown(engine.acls.list(node.acl)),
+            "quota": self._quota(path),
+            "watches": self._watches_on(path),
+        }
+        if stat.ephemeralOwner and self._history is not None:
+            answer["owner_address"] = self._history.address(stat.ephemeralOwner)
+        if self._may_read(node, trusted=trusted):
+            answer["data"] = data_shown(node.data, whole=whole)
+        else:
+            answer["secret"] = len(node.data or b"")
+        return answer
+
+    def _may_read(self, node: Node, *, trusted: bool) -> bool:
+        return trusted or self._engine.acls.allows(node.acl, self._anyone, Perm.READ)
+
+    def _quota(self, path: str) -> Answer | None:
+        limits, stats = (self._engine.tree.get(QUOTA + path.rstrip("/") + name) for name in (LIMITS, STATS))
+        if limits is None:
+            return None
+        texts = [(node.data or b"").decode("utf-8", "replace") if node is not None else "" for node in (limits, stats)]
+        return {"limits": texts[0], "used": texts[1]}
+
+    def _watches_on(self, path: str) -> list[Answer]:
+        watches, found = self._engine.watches, []
+        for store, name in ((DATA, "data"), (CHILD, "children")):
+            for client in islice(watches.watching(store, path), MAX_WATCHES):
+                mode = client.modes[store].get(path, 0)
+                kind = "recursive" if mode & RECURSIVE else "persistent" if mode & PERSISTENT else name
+                found.append(
+                    {"session": hexadecimal(client.session_id), "address": host_and_port(client), "kind": kind}
+                )
+        return [each for number, each in enumerate(found) if each not in found[:number]]
+
+    async def search(self, name: str, text: bytes, below: str, *, trusted: bool) -> AsyncIterator[Answer]:
+        """Yield the nodes that match, and now and then how many were searched."""
+        matches = re.compile(fnmatch.translate(name)).match if name else None
+        whole_path = "/" in name
+        pace, searched, found = _Pace(), 0, 0
+        for path, node in self._walk(below):
+            searched += 1
+            if not searched % CHECKED_EVERY and await pace.rest():
+                yield {"searched": searched}
+            if matches is not None and not matches(path if whole_path else path.rpartition("/")[2]):
+                continue
+            if text and not (node.data and text in node.data and self._may_read(node, trusted=trusted)):
+                continue
+            found += 1
+            yield {"path": path, "kind": _kind(node), "bytes": len(node.data or b"")}
+            if found == MAX_FOUND:
+                break
+        yield {"searched": searched, "done": True, "more": found == MAX_FOUND}
+
+    def _walk(self, top: str) -> Any:
+        """Yield paths and nodes while the tree may change: of each node those children that it had when it was met."""
+        pending = [(top, self._engine.tree.find(top))]
+        while pending:
+            path, node = pending.pop()
+            yield path, node
+            if node.children:
+                prefix = path.rstrip("/") + "/"
+                pending += [(prefix + name, child) for name, child in reversed(node.children.items())]
+
+    # --- sessions ---
+
+    async def sessions(self, text: str, offset: int, limit: int) -> Answer:
+        """Return some sessions."""
+        alive = self._engine.sessions.alive
+        found = [each for each in alive.values() if not text or text in hexadecimal(each.id) or text in _address(each)]
+        return {"total": len(found), "rows": [self._row(session) for session in found[offset : offset + limit]]}
+
+    def _row(self, session: Session) -> Answer:
+        engine, client = self._engine, session.client
+        return {
+            "id": hexadecimal(session.id),
+            "address": _address(session),
+            "timeout": session.timeout_ms / 1000,
+            "heard": (engine.monotonic_ms - session.heard) / 1000,
+            "expires": max(0, session.deadline - engine.monotonic_ms) / 1000,
+            "ephemerals": len(engine.tree.ephemerals.get(session.id, ())),
+            "watches": sum(map(len, client.modes)) if client is not None else 0,
+            "requests": client.received if client is not None else 0,
+            "last": last_operation(client) if client is not None else "",
+        }
+
+    async def session(self, session_id: int) -> Answer:
+        """Return all about a session."""
+        engine = self._engine
+        session = engine.sessions.alive.get(session_id)
+        if session is None:
+            return {"id": hexadecimal(session_id), "alive": False}
+        client = session.client
+        watched: list[Answer] = []
+        if client is not None:
+            for store, kind in ((DATA, "data"), (CHILD, "children")):
+                watched += [
+                    {"path": path_shown(path), "kind": kind} for path in islice(client.modes[store], MAX_WATCHES)
+                ]
+        identities = list(client.ids) if client is not None else []
+        return {
+            **self._row(session),
+            "alive": True,
+            "since": client.since if client is not None else None,
+            "identities": [f"{each.scheme}:{_without_hash(each)}" for each in identities],
+            "owned": list(islice(engine.tree.ephemerals.get(session_id, ()), MAX_WATCHES)),
+            "watched": watched,
+        }
+
+    # --- locks and history ---
+
+    async def locks(self) -> Answer:
+        """Return what clients share."""
+        lines, circles = await Overview.over(_Reader(self._engine), "/").look()
+        sessions = {entry.session_id for line in lines for entry in (*line.holders, *line.waiters)}
+        addresses = {hexadecimal(each): self._address_of(each) for each in sessions if each}
+        return {**described(lines, circles), "addresses": addresses}
+
+    def _address_of(self, session_id: int) -> str:
+        if self._history is not None:
+            return self._history.address(session_id)
+        session = self._engine.sessions.alive.get(session_id)
+        return _address(session) if session is not None else ""
+
+    async def history(self, path: str | None, session_id: int | None, before: int, limit: int) -> Answer:
+        """Return the last transactions."""
+        if self._history is None:
+            raise NotOffered("transactions are not kept: zoolet.history says how many")
+        found = list(islice(self._history.entries(path, session_id, before), limit))
+        return {"entries": [_entry(each) for each in found], "kept": len(self._history)}
+
+    # --- changes ---
+
+    async def change(self, action: str, arguments: Mapping[str, Any]) -> Answer:
+        """Change something, as the super user; it is in the history, and in the audit log."""
+        engine = self._engine
+        self._set_time()
+        try:
+            if action in ("expire", "drop"):
+                return self._end(action, int(arguments["session"], 16))
+            path = arguments["path"]
+            version = int(arguments.get("version", -1))
+            if action == "create":
+                flags = CreateMode[arguments.get("mode", "PERSISTENT")]
+                request: Any = r.CreateRequest(path, arguments["data"], OPEN_ACL_UNSAFE, flags)
+                op = OpCode.CREATE
+            elif action == "set":
+                op, request = OpCode.SET_DATA, r.SetDataRequest(path, arguments["data"], version)
+            elif action == "delete":
+                op, request = OpCode.DELETE, r.DeleteRequest(path, version)
+            else:
+                op, request = OpCode.SET_ACL, r.SetACLRequest(path, arguments["acl"], version)
+            decode, handle, _ = engine.dispatch[op]
+            body = request.encode()
+            handle(engine, _person(), decode(body, 0, len(body)))
+            return {"zxid": hexadecimal(engine.zxid)}
+        finally:
+            self._deliver()
+
+    def _end(self, action: str, session_id: int) -> Answer:
+        engine = self._engine
+        session = engine.sessions.alive.get(session_id)
+        if session is None:
+            raise NotOffered(f"there is no session {hexadecimal(session_id)} any more")
+        _log.warning("console: %s of session %s (%s)", action, hexadecimal(session_id), _address(session))
+        if _audit.isEnabledFor(logging.INFO):
+            _audit.info(
+                "session=0x0\tuser=console\tip=console\toperation=%s\tznode=0x%x\tresult=success", action, session_id
+            )
+        if action == "expire":
+            engine.expire(session)
+        elif session.client is not None:
+            engine.close_connection(session.client)
+        return {"zxid": hexadecimal(engine.zxid)}
+
+
+def _person() -> ClientConnection:
+    """Return the connection in whose name a person changes something: nobody is connected by it."""
+    person = ClientConnection("console")
+    person.add_id("super", "console")
+    person.session = Session(0, 0)
+    person.last_xid = CONSOLE_XID
+    return person
+
+
+def _entry(entry: Entry) -> Answer:
+    return {
+        "zxid": hexadecimal(entry.zxid) if entry.zxid else None,
+        "time": entry.time,
+        "session": hexadecimal(entry.session_id) if entry.session_id else None,
+        "address": entry.address,
+        "kind": entry.kind,
+        "changes": entry.changes,
+        "left_out": entry.left_out,
+        "why": entry.why,
+    }
+
+
+def _without_hash(identity: Id) -> str:
+    name = identity.id or ""
+    return name.partition(":")[0] if identity.scheme == "digest" else name
+
+
+def _address(session: Session) -> str:
+    return host_and_port(session.client) if session.client is not None else ""
+
+
+def _kind(node: Node) -> str:
+    """Return what kind a node is: ``persistent``, ``ephemeral``, ``container`` or ``TTL``."""
+    if node.is_container():
+        return "container"
+    if node.ttl() is not None:
+        return "TTL"
+    return "ephemeral" if node.owner else "persistent"
+
+
+class _Pace:
+    """Works in slices."""
+
+    def __init__(self) -> None:
+        self._until = perf_counter() + SLICE
+
+    async def rest(self) -> bool:
+        """Pause if the slice is over; return whether it was."""
+        if perf_counter() < self._until:
+            return False
+        await asyncio.sleep(SLICE)
+        self._until = perf_counter() + SLICE
+        return True
+
+
+class _Reader:
+    """Reads nodes for :class:`~zoolet.client.recipes.overview.Overview` where a client would ask a server."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._pace = _Pace()
+
+    async def children(self, path: str) -> list[str]:
+        """Return the names of a node's children."""
+        await self._pace.rest()
+        node = self._engine.tree.find(path)
+        return list(node.children) if node.children else []
+
+    async def get(self, path: str) -> tuple[bytes, Stat]:
+        """Return data and Stat of a node.
+
+        Raises:
+            NoNodeError: It is gone.
+        """
+        await self._pace.rest()
+        node = self._engine.tree.get(path)
+        if node is None:
+            raise NoNodeError(path)
+        return node.data or b"", Stat.decode(node.stat())

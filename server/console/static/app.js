@@ -1,0 +1,145 @@
+// The frame of the page: navigation, the token, and the connection that tells each second how the server is.
+import { html, useState, useEffect, useRef, ask, lines, setToken, hasToken, Problem, visible } from "./lib.js";
+import { render } from "./vendor/htm-preact.js";
+import { Overview, Tree, Sessions, Locks, History } from "./views.js";
+import { Tests } from "./tests.js";
+
+const VIEWS = { overview: ["Overview", Overview], tree: ["Tree", Tree], sessions: ["Sessions", Sessions], locks: ["Locks", Locks], history: ["History", History], tests: ["Tests", Tests] };
+
+function place() {
+  const [, view, ...rest] = location.hash.split("/");
+  let name = "";
+  try {
+    name = decodeURIComponent(rest.join("/"));
+  } catch {
+    // a link that somebody has cut
+  }
+  return { view: VIEWS[view] ? view : "overview", rest: name };
+}
+
+function useLive(ready) {
+  const [state, setState] = useState({ live: null, problem: null });
+  useEffect(() => {
+    if (!ready) return undefined;
+    const controller = new AbortController();
+    let timer = null;
+    const go = async () => {
+      try {
+        for await (const line of lines("events", {}, controller.signal)) {
+          if (line.startsWith("data: ")) setState({ live: JSON.parse(line.slice(6)), problem: null });
+        }
+        setState((before) => ({ ...before, problem: new Error("the server has closed the connection") }));
+      } catch (error) {
+        if (controller.signal.aborted) return;
+        setState((before) => ({ ...before, problem: error }));
+      }
+      timer = setTimeout(go, 1000);
+    };
+    go();
+    return () => {
+      controller.abort();
+      clearTimeout(timer);
+    };
+  }, [ready]);
+  return state;
+}
+
+function Token({ onDone, onCancel, problem }) {
+  const [value, setValue] = useState("");
+  const dialog = useRef(null);
+  useEffect(() => {
+    dialog.current.showModal();
+  }, []);
+  return html`<dialog ref=${dialog} onCancel=${onCancel} onClose=${onCancel} aria-labelledby="token-title"><form onSubmit=${(event) => {
+    event.preventDefault();
+    onDone(value);
+  }}>
+    <h2 id="token-title">The token of the server</h2>
+    <p>It was printed at the start, or is in the file of <code>--admin-token-file</code>. This tab remembers it until it is closed.</p>
+    <${Problem} error=${problem} />
+    <label>Token <input type="password" required autocomplete="off" value=${value} onInput=${(event) => setValue(event.target.value)} /></label>
+    <p class="buttons"><button type="button" onClick=${onCancel}>Cancel</button><button type="submit" class="primary">Use it</button></p>
+  </form></dialog>`;
+}
+
+function App() {
+  const [where, setWhere] = useState(place());
+  const [about, setAbout] = useState(null);
+  const [problem, setProblem] = useState(null);
+  const [asking, setAsking] = useState(false);
+  const [wrong, setWrong] = useState(null);
+  const main = useRef(null);
+  const introduce = async () => {
+    try {
+      const answer = await ask("about");
+      setAbout(answer);
+      setProblem(null);
+      if (!answer.kind) setAsking(true);
+    } catch (error) {
+      if (error.status === 401) {
+        setToken("");
+        setAsking(true);
+        setWrong(error);
+      } else setProblem(error);
+    }
+  };
+  useEffect(() => {
+    introduce();
+    const move = () => {
+      setWhere(place());
+      main.current?.focus();
+    };
+    const key = (event) => {
+      if (event.target.closest("input, textarea, dialog") || event.ctrlKey || event.altKey || event.metaKey) return;
+      const number = Number(event.key) - 1;
+      if (event.key === "/") {
+        event.preventDefault();
+        document.getElementById("search")?.focus();
+      } else if (number >= 0 && number < 6) location.hash = `#/${Object.keys(VIEWS)[number]}`;
+    };
+    addEventListener("hashchange", move);
+    addEventListener("keydown", key);
+    setWhere(place()); // it may have changed before somebody listened
+    return () => {
+      removeEventListener("hashchange", move);
+      removeEventListener("keydown", key);
+    };
+  }, []);
+  const ready = Boolean(about?.kind);
+  const { live, problem: lost } = useLive(ready);
+  const useToken = async (value) => {
+    setToken(value);
+    setWrong(null);
+    setAsking(false);
+    await introduce();
+  };
+  const needToken = () => setAsking(true);
+  const [, View] = VIEWS[where.view];
+  const shown = Object.entries(VIEWS).filter(([name]) => about?.views?.includes(name));
+  useEffect(() => {
+    document.title = `${VIEWS[where.view][0]}${where.rest ? ` ${visible(where.rest)}` : ""} – ${about?.name || "zoolet"}`;
+  }, [where, about]);
+  return html`<a class="skip" href="#main" onClick=${(event) => {
+      event.preventDefault();
+      main.current.focus();
+    }}>To the content</a>
+    <header><span class="brand">zoolet</span> <span class="muted name">${about?.name ? visible(about.name) : ""}${about?.version ? ` · ${about.version.split(",")[0]}` : ""}</span>
+      <nav aria-label="Views">${shown.map(([name, [title]], number) => html`<a key=${name} href=${`#/${name}`} title=${`key ${number + 1}`} aria-current=${name === where.view ? "page" : undefined}>${title}</a>`)}</nav>
+      <span class="state" role="status">${lost ? html`<b class="bad">✕ ${visible(lost.message)}</b>` : live ? (live.health ? html`<b class="bad">✕ not ready</b>` : html`<span class="good">✓ live</span>`) : ""}</span>
+      ${about?.needs_token ? html`<button onClick=${() => {
+        if (hasToken()) {
+          setToken("");
+          introduce();
+        } else needToken();
+      }}>${about.trusted ? "Forget the token" : "Enter the token"}</button>` : null}
+    </header>
+    <main id="main" ref=${main} tabindex="-1">
+      <${Problem} error=${problem} />
+      ${ready ? html`<${View} about=${about} rest=${where.rest} live=${live} problem=${lost} trusted=${about.trusted} needToken=${needToken} key=${where.view} />` : null}
+    </main>
+    ${asking ? html`<${Token} onDone=${useToken} onCancel=${() => setAsking(false)} problem=${wrong} />` : null}`;
+}
+
+const root = document.getElementById("app");
+root.replaceChildren();
+render(html`<${App} />`, root);
