@@ -1,34 +1,38 @@
-"""What has happened to the nodes and sessions of a server lately: each transaction, who made it, and why.
+"""The last transactions of a server: what each has changed, who made it, and why.
 
-It listens to the journal (:class:`~zoolet.server.core.journal.HeardJournal`) and to what becomes of sessions. Of data
-only the size is kept, so that what it takes is bounded by the number of entries and by the bytes of their paths.
+Of data only the size is kept, and of long paths and transactions the beginning, so that the memory is bounded.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from zoolet.protocol.codec import Record
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.journal import HeardJournal
+from zoolet.server.core.journal import ERROR, Applied
 
 CONSOLE_XID: Final = -77
 """The xid of what a person does in the console."""
 MAX_BYTES: Final = 64 << 20
-"""The most bytes that are kept."""
-MAX_CHANGES: Final = 1_000
-"""The most changes of one transaction that are kept: a session may end with many ephemeral nodes."""
-ENTRY_BYTES: Final = 400
+"""The most bytes that all entries take, about."""
+ENTRY_BYTES: Final = 300
 """What an entry takes beside its paths."""
+CHANGE_BYTES: Final = 150
+"""What each change of a transaction takes beside its path."""
+MAX_LIMIT: Final = 100_000
+"""The most entries."""
 MAX_ADDRESSES: Final = 100_000
 """Sessions whose address is remembered."""
 _CREATES: Final = frozenset({OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL})
 _DELETES: Final = frozenset({OpCode.DELETE, OpCode.DELETE_CONTAINER})
-_WITH_DATA: Final = _CREATES | {OpCode.SET_DATA, OpCode.RECONFIG}
+_WITH_DATA: Final = frozenset(map(int, _CREATES | {OpCode.SET_DATA, OpCode.RECONFIG}))
+_SINGLE: Final = frozenset(map(int, _DELETES | {OpCode.SET_ACL}))
+_SEVERAL: Final = frozenset(map(int, (OpCode.MULTI, OpCode.CLOSE_SESSION, OpCode.CREATE_SESSION)))
+_Raw = tuple[int, int, int, int, int, Any]
+"""zxid, time, session, xid, kind, and what was changed: path and size, or several and why."""
 
 
 class Change(NamedTuple):
@@ -74,54 +78,71 @@ class History:
 
     Args:
         engine: The engine; from now on it is listened to.
-        limit: How many entries are kept.
+        limit: How many entries are kept, at most :data:`MAX_LIMIT`.
     """
 
     def __init__(self, engine: Engine, limit: int) -> None:
         self._engine = engine
-        self._limit = limit
-        self._kept: deque[tuple[int, int, int, int, int, int, Any]] = deque()
-        self._weight = 0
+        self._kept: deque[_Raw] = deque(maxlen=limit)
+        self._room = MAX_BYTES // limit - ENTRY_BYTES  # for the paths of one entry
+        # A write pays for nothing but being appended here. Its data is released when it is digested, each second.
+        self._fresh: deque[Applied] = deque(maxlen=limit)
         self._addresses: dict[int, str] = {}
-        self._reason = ""  # for which the session whose end follows has expired
+        self._reasons: dict[int, str] = {}  # for which sessions have expired whose end was not digested yet
         self._before = engine.on_session
-        engine.journal = HeardJournal(engine.journal, self._add)
+        if engine.journal is not None:
+            engine.journal.heard = self._fresh.extend
+        else:
+            engine.record = self._fresh.append
         engine.on_session = self._on_session
 
     def __len__(self) -> int:
+        self.digest()
         return len(self._kept)
 
     # --- listening ---
 
-    def _add(self, session_id: int, xid: int, zxid: int, now: int, kind: int, txn: Record) -> None:
-        # As little as possible for each write; the words are found when somebody asks.
-        path = getattr(txn, "path", None)
-        if path is not None:
-            data = getattr(txn, "data", None)
-            weight = ENTRY_BYTES + len(path)
-            what: Any = (path, None if data is None else len(data))
-        else:
-            what = self._several(kind, txn)
-            weight = ENTRY_BYTES + sum(ENTRY_BYTES + len(each[1]) for each in what[0])
-        self._keep((zxid, now, session_id, xid, kind, weight, what))
+    def digest(self) -> None:
+        """Keep of the transactions since the last time what is shown, and release their data."""
+        fresh, room, keep = self._fresh, self._room, self._kept.append
+        while fresh:
+            session_id, xid, zxid, now, kind, txn = fresh.popleft()
+            what: Any
+            if kind in _WITH_DATA:
+                what = txn.path[:room], -1 if txn.data is None else len(txn.data)  # type: ignore[union-attr]
+            elif kind in _SINGLE:
+                what = txn.path[:room], -1  # type: ignore[union-attr]
+            elif kind in _SEVERAL:
+                what = self._several(session_id, kind, txn)
+            else:
+                what = None  # it has failed
+            if what is not None:
+                keep((zxid, now, session_id, xid, kind, what))
+        self._reasons.clear()
 
-    def _keep(self, entry: tuple[int, int, int, int, int, int, Any]) -> None:
-        kept = self._kept
-        kept.append(entry)
-        self._weight += entry[5]
-        while len(kept) > self._limit or self._weight > MAX_BYTES:
-            self._weight -= kept.popleft()[5]
-
-    def _several(self, kind: int, txn: Any) -> tuple[list[tuple[int, str, int | None]], int, str]:
-        """Return kind, path and size of each change, how many are left out, and why there are any."""
+    def _several(self, session_id: int, kind: int, txn: Any) -> tuple[list[tuple[int, str, int]], int, str] | None:
+        """Return kind, path and size of each change, how many are left out, and why there are any; None of a multi that
+        has failed.
+        """
+        reason, count = "", 0
+        parts: Iterable[tuple[int, str, int]] = ()
         if kind == OpCode.MULTI:
-            parts = txn.txns
-            return [_part(each.type, each.data) for each in parts[:MAX_CHANGES]], max(0, len(parts) - MAX_CHANGES), ""
-        if kind == OpCode.CLOSE_SESSION:
-            paths, reason, self._reason = txn.paths2Delete, self._reason, ""
-            changes: list[tuple[int, str, int | None]] = [(OpCode.DELETE, path, None) for path in paths[:MAX_CHANGES]]
-            return changes, max(0, len(paths) - MAX_CHANGES), reason
-        return [], 0, ""
+            if txn and txn[-1][0] == ERROR:
+                return None
+            count, parts = len(txn), (_part(op, record) for op, record in txn)
+        elif kind == OpCode.CLOSE_SESSION:
+            count, parts = len(txn.paths2Delete), ((int(OpCode.DELETE), path, -1) for path in txn.paths2Delete)
+            reason = self._reasons.pop(session_id, "")
+        elif txn is None:
+            reason = "resumed"
+        room = self._room
+        changes: list[tuple[int, str, int]] = []
+        for part in parts:
+            room -= len(part[1]) + CHANGE_BYTES
+            if room < 0 and changes:
+                break
+            changes.append((part[0], part[1][: self._room], part[2]))
+        return changes, count - len(changes), reason
 
     def _on_session(self, what: str, session_id: int, client: ClientConnection | None) -> None:
         engine = self._engine
@@ -131,10 +152,12 @@ class History:
             if len(self._addresses) > MAX_ADDRESSES:
                 del self._addresses[next(iter(self._addresses))]
         if what == "resumed":
-            self._keep((0, engine.now, session_id, 0, OpCode.CREATE_SESSION, ENTRY_BYTES, ([], 0, "resumed")))
+            self._fresh.append((session_id, 0, 0, engine.now, OpCode.CREATE_SESSION, None))  # type: ignore[arg-type]
         elif what == "expired" and (session := engine.sessions.alive.get(session_id)) is not None:
             silent = (engine.monotonic_ms - session.heard) / 1000
-            self._reason = f"last heard {silent:.1f} s before; its timeout was {session.timeout_ms / 1000:.1f} s"
+            self._reasons[session_id] = (
+                f"last heard {silent:.1f} s before; its timeout was {session.timeout_ms / 1000:.1f} s"
+            )
         if self._before is not None:
             self._before(what, session_id, client)
 
@@ -148,8 +171,10 @@ class History:
             session_id: Of this session only.
             before: Of zxids below this one only; 0 for all.
         """
+        self.digest()
+        path = path[: self._room] if path is not None else None
         for raw in reversed(self._kept):
-            zxid, _, owner, _, kind, _, what = raw
+            zxid, _, owner, _, kind, what = raw
             if (before and zxid >= before) or (session_id is not None and owner != session_id):
                 continue
             if path is not None:
@@ -158,12 +183,12 @@ class History:
                     continue
             yield self._entry(*raw)
 
-    def _entry(self, zxid: int, time: int, owner: int, xid: int, kind: int, weight: int, what: Any) -> Entry:
+    def _entry(self, zxid: int, time: int, owner: int, xid: int, kind: int, what: Any) -> Entry:
         if kind in (OpCode.MULTI, OpCode.CLOSE_SESSION, OpCode.CREATE_SESSION):
             parts, left_out, why = what
-            changes = tuple(Change(_name(each), path, size) for each, path, size in parts)
+            changes = tuple(_change(*part) for part in parts)
         else:
-            changes, left_out, why = (Change(_name(kind), *what),), 0, ""
+            changes, left_out, why = (_change(kind, *what),), 0, ""
         name = _name(kind)
         if kind == OpCode.CLOSE_SESSION:
             name = "expired" if why else "closed"
@@ -183,11 +208,14 @@ class History:
         return f"{client.host}:{client.port}" if client is not None else ""
 
 
-def _part(kind: int, data: bytes) -> tuple[int, str, int | None]:
-    """Return kind, path and size of an operation of a multi: its record begins with the path, then has the data."""
-    end = 4 + int.from_bytes(data[:4], "big")
-    size = int.from_bytes(data[end : end + 4], "big", signed=True) if kind in _WITH_DATA else -1
-    return kind, data[4:end].decode("utf-8", "surrogatepass"), size if size >= 0 else None
+def _change(kind: int, path: str, size: int) -> Change:
+    return Change(_name(kind), path, size if size >= 0 else None)
+
+
+def _part(kind: int, record: Any) -> tuple[int, str, int]:
+    """Return kind, path and size of an operation of a multi."""
+    data = record.data if kind in _WITH_DATA else None
+    return kind, record.path, -1 if data is None else len(data)
 
 
 def _name(kind: int) -> str:

@@ -1,4 +1,4 @@
-"""What a server did in each second of the last hour, for charts."""
+"""Samples of a server, one for each second of the last hour, for charts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Samples:
         engine = self._observed.engine
         return engine.metrics.packets_received, engine.zxid, self._now()
 
-    def take(self) -> tuple[float, ...]:
+    def add(self) -> tuple[float, ...]:
         """Take a sample, and return it."""
         engine = self._observed.engine
         packets, zxid, now = self._counters()

@@ -308,8 +308,8 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
         Key("zoolet.auditFile", "admin.audit_file", FILE, "The file for these lines, which is followed by another when "
             "it has 10 MB; ten are kept.", "/var/log/zookeeper/audit.log", default_note="the log of the process",
             requires=("audit.enable",)),
-        Key("zoolet.history", "admin.history", number(0, 1_000_000, unit="transactions"), "The last transactions that "
-            "the console of the admin port shows, of 64 MB at most; 0 for none.", "100000"),
+        Key("zoolet.history", "admin.history", number(0, 100_000, unit="transactions"), "The last transactions that "
+            "the console of the admin port shows, of 64 MB at most; 0 for none.", "50000"),
         Key("zoolet.slowRequestMs", "admin.slow", milliseconds(0), "Log a batch of requests that takes so long; 0 for "
             "never.", "100"),
     ),

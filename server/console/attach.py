@@ -29,9 +29,9 @@ class EngineConsole:
         connections = daemon.connections
         self._loop = asyncio.get_running_loop()
         self._samples = Samples(daemon.observed)
-        kept = History(daemon.engine, history) if history else None
+        self._history = History(daemon.engine, history) if history else None
         self.source: Final = EngineSource(
-            daemon.observed, connections.set_time, connections.deliver, kept, self._samples, name, kind
+            daemon.observed, connections.set_time, connections.deliver, self._history, self._samples, name, kind
         )
         self._timer = self._loop.call_later(EVERY, self._sample)
 
@@ -41,7 +41,9 @@ class EngineConsole:
 
     def _sample(self) -> None:
         self._timer = self._loop.call_later(EVERY, self._sample)
-        self._samples.take()
+        self._samples.add()
+        if self._history is not None:
+            self._history.digest()
 
     def stop(self) -> None:
         """Take no more samples."""

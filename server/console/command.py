@@ -88,7 +88,7 @@ async def _serve(client: Client, source: RemoteSource, options: argparse.Namespa
     try:
         if reason := await client.first_round():
             raise ConnectionLossError(None, reason)
-        await source.take()
+        await source.sample()
         sampling = asyncio.create_task(keep_sampling(source))
         try:
             port = await server.start(options.host, options.port)

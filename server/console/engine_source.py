@@ -126,7 +126,7 @@ class EngineSource:
             "refused": sum(engine.metrics.refused.values()),
             "paths": self._busiest_paths(),
             "clients": self._busiest_clients(),
-            "sample": self._samples.rows[-1] if self._samples.rows else self._samples.take(),
+            "sample": self._samples.rows[-1] if self._samples.rows else self._samples.add(),
         }
 
     async def _disk(self) -> Answer | None:

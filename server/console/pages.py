@@ -68,7 +68,7 @@ class ConsolePages:
 
     Args:
         source: The server that is shown.
-        token: What a request has to show that changes something; None if whoever can ask may.
+        token: What a request has to show that changes something; None if everybody who can ask may.
         is_open: Reading needs no token.
     """
 

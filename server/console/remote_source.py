@@ -14,7 +14,8 @@ from typing import Any, Final
 from zoolet.client import Client
 from zoolet.client.aio.subtree import answers, subtree
 from zoolet.client.cli.four_letters import NotExecutedError, ask
-from zoolet.client.cli.top import Sample, rates, sample
+from zoolet.client.cli.top import Sample, rates
+from zoolet.client.cli.top import sample as ask_sample
 from zoolet.client.recipes.overview import Overview, described
 from zoolet.client.wire.hosts import Address
 from zoolet.client.wire.states import State
@@ -55,9 +56,9 @@ class RemoteSource:
         self._last: Sample | None = None
         self._sample: Sample | None = None
 
-    async def take(self) -> None:
+    async def sample(self) -> None:
         """Ask the server what it does, for the next overview and the charts."""
-        self._last, self._sample = self._sample, await sample(self._addresses[0], self._timeout, self._tls)
+        self._last, self._sample = self._sample, await ask_sample(self._addresses[0], self._timeout, self._tls)
         numbers, rate = self._sample.numbers, rates(self._sample, self._last)
         names = ("global_sessions", "watch_count", "znode_count")
         counts = [numbers.get(name, 0.0) for name in names]
@@ -91,7 +92,7 @@ class RemoteSource:
     async def overview(self) -> Answer:
         """Return how it is."""
         if self._sample is None:
-            await self.take()
+            await self.sample()
         now = self._sample
         assert now is not None
         number = now.numbers.get
@@ -314,7 +315,7 @@ def _number(facts: Mapping[str, str], name: str) -> int:
 
 
 async def keep_sampling(source: RemoteSource, seconds: float = 1.0) -> None:
-    """Take a sample each second, until it is cancelled."""
+    """Sample it each second, until it is cancelled."""
     while True:
-        await source.take()
+        await source.sample()
         await asyncio.sleep(seconds)

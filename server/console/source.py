@@ -1,4 +1,4 @@
-"""What the console asks of a server: the one that runs here (``engine_source``), or any ZooKeeper (``remote_source``).
+"""The questions of the console to a server: this one (``engine_source``), or any ZooKeeper (``remote_source``).
 
 Answers are dictionaries for JSON. Session ids are text, ``0x1a2b``, because numbers of JavaScript end at 2**53.
 """
@@ -18,7 +18,7 @@ from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.protocol.records import Stat
 
 Answer = dict[str, Any]
-SHOWN_BYTES: Final = 1 << 16
+MAX_PREVIEW: Final = 1 << 16
 """Bytes of data that are shown unless all are asked for."""
 MAX_ROWS: Final = 500
 """The most rows of one answer."""
@@ -83,7 +83,7 @@ def data_shown(data: bytes | None, *, whole: bool) -> Answer:
     """Return data in the forms in which people may read it."""
     if data is None:
         return {"size": 0, "null": True, "base64": ""}
-    part = data if whole else data[:SHOWN_BYTES]
+    part = data if whole else data[:MAX_PREVIEW]
     shown: Answer = {"size": len(data), "null": False, "base64": base64.b64encode(part).decode()}
     if part is data and data[:1] and data[0] >= 0x80 and (decoded := _msgpack(data)) is not None:
         shown["msgpack"] = decoded

@@ -124,8 +124,8 @@ class Engine(ServerState):
     def apply(self, txn: Record, session_id: int) -> object:
         """Apply a transaction record for a session, at the engine's zxid and time; this cannot fail."""
         outcome = APPLIES[type(txn)](self, txn, session_id, None)
-        if self.journal is not None:
-            self.journal.add(session_id, 0, self.zxid, self.now, TYPES[type(txn)], txn)
+        if self.record is not None:
+            self.record((session_id, 0, self.zxid, self.now, TYPES[type(txn)], txn))
         return outcome
 
     # --- sessions ---

@@ -14,7 +14,7 @@ from zoolet.protocol.acl import READ_ACL_UNSAFE
 from zoolet.server.core.acls import Acls
 from zoolet.server.core.client_connection import ClientConnection, Session
 from zoolet.server.core.expiry import Expiry
-from zoolet.server.core.journal import Journal
+from zoolet.server.core.journal import Applied, Journal
 from zoolet.server.core.metrics import Metrics
 from zoolet.server.core.quota import Quota
 from zoolet.server.core.sessions import Sessions, first_session_id
@@ -60,6 +60,7 @@ class ServerState:
         pending_output: Connections with output that is not a reply to their own request, such as events, in order; the
             owner of the sockets sends it and clears this.
         journal: The transactions that are to be written to a log; None if there is none.
+        record: Called with each transaction that was applied; None for nobody.
         partial_requests: Bytes of incomplete requests that all connections have buffered.
         on_session: Called with what became of a session (``opened``, ``resumed``, ``closed``, ``expired`` or
             ``refused``), its id, and its connection if there is one; None for nobody.
@@ -91,6 +92,7 @@ class ServerState:
         self.connections: dict[ClientConnection, None] = {}
         self.read_only = False
         self.journal: Journal | None = None
+        self.record: Callable[[Applied], object] | None = None
         self.zxid = zxid
         self.now = now
         self.monotonic_ms = self.started = monotonic_ms
@@ -104,6 +106,10 @@ class ServerState:
         """Set the time at which everything happens until the next call."""
         self.now = now
         self.monotonic_ms = monotonic_ms
+
+    def use_journal(self, journal: Journal) -> None:
+        """Add the transactions to a journal from now on."""
+        self.journal, self.record = journal, journal.entries.append
 
     # --- all or nothing ---
 

@@ -66,9 +66,7 @@ class Sampler:
         writes = min(zxid - self._zxid, requests)
         self._packets, self._zxid = packets, zxid
         summaries = engine.metrics.summaries
-        if writes > 0 and (
-            engine.journal is None or not engine.journal.is_logged
-        ):  # otherwise the commit says how long they took
+        if writes > 0 and engine.journal is None:  # otherwise the commit says how long they took
             summaries["updatelatency"].observe(milliseconds, writes)
         if requests > writes:
             summaries["readlatency"].observe(milliseconds, requests - writes)

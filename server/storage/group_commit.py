@@ -96,7 +96,8 @@ class GroupCommit:
         self._settings = settings
         self._disk = disk
         self._loop = asyncio.get_running_loop()
-        self.journal = engine.journal = Journal(engine.zxid)
+        self.journal = Journal(engine.zxid)
+        engine.use_journal(self.journal)
         self.logged_zxid = engine.zxid
         self.doubtful_zxid = 0
         self.on_committed: Callable[[int, int], object] = lambda entries, size: None

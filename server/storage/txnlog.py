@@ -230,6 +230,8 @@ def encode(entries: Iterable[Applied]) -> bytes:
     """Return the bytes of transactions of a journal."""
     pieces: list[bytes] = []
     for session_id, xid, zxid, time, kind, record in entries:
+        if isinstance(record, list):
+            record = t.MultiTxn([t.Txn(op, part.encode()) for op, part in record])
         body = _TXN_HEADER.pack(session_id, xid, zxid, time, kind) + record.encode()
         pieces += _ENTRY.pack(zlib.adler32(body), len(body)), body, b"B"
     return b"".join(pieces)

@@ -228,12 +228,12 @@ def test_locks_show_holders_waiters_in_order_and_deadlocks(page: Page, daemon: t
 
 
 def test_history_is_of_everything_a_path_or_a_session(page: Page, zk: Any) -> None:
-    zk.create("/told", b"12345")
-    zk.delete("/told")
-    page.open("history/%2Ftold")
-    page.shows("created /told (5 B)", "deleted /told", hex(zk.session_id))
+    zk.create("/kept", b"12345")
+    zk.delete("/kept")
+    page.open("history/%2Fkept")
+    page.shows("created /kept (5 B)", "deleted /kept", hex(zk.session_id))
     page.open(f"history/{hex(zk.session_id)}")
-    page.shows("● session opened", "/told")
+    page.shows("● session opened", "/kept")
     page.screenshot("console-history")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.server.admin import history as module
 from zoolet.server.admin.history import Change, Entry, History
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.journal import Journal
 
 
 def heard(limit: int = 1000, **settings: Any) -> tuple[Engine, History]:
@@ -120,27 +122,20 @@ def test_no_more_entries_are_kept_than_asked_for() -> None:
     assert len(history) == 3
 
 
-def test_long_paths_take_the_place_of_more_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_BYTES", 10_000)
-    engine, history = heard()
+def test_of_long_paths_and_large_transactions_the_beginning_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_BYTES", 1000 * 10)
+    engine, history = heard(limit=10)  # 700 bytes for the paths of each
     peer = connected(engine)
-    for number in range(10):
-        peer.create(f"/{number}{'x' * 3000}", b"")
-
-    assert len(history) == 2
-
-
-def test_a_session_with_many_nodes_is_kept_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_CHANGES", 3)
-    engine, history = heard()
-    peer = connected(engine)
+    peer.create(f"/{'x' * 3000}", b"")
     for number in range(5):
-        peer.create(f"/{number}", b"", 1)
+        peer.create(f"/{number}{'e' * 80}", b"", 1)
     peer.close()
 
-    entry = next(history.entries())
+    ended, *_, long = (entry for entry in history.entries() if entry.changes)
 
-    assert (len(entry.changes), entry.left_out) == (3, 2)
+    assert len(long.changes[0].path) == 700
+    assert next(history.entries(f"/{'x' * 3000}")) == long
+    assert (len(ended.changes), ended.left_out) == (3, 2)
 
 
 def test_earlier_entries_are_found_by_zxid() -> None:
@@ -164,16 +159,34 @@ def test_what_listened_before_still_hears() -> None:
     assert len(history) == 1
 
 
-def test_the_journal_of_a_log_gets_what_it_did_before() -> None:
-    from zoolet.server.core.journal import Journal
-
+def test_with_a_log_entries_are_kept_once_they_are_written() -> None:
     engine = engine_with()
-    journal = engine.journal = Journal(engine.zxid)
-    History(engine, 10)
+    journal = Journal(engine.zxid)
+    engine.use_journal(journal)
+    history = History(engine, 10)
     peer = connected(engine)
     peer.create("/a", b"")
     create(peer, "/a")  # fails, and takes a zxid
 
-    assert [entry[4] for entry in journal.entries] == [OpCode.CREATE_SESSION, OpCode.CREATE, -1]
-    assert engine.journal.is_logged
-    assert not History(engine_with(), 10)._engine.journal.is_logged  # type: ignore[union-attr]
+    assert not len(history)
+    assert [entry[4] for entry in journal.pop_all()] == [OpCode.CREATE_SESSION, OpCode.CREATE, -1]
+    assert [entry.kind for entry in history.entries()] == ["create", "opened"]
+
+
+def test_data_is_released() -> None:
+    engine, history = heard()
+    peer = connected(engine)
+    peer.create("/a", b"some data")
+    data = engine.tree.find("/a").data
+    before = sys.getrefcount(data)
+
+    history.digest()
+
+    assert sys.getrefcount(data) == before - 1
+
+
+def test_a_multi_that_has_failed_is_not_there() -> None:
+    engine, history = heard()
+    multi(connected(engine), creating("/a"), deleting("/nowhere"))
+
+    assert [entry.kind for entry in history.entries()] == ["opened"]

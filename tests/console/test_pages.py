@@ -283,7 +283,7 @@ async def test_a_wrong_question_is_refused_with_the_reason(target: str, status: 
     assert str(error)
 
 
-async def test_only_so_many_pages_are_told_what_happens() -> None:
+async def test_only_so_many_pages_listen_at_a_time() -> None:
     console = Console()
     streams = [(await console.ask("/console/api/events")).stream for _ in range(MAX_STREAMS)]
 

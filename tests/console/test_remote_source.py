@@ -159,10 +159,10 @@ def test_in_front_of_a_real_server_it_shows_the_locks_that_the_command_shows(
             )
             shown = of.get("locks")
             assert main(["locks", apache.hosts, "--json"]) == 0
-            told = json.loads(capsys.readouterr().out)
+            printed = json.loads(capsys.readouterr().out)
 
-            assert shown["shared"] == told["shared"]
-            assert shown["deadlocks"] == told["deadlocks"]
+            assert shown["shared"] == printed["shared"]
+            assert shown["deadlocks"] == printed["deadlocks"]
             assert {line["naming"] for line in shown["shared"]} == {"kazoo", "curator"}
             lines = {line["path"]: line for line in shown["shared"]}
             assert [entry["data"] for entry in lines["/kazoo/lock"]["holders"]] == ["one"]

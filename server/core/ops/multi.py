@@ -18,10 +18,10 @@ from zoolet.protocol.enums import MODES, PLAIN_MODES, TTL_MODES, CreateMode
 from zoolet.protocol.errors import ErrorCode, MarshallingError, ThrottledOpError, ZooKeeperError
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.quotas import STATS
-from zoolet.protocol.txns import ErrorTxn, MultiTxn, Txn
+from zoolet.protocol.txns import ErrorTxn
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.compat import Compat
-from zoolet.server.core.journal import ERROR
+from zoolet.server.core.journal import ERROR, Parts
 from zoolet.server.core.ops import writes
 from zoolet.server.core.ops.dispatch import APPLIES, TABLE, WRITES, Entry, Prepare, Reply, reads
 from zoolet.server.core.state import ServerState
@@ -45,9 +45,9 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
     state.zxid += 1
     operations = _decode_operations(state, span)
     results: list[bytes] = []
-    applied: list[Txn] = []  # for the journal
+    applied: Parts = []  # for the journal
     state.begin()
-    journal, steps, applies = state.journal, _STEPS, APPLIES
+    record, steps, applies = state.record, _STEPS, APPLIES
     try:
         for op, request in operations:
             if op == _CREATE and request.flags in TTL_MODES:  # type: ignore[attr-defined] # a create has flags
@@ -57,8 +57,8 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
             outcome = applies[type(txn)](state, txn, session_id, node)
             results.append(result)
             results.append(reply(txn, outcome))
-            if journal is not None:
-                applied.append(Txn(op, txn.encode()))
+            if record is not None:
+                applied.append((op, txn))
     except ZooKeeperError as error:
         state.roll_back()
         if type(error) is MarshallingError:
@@ -67,14 +67,14 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
         not_tried = len(operations) - done - 1
         codes = [ErrorCode.OK] * done + [error.code] + [ErrorCode.RUNTIME_INCONSISTENCY] * not_tried
         results = [wire.error_result(code) for code in codes]
-        applied += [Txn(ERROR, ErrorTxn(code).encode()) for code in codes[done:]]
+        applied += [(ERROR, ErrorTxn(code)) for code in codes[done:]]
     except BaseException:  # a defect, or an interrupt: the state must not stay inside a transaction
         state.roll_back()
         raise
     else:
         state.commit()
-    if journal is not None:
-        journal.add(session_id, client.last_xid, state.zxid, state.now, OpCode.MULTI, MultiTxn(applied))
+    if record is not None:
+        record((session_id, client.last_xid, state.zxid, state.now, OpCode.MULTI, applied))
     results.append(wire.END)
     return b"".join(results)
 
