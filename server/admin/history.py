@@ -118,7 +118,8 @@ class History:
                 what = None  # it has failed
             if what is not None:
                 keep((zxid, now, session_id, xid, kind, what))
-        self._reasons.clear()
+        while len(self._reasons) > MAX_ADDRESSES:
+            del self._reasons[next(iter(self._reasons))]
 
     def _several(self, session_id: int, kind: int, txn: Any) -> tuple[list[tuple[int, str, int]], int, str] | None:
         """Return kind, path and size of each change, how many are left out, and why there are any; None of a multi that
@@ -154,12 +155,15 @@ class History:
         if what == "resumed":
             self._fresh.append((session_id, 0, 0, engine.now, OpCode.CREATE_SESSION, None))  # type: ignore[arg-type]
         elif what == "expired" and (session := engine.sessions.alive.get(session_id)) is not None:
-            silent = (engine.monotonic_ms - session.heard) / 1000
-            self._reasons[session_id] = (
-                f"last heard {silent:.1f} s before; its timeout was {session.timeout_ms / 1000:.1f} s"
-            )
+            silent, timeout = (engine.monotonic_ms - session.heard) / 1000, session.timeout_ms / 1000
+            early = "somebody ended it before its time; " if silent < timeout else ""
+            self._reasons[session_id] = f"{early}last heard {silent:.1f} s before; its timeout was {timeout:.1f} s"
         if self._before is not None:
             self._before(what, session_id, client)
+
+    def explain(self, session_id: int, why: str) -> None:
+        """Note why a session has expired just now, if not for its silence."""
+        self._reasons[session_id] = why
 
     # --- asking ---
 

@@ -378,6 +378,8 @@ class EngineSource:
             )
         if action == "expire":
             engine.expire(session)
+            if self._history is not None:
+                self._history.explain(session_id, "a person ended it, in the console")
         elif session.client is not None:
             engine.close_connection(session.client)
         return {"zxid": hexadecimal(engine.zxid)}

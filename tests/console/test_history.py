@@ -168,9 +168,14 @@ def test_with_a_log_entries_are_kept_once_they_are_written() -> None:
     peer.create("/a", b"")
     create(peer, "/a")  # fails, and takes a zxid
 
+    (session,) = engine.sessions.alive.values()
+    engine.expire(session)
+    history.digest()  # before the log has it
+
     assert not len(history)
-    assert [entry[4] for entry in journal.pop_all()] == [OpCode.CREATE_SESSION, OpCode.CREATE, -1]
-    assert [entry.kind for entry in history.entries()] == ["create", "opened"]
+    assert [entry[4] for entry in journal.pop_all()] == [OpCode.CREATE_SESSION, OpCode.CREATE, -1, OpCode.CLOSE_SESSION]
+    assert [entry.kind for entry in history.entries()] == ["expired", "create", "opened"]
+    assert next(history.entries()).why.startswith("somebody ended it before its time; last heard 0.0 s before")
 
 
 def test_data_is_released() -> None:
