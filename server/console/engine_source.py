@@ -11,10 +11,10 @@ import fnmatch
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from itertools import islice
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from zoolet.client.recipes.overview import Overview, described
 from zoolet.protocol import records as r
@@ -34,7 +34,7 @@ from zoolet.server.admin.samples import COLUMNS, Samples, memory
 from zoolet.server.console.source import Answer, NotOffered, acl_shown, data_shown, stat_shown
 from zoolet.server.core.client_connection import ClientConnection, Session
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.node import Node
+from zoolet.server.core.node import Children, Node
 from zoolet.server.core.watches import CHILD, DATA, PERSISTENT, RECURSIVE
 
 _audit = logging.getLogger("zoolet.audit")
@@ -47,6 +47,12 @@ MAX_FOUND: Final = 500
 """Nodes that a search finds before it ends."""
 CHECKED_EVERY: Final = 256
 """Nodes of a search between two looks at the clock."""
+MAX_MIXED: Final = 1_000
+"""Children of a node up to which each of them is looked at, because recipes may have some of them only."""
+RECIPE_NAMES: Final = re.compile(
+    r"-?\d{9,10}$|^[0-9a-f]{32}$|[0-9a-f]{8}-[0-9a-f]{4}-|^(entries|taken|leases|locks|lock)$|__lock__$"
+)
+"""Names that recipes give: numbered ones, ids, and those of their folders."""
 BUSY_SECONDS: Final = 10.0
 """Over how long at least requests are counted for the busiest clients."""
 CHANGES: Final = ("create", "set", "delete", "set_acl", "expire", "drop")
@@ -263,13 +269,18 @@ class EngineSource:
 
     def _walk(self, top: str) -> Any:
         """Yield paths and nodes while the tree may change: of each node those children that it had when it was met."""
-        pending = [(top, self._engine.tree.find(top))]
+        node = self._engine.tree.find(top)
+        yield top, node
+        pending = [(top.rstrip("/") + "/", iter(list((node.children or {}).items())))]
         while pending:
-            path, node = pending.pop()
-            yield path, node
-            if node.children:
-                prefix = path.rstrip("/") + "/"
-                pending += [(prefix + name, child) for name, child in reversed(node.children.items())]
+            prefix, children = pending[-1]
+            for name, node in children:
+                yield prefix + name, node
+                if node.children:
+                    pending.append((f"{prefix}{name}/", iter(list(node.children.items()))))
+                    break
+            else:
+                pending.pop()
 
     # --- sessions ---
 
@@ -320,7 +331,7 @@ class EngineSource:
 
     async def locks(self) -> Answer:
         """Return what clients share."""
-        lines, circles = await Overview.over(_Reader(self._engine), "/").look()
+        lines, circles = await _LocalOverview.over(_Reader(self._engine), "/").look()
         sessions = {entry.session_id for line in lines for entry in (*line.holders, *line.waiters)}
         addresses = {hexadecimal(each): self._address_of(each) for each in sessions if each}
         return {**described(lines, circles), "addresses": addresses}
@@ -440,6 +451,20 @@ class _Pace:
         return True
 
 
+def _may_be_shared(children: Children) -> bool:
+    """Return whether children may be those of a lock or the like, by the first ones, or by all if they are few."""
+    if len(children) <= MAX_MIXED:
+        return any(child.owner for child in children.values()) or any(map(RECIPE_NAMES.search, islice(children, 3)))
+    return any(map(RECIPE_NAMES.search, islice(children, 3)))
+
+
+class _LocalOverview(Overview):
+    """The shared lines of the server itself."""
+
+    async def _listing(self) -> dict[str, list[str]]:
+        return await cast(_Reader, self._client).listing()
+
+
 class _Reader:
     """Reads nodes for :class:`~zoolet.client.recipes.overview.Overview` where a client would ask a server."""
 
@@ -452,6 +477,27 @@ class _Reader:
         await self._pace.rest()
         node = self._engine.tree.find(path)
         return list(node.children) if node.children else []
+
+    async def listing(self) -> dict[str, list[str]]:
+        """Return the names of the children of the nodes that may be locks or the like: with an ephemeral child, or with
+        names of recipes. All nodes of a large tree would take seconds to look at.
+        """
+        listing: dict[str, list[str]] = {}
+        pending: list[tuple[str, Iterator[tuple[str, Node]]]] = [("", iter([("", self._engine.tree.root)]))]
+        while pending:
+            prefix, children = pending[-1]
+            for name, node in children:
+                await self._pace.rest()
+                if not node.children:
+                    continue
+                path = prefix + name
+                if _may_be_shared(node.children):
+                    listing[path or "/"] = list(node.children)
+                pending.append((f"{path}/", iter([each for each in node.children.items() if each[1].children])))
+                break
+            else:
+                pending.pop()
+        return listing
 
     async def get(self, path: str) -> tuple[bytes, Stat]:
         """Return data and Stat of a node.
