@@ -22,6 +22,8 @@ ENTRY_BYTES: Final = 300
 """What an entry takes beside its paths."""
 CHANGE_BYTES: Final = 150
 """What each change of a transaction takes beside its path."""
+MAX_CHANGES: Final = 1_000
+"""The most changes of a transaction in a log that are shown."""
 MAX_LIMIT: Final = 100_000
 """The most entries."""
 MAX_ADDRESSES: Final = 100_000
@@ -57,7 +59,8 @@ class Entry(NamedTuple):
         time: When, in milliseconds since the epoch.
         session_id: Whose it was; 0 for the server's own.
         address: Where that client was connected from; empty if that is not known.
-        kind: ``create``, ``set``, ``delete``, ``set ACL``, ``multi``, ``opened``, ``resumed``, ``closed``, ``expired``.
+        kind: ``create``, ``set``, ``delete``, ``set ACL``, ``multi``, ``opened``, ``resumed``, ``closed``, ``expired``,
+            or ``ended`` if it is not known which of both.
         changes: What it changed.
         left_out: How many changes are not kept.
         why: More, in words; empty for nothing.
@@ -210,6 +213,18 @@ class History:
         session = self._engine.sessions.alive.get(session_id)
         client = session.client if session is not None else None
         return f"{client.host}:{client.port}" if client is not None else ""
+
+
+def entry_of_log(session_id: int, zxid: int, time: int, kind: int, changes: list[tuple[int, Any]]) -> Entry:
+    """Return an entry of a transaction in a log, which does not tell why a session has ended."""
+    if kind == OpCode.CREATE_SESSION:
+        return Entry(zxid, time, session_id, "", "opened")
+    if kind == OpCode.CLOSE_SESSION:
+        paths = [path for _, record in changes for path in record.paths2Delete or ()]
+        shown = tuple(Change("delete", path) for path in paths[:MAX_CHANGES])
+        return Entry(zxid, time, session_id, "", "ended", shown, len(paths) - len(shown))
+    shown = tuple(_change(*_part(each, record)) for each, record in changes[:MAX_CHANGES])
+    return Entry(zxid, time, session_id, "", _name(kind), shown, len(changes) - len(shown))
 
 
 def _change(kind: int, path: str, size: int) -> Change:

@@ -202,7 +202,7 @@ async def _run(
         _log.warning("%s", warning)
     if ports.lines:
         daemon.measure()
-    console = _console(config, daemon, lines) if config.admin.port is not None else None
+    console = _console(config, daemon, data, lines) if config.admin.port is not None else None
     ports.serve(daemon.observed, _transfer(config, daemon, data), console.pages if console is not None else None)
     print("\n".join([*lines, *ports.lines]), flush=True)
     with Systemd(os.environ, lambda: status_line(daemon)):
@@ -225,11 +225,12 @@ def _transfer(config: Config, daemon: Daemon, data: OpenDirectory | None) -> Sta
     return StateTransfer(daemon.engine, store, connections.set_time, connections.deliver)
 
 
-def _console(config: Config, daemon: Daemon, lines: list[str]) -> EngineConsole:
+def _console(config: Config, daemon: Daemon, data: OpenDirectory | None, lines: list[str]) -> EngineConsole:
     from zoolet.server.console.attach import EngineConsole  # takes some ms to import
 
     name = lines[0].rpartition(" ")[2] if lines else ""
-    return EngineConsole(daemon, history=config.admin.history, name=name)
+    past = data.past if data is not None else None
+    return EngineConsole(daemon, history=config.admin.history, name=name, past=past)
 
 
 def status_line(daemon: Daemon) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from zoolet.server.admin.history import History
 from zoolet.server.admin.samples import Samples
-from zoolet.server.console.engine_source import EngineSource
+from zoolet.server.console.engine_source import EngineSource, PastOf
 from zoolet.server.console.pages import ConsolePages
 from zoolet.server.net.daemon import Daemon
 
@@ -23,15 +23,18 @@ class EngineConsole:
         history: How many transactions are kept; 0 for none.
         name: What it is called, such as its address.
         kind: ``daemon`` or ``test``.
+        past: As for :class:`EngineSource`.
     """
 
-    def __init__(self, daemon: Daemon, *, history: int, name: str, kind: str = "daemon") -> None:
+    def __init__(
+        self, daemon: Daemon, *, history: int, name: str, kind: str = "daemon", past: PastOf | None = None
+    ) -> None:
         connections = daemon.connections
         self._loop = asyncio.get_running_loop()
         self._samples = Samples(daemon.observed)
         self._history = History(daemon.engine, history) if history else None
         self.source: Final = EngineSource(
-            daemon.observed, connections.set_time, connections.deliver, self._history, self._samples, name, kind
+            daemon.observed, connections.set_time, connections.deliver, self._history, self._samples, name, kind, past
         )
         self._timer = self._loop.call_later(EVERY, self._sample)
 

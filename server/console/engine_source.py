@@ -27,7 +27,7 @@ from zoolet.protocol.paths import QUOTA
 from zoolet.protocol.quotas import LIMITS, STATS
 from zoolet.protocol.records import Stat
 from zoolet.server.admin.facts import host_and_port, last_operation, path_shown
-from zoolet.server.admin.history import CONSOLE_XID, Entry, History
+from zoolet.server.admin.history import CONSOLE_XID, Entry, History, entry_of_log
 from zoolet.server.admin.observed import Observed
 from zoolet.server.admin.pages import ready
 from zoolet.server.admin.samples import COLUMNS, Samples, memory
@@ -55,6 +55,8 @@ RECIPE_NAMES: Final = re.compile(
 """Names that recipes give: numbered ones, ids, and those of their folders."""
 BUSY_SECONDS: Final = 10.0
 """Over how long at least requests are counted for the busiest clients."""
+PastOf = Callable[[str | None, int | None, int, int], list[Any]]
+"""Returns transactions of log files."""
 CHANGES: Final = ("create", "set", "delete", "set_acl", "expire", "drop")
 """What can be changed."""
 
@@ -69,6 +71,8 @@ class EngineSource:
         samples: What it did in the last hour.
         name: What it is called, such as its address.
         kind: ``daemon`` or ``test``.
+        past: Returns transactions of the log files, for a path, a session, below a zxid, and how many at most; it is
+            called in a thread. None without files.
     """
 
     def __init__(
@@ -80,7 +84,10 @@ class EngineSource:
         samples: Samples,
         name: str,
         kind: str = "daemon",
+        past: PastOf | None = None,
     ) -> None:
+        self._past = past
+        self._is_reading = False
         self._observed = observed
         self._set_time = set_time
         self._deliver = deliver
@@ -108,6 +115,7 @@ class EngineSource:
             "views": views,
             "changes": list(CHANGES),
             "columns": COLUMNS,
+            "files": self._past is not None,
         }
 
     # --- overview ---
@@ -342,12 +350,28 @@ class EngineSource:
         session = self._engine.sessions.alive.get(session_id)
         return _address(session) if session is not None else ""
 
-    async def history(self, path: str | None, session_id: int | None, before: int, limit: int) -> Answer:
-        """Return the last transactions."""
+    async def history(
+        self, path: str | None, session_id: int | None, before: int, limit: int, *, files: bool = False
+    ) -> Answer:
+        """Return the last transactions, or those of the log files."""
+        if files:
+            return await self._history_of_files(path, session_id, before, limit)
         if self._history is None:
             raise NotOffered("transactions are not kept: zoolet.history says how many")
         found = list(islice(self._history.entries(path, session_id, before), limit))
         return {"entries": [_entry(each) for each in found], "kept": len(self._history)}
+
+    async def _history_of_files(self, path: str | None, session_id: int | None, before: int, limit: int) -> Answer:
+        if self._past is None:
+            raise NotOffered("there are no log files: the server has no data directory")
+        if self._is_reading:
+            raise NotOffered("the log files are being read for somebody else; try again")
+        self._is_reading = True
+        try:
+            found = await asyncio.to_thread(self._past, path, session_id, before, limit)
+        finally:
+            self._is_reading = False
+        return {"entries": [_entry(entry_of_log(*each)) for each in found], "kept": 0}
 
     # --- changes ---
 

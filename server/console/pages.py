@@ -177,7 +177,8 @@ class ConsolePages:
         path = _path(query) if query.get("path") else None
         session = _session(query["session"]) if query.get("session") else None
         before = _session(query["before"]) if query.get("before") else 0
-        return await self._source.history(path, session, before, _number(query, "limit", 200))
+        files = query.get("files") == "1"
+        return await self._source.history(path, session, before, _number(query, "limit", 200), files=files)
 
     def _stream(self, items: AsyncIterator[bytes], content_type: str) -> Response:
         if self._streams >= MAX_STREAMS:
@@ -287,7 +288,7 @@ def _session(text: str) -> int:
         number = -1
     if not 0 <= number < 1 << 64:
         raise HttpError(400, f"{str(text)[:30]!r} is not a number such as 0x1a2b")
-    return number
+    return number - (1 << 64) if number >= 1 << 63 else number  # as they are counted
 
 
 def _reason(error: ZooKeeperError) -> str:

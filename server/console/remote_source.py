@@ -279,7 +279,9 @@ class RemoteSource:
         addresses = {facts["sid"]: address for address, facts in self._connections().items()}
         return {**described(lines, circles), "addresses": addresses}
 
-    async def history(self, path: str | None, session_id: int | None, before: int, limit: int) -> Answer:
+    async def history(
+        self, path: str | None, session_id: int | None, before: int, limit: int, *, files: bool
+    ) -> Answer:
         """Refuse: a protocol has no past."""
         raise NotOffered("the protocol of ZooKeeper does not tell what was")
 

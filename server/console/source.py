@@ -70,8 +70,10 @@ class Source(Protocol):
         """Return what clients share, with holders and waiters, and circles of waiting."""
         ...
 
-    async def history(self, path: str | None, session_id: int | None, before: int, limit: int) -> Answer:
-        """Return the last transactions, of a node or a session if one is named."""
+    async def history(
+        self, path: str | None, session_id: int | None, before: int, limit: int, *, files: bool
+    ) -> Answer:
+        """Return the last transactions, of a node or a session if one is named; with *files* those of the log files."""
         ...
 
     async def change(self, action: str, arguments: Mapping[str, Any]) -> Answer:

@@ -19,6 +19,7 @@ from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.lock import Lock
 from zoolet.server.storage.log_file import LogFile
+from zoolet.server.storage.past import Past, past
 from zoolet.server.storage.recovery import Recovered, recover
 from zoolet.server.storage.settings import StorageSettings
 from zoolet.server.storage.store import Store
@@ -133,6 +134,10 @@ class OpenDirectory:
     def running(self) -> Store | None:
         """The files of the server, once :meth:`store` was called."""
         return self._store
+
+    def past(self, path: str | None, session_id: int | None, before: int, limit: int) -> list[Past]:
+        """Return transactions of the logs, as :func:`~zoolet.server.storage.past.past` does; a thread may call this."""
+        return past(DataDir.find(self.directory.path, self._log_path), path, session_id, before, limit)
 
     def configuration(self) -> dict[str, object]:
         """Return what the four-letter command ``conf`` says of the directory, the sizes in bytes."""

@@ -10,6 +10,8 @@ import pytest
 from support.calls import connected, engine_with
 
 from zoolet.protocol.acl import ACL, Id
+from zoolet.protocol.operations import OpCode
+from zoolet.protocol.txns import DeleteTxn
 from zoolet.server.admin.history import History
 from zoolet.server.admin.http import HttpError, Request, Response
 from zoolet.server.admin.observed import Observed
@@ -32,6 +34,7 @@ class Console:
         source = EngineSource(
             observed, lambda: None, self.engine.pending_output.clear, kept, Samples(observed), "test:1"
         )
+        self.source = source
         self.pages = ConsolePages(source, TOKEN, is_open=is_open)
 
     async def ask(self, target: str, method: str = "GET", body: bytes = b"", **headers: str) -> Response:
@@ -256,6 +259,24 @@ async def test_without_a_history_there_is_no_such_view() -> None:
 
     assert "history" not in (await console.facts("about"))["views"]
     assert (await console.refusal("/console/api/history")).status == 409
+
+
+async def test_the_log_files_are_looked_at_when_somebody_asks() -> None:
+    asked: list[Any] = []
+
+    def past(*arguments: Any) -> list[Any]:
+        asked.append(arguments)
+        return [(5, 0x17, 1000, OpCode.DELETE, [(OpCode.DELETE, DeleteTxn("/a"))])]
+
+    console = Console()
+    assert (await console.refusal("/console/api/history?files=1")).status == 409
+    console.source._past = past
+
+    answer = await console.facts("history?files=1&path=/a&before=0x20&limit=7")
+
+    assert asked == [("/a", None, 0x20, 7)]
+    assert answer["entries"][0]["changes"] == [["delete", "/a", None]]
+    assert (await console.facts("about"))["files"] is True
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,17 @@ import base64
 import json
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import CancelledError, ConnectionClosedError
 from support.apache import RELEASES, ApacheZooKeeper
 from support.curator import curator_locks, require_curator
 from support.daemon import Running
@@ -135,6 +137,12 @@ def test_wrong_usage_is_refused(capsys: pytest.CaptureFixture[str], arguments: l
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def wait_for(lock: Any) -> None:
+    """Wait for a lock until its client is closed."""
+    with suppress(ConnectionClosedError, CancelledError):
+        lock.acquire()
+
+
 def kazoo_lines(answer: Any) -> list[Any]:
     """Return the lines of kazoo's locks."""
     return [line for line in answer["shared"] if line["path"].startswith("/kazoo")]
@@ -152,7 +160,7 @@ def test_in_front_of_a_real_server_it_shows_the_locks_that_the_command_shows(
             two.start()
             assert one.Lock("/kazoo/lock", "one").acquire(timeout=5)
             waiting = two.Lock("/kazoo/lock", "two")
-            two.handler.spawn(waiting.acquire)
+            threading.Thread(target=wait_for, args=(waiting,), daemon=True).start()
             of.until(
                 "locks",
                 lambda answer: any(len(line["waiters"]) for line in answer["shared"] if "/kazoo" in line["path"]),

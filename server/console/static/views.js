@@ -131,10 +131,10 @@ export function Tree({ about, rest, trusted, needToken }) {
       <${Children} path=${path} refresh=${refresh} key=${path} />
       <section class="card" aria-label="Node">
         ${gone ? html`<p class="problem" data-test="gone">There is no node <bdi>${visible(path)}</bdi>.</p>` : html`<${Problem} error=${error} />`}
-        ${gone && about.views.includes("history") ? html`<h2>Why is it gone?</h2><${Entries} query=${{ path }} />` : null}
+        ${gone && about.views.includes("history") ? html`<h2>Why is it gone?</h2><${Entries} query=${{ path }} files=${about.files} />` : null}
         ${answer ? html`<${Node} node=${answer} about=${about} reload=${() => setRefresh(refresh + 1)}
             ask=${(dialog) => (trusted ? setAsking(dialog) : needToken())} trusted=${trusted} needToken=${needToken} />` : null}
-        ${answer && about.views.includes("history") ? html`<h2>History</h2><${Entries} query=${{ path }} key=${path} refresh=${refresh} />` : null}
+        ${answer && about.views.includes("history") ? html`<h2>History</h2><${Entries} query=${{ path }} key=${path} refresh=${refresh} files=${about.files} />` : null}
       </section>
     </div>
     ${asking ? html`<${Confirm} ...${asking} onCancel=${() => setAsking(null)} onDone=${() => {
@@ -414,7 +414,7 @@ function Session({ id, about, trusted, needToken }) {
     }} />` : null}`;
 }
 
-const MARKS = { opened: "●", resumed: "◐", closed: "■", expired: "✕" };
+const MARKS = { opened: "●", resumed: "◐", closed: "■", expired: "✕", ended: "■" };
 
 function Life({ id, refresh }) {
   const { answer } = useAnswer("history", { session: id, limit: 200 }, refresh);
@@ -490,7 +490,7 @@ function Circle({ circle }) {
 
 // --- history ---
 
-export function History({ rest }) {
+export function History({ about, rest }) {
   const [text, setText] = useState(rest || "");
   useEffect(() => setText(rest || ""), [rest]);
   const go = (event) => {
@@ -501,13 +501,14 @@ export function History({ rest }) {
   return html`<h1>History</h1>
     <form class="search" onSubmit=${go}><label>Of the node or session <input id="search" size="40" value=${text} placeholder="/path or 0x1a2b" onInput=${(event) => setText(event.target.value)} /></label><button type="submit">Show</button>
       ${rest ? html`<a href=${link("history")}>everything</a>` : null}</form>
-    <section class="card"><${Entries} query=${query} key=${rest} every=${rest ? 2000 : 1000} /></section>`;
+    <section class="card"><${Entries} query=${query} key=${rest} every=${rest ? 2000 : 1000} files=${about.files} /></section>`;
 }
 
 const DONE = { create: "created", set: "set", delete: "deleted", "set ACL": "ACL changed", check: "checked" };
 
-function Entries({ query, refresh, every }) {
+function Entries({ query, refresh, every, files }) {
   const [more, setMore] = useState([]);
+  const [looked, setLooked] = useState(null);
   const { answer, error } = useAnswer("history", { ...query, limit: 100 }, refresh, every);
   const [last, setLast] = useState(null);
   useEffect(() => {
@@ -516,7 +517,20 @@ function Entries({ query, refresh, every }) {
   const known = answer || last;
   if (!known) return html`<${Problem} error=${error} />`;
   const entries = [...known.entries, ...more];
-  if (!entries.length) return html`<p class="muted">Nothing is kept of it: the last ${count(known.kept)} transactions do not have it.</p>`;
+  const look = async () => {
+    setLooked({ busy: true });
+    try {
+      const before = entries.at(-1)?.zxid || undefined;
+      const next = await ask("history", { ...query, before, limit: 100, files: 1 });
+      setMore((have) => [...have, ...next.entries]);
+      setLooked({ found: next.entries.length });
+    } catch (problem) {
+      setLooked({ problem });
+    }
+  };
+  const inFiles = !files ? null : html`<p>${looked?.busy ? "Reading the log files…" : looked?.found === 0 ? "The log files have no more." : html`<button onClick=${look}>Look in the log files</button>`}
+    <${Problem} error=${looked?.problem} /></p>`;
+  if (!entries.length) return html`<p class="muted">Nothing is kept of it: the last ${count(known.kept)} transactions do not have it.</p>${inFiles}`;
   const earlier = async () => {
     const before = entries.at(-1).zxid;
     const next = await ask("history", { ...query, before, limit: 100 });
@@ -529,13 +543,14 @@ function Entries({ query, refresh, every }) {
         ${each.changes.length > 20 || each.left_out ? ` and ${count(each.changes.length - Math.min(20, each.changes.length) + each.left_out)} more` : ""}
         <span class="because">${because(each)}</span></span>
       <span class="muted code">${each.zxid || ""}</span></li>`)}</ul>
-    ${known.entries.length === 100 && entries.at(-1).zxid ? html`<button onClick=${earlier}>Earlier</button>` : null}`;
+    ${known.entries.length === 100 && entries.at(-1).zxid && !looked ? html`<button onClick=${earlier}>Earlier</button>` : null}${inFiles}`;
 }
 
 function because(entry) {
   const who = entry.session ? html`<${SessionLink} id=${entry.session} address=${entry.address} />` : null;
   if (entry.kind === "expired") return html` because session ${who} expired: ${entry.why}`;
   if (entry.kind === "closed") return entry.changes.length ? html` because session ${who} was closed by its client` : html` ${who} by its client`;
+  if (entry.kind === "ended") return html` because session ${who} ended; the log does not tell why`;
   if (entry.why) return ` ${entry.session ? "" : "by the server: "}${entry.why}`;
   return html` by session ${who}`;
 }
