@@ -1,12 +1,13 @@
 """The last transactions of a server: what each has changed, who made it, and why.
 
-Of data only the size is kept, and of long paths and transactions the beginning, so that the memory is bounded.
+Of data only the size is kept, and old entries make room, so that the memory is bounded.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 from zoolet.protocol.operations import OpCode
@@ -33,8 +34,8 @@ _DELETES: Final = frozenset({OpCode.DELETE, OpCode.DELETE_CONTAINER})
 _WITH_DATA: Final = frozenset(map(int, _CREATES | {OpCode.SET_DATA, OpCode.RECONFIG}))
 _SINGLE: Final = frozenset(map(int, _DELETES | {OpCode.SET_ACL}))
 _SEVERAL: Final = frozenset(map(int, (OpCode.MULTI, OpCode.CLOSE_SESSION, OpCode.CREATE_SESSION)))
-_Raw = tuple[int, int, int, int, int, Any]
-"""zxid, time, session, xid, kind, and what was changed: path and size, or several and why."""
+_Raw = tuple[int, int, int, int, int, Any, int, int]
+"""zxid, time, session, xid, kind, what was changed (path and size, or several and why), its bytes, and a number."""
 
 
 class Change(NamedTuple):
@@ -64,6 +65,7 @@ class Entry(NamedTuple):
         changes: What it changed.
         left_out: How many changes are not kept.
         why: More, in words; empty for nothing.
+        number: Counts what is kept; 0 of an entry of a log.
     """
 
     zxid: int
@@ -74,6 +76,7 @@ class Entry(NamedTuple):
     changes: tuple[Change, ...] = ()
     left_out: int = 0
     why: str = ""
+    number: int = 0
 
 
 class History:
@@ -86,8 +89,9 @@ class History:
 
     def __init__(self, engine: Engine, limit: int) -> None:
         self._engine = engine
-        self._kept: deque[_Raw] = deque(maxlen=limit)
-        self._room = MAX_BYTES // limit - ENTRY_BYTES  # for the paths of one entry
+        self._limit = limit
+        self._kept: deque[_Raw] = deque()
+        self._bytes = self._number = 0
         # A write pays for nothing but being appended here. Its data is released when it is digested, each second.
         self._fresh: deque[Applied] = deque(maxlen=limit)
         self._addresses: dict[int, str] = {}
@@ -107,46 +111,38 @@ class History:
 
     def digest(self) -> None:
         """Keep of the transactions since the last time what is shown, and release their data."""
-        fresh, room, keep = self._fresh, self._room, self._kept.append
+        fresh, kept = self._fresh, self._kept
         while fresh:
             session_id, xid, zxid, now, kind, txn = fresh.popleft()
             what: Any
             if kind in _WITH_DATA:
-                what = txn.path[:room], -1 if txn.data is None else len(txn.data)  # type: ignore[union-attr]
+                what = txn.path, -1 if txn.data is None else len(txn.data)  # type: ignore[union-attr]
+                size = ENTRY_BYTES + getsizeof(what[0])
             elif kind in _SINGLE:
-                what = txn.path[:room], -1  # type: ignore[union-attr]
+                what = txn.path, -1  # type: ignore[union-attr]
+                size = ENTRY_BYTES + getsizeof(what[0])
             elif kind in _SEVERAL:
                 what = self._several(session_id, kind, txn)
+                if what is None:  # it has failed
+                    continue
+                size = ENTRY_BYTES + sum(CHANGE_BYTES + getsizeof(path) for _, path, _ in what[0])
             else:
-                what = None  # it has failed
-            if what is not None:
-                keep((zxid, now, session_id, xid, kind, what))
+                continue
+            self._number += 1
+            self._bytes += size
+            kept.append((zxid, now, session_id, xid, kind, what, size, self._number))
+            while len(kept) > self._limit or (self._bytes > MAX_BYTES and len(kept) > 1):
+                self._bytes -= kept.popleft()[6]
         while len(self._reasons) > MAX_ADDRESSES:
             del self._reasons[next(iter(self._reasons))]
 
-    def _several(self, session_id: int, kind: int, txn: Any) -> tuple[list[tuple[int, str, int]], int, str] | None:
-        """Return kind, path and size of each change, how many are left out, and why there are any; None of a multi that
-        has failed.
-        """
-        reason, count = "", 0
-        parts: Iterable[tuple[int, str, int]] = ()
+    def _several(self, session_id: int, kind: int, txn: Any) -> tuple[list[tuple[int, str, int]], str] | None:
+        """Return kind, path and size of each change, and why there are any; None of a multi that has failed."""
         if kind == OpCode.MULTI:
-            if txn and txn[-1][0] == ERROR:
-                return None
-            count, parts = len(txn), (_part(op, record) for op, record in txn)
-        elif kind == OpCode.CLOSE_SESSION:
-            count, parts = len(txn.paths2Delete), ((int(OpCode.DELETE), path, -1) for path in txn.paths2Delete)
-            reason = self._reasons.pop(session_id, "")
-        elif txn is None:
-            reason = "resumed"
-        room = self._room
-        changes: list[tuple[int, str, int]] = []
-        for part in parts:
-            room -= len(part[1]) + CHANGE_BYTES
-            if room < 0 and changes:
-                break
-            changes.append((part[0], part[1][: self._room], part[2]))
-        return changes, count - len(changes), reason
+            return None if txn and txn[-1][0] == ERROR else ([_part(op, record) for op, record in txn], "")
+        if kind == OpCode.CLOSE_SESSION:
+            return [(int(OpCode.DELETE), path, -1) for path in txn.paths2Delete], self._reasons.pop(session_id, "")
+        return [], "resumed" if txn is None else ""
 
     def _on_session(self, what: str, session_id: int, client: ClientConnection | None) -> None:
         engine = self._engine
@@ -156,7 +152,7 @@ class History:
             if len(self._addresses) > MAX_ADDRESSES:
                 del self._addresses[next(iter(self._addresses))]
         if what == "resumed":
-            self._fresh.append((session_id, 0, 0, engine.now, OpCode.CREATE_SESSION, None))  # type: ignore[arg-type]
+            self._fresh.append((session_id, 0, engine.zxid, engine.now, OpCode.CREATE_SESSION, None))  # type: ignore[arg-type]
         elif what == "expired" and (session := engine.sessions.alive.get(session_id)) is not None:
             silent, timeout = (engine.monotonic_ms - session.heard) / 1000, session.timeout_ms / 1000
             early = "somebody ended it before its time; " if silent < timeout else ""
@@ -176,13 +172,12 @@ class History:
         Args:
             path: Of this node only.
             session_id: Of this session only.
-            before: Of zxids below this one only; 0 for all.
+            before: Of numbers below this one only; 0 for all.
         """
         self.digest()
-        path = path[: self._room] if path is not None else None
         for raw in reversed(self._kept):
-            zxid, _, owner, _, kind, what = raw
-            if (before and zxid >= before) or (session_id is not None and owner != session_id):
+            _, _, owner, _, kind, what, _, number = raw
+            if (before and number >= before) or (session_id is not None and owner != session_id):
                 continue
             if path is not None:
                 single = kind not in (OpCode.MULTI, OpCode.CLOSE_SESSION, OpCode.CREATE_SESSION)
@@ -190,12 +185,12 @@ class History:
                     continue
             yield self._entry(*raw)
 
-    def _entry(self, zxid: int, time: int, owner: int, xid: int, kind: int, what: Any) -> Entry:
+    def _entry(self, zxid: int, time: int, owner: int, xid: int, kind: int, what: Any, size: int, number: int) -> Entry:
         if kind in (OpCode.MULTI, OpCode.CLOSE_SESSION, OpCode.CREATE_SESSION):
-            parts, left_out, why = what
+            parts, why = what
             changes = tuple(_change(*part) for part in parts)
         else:
-            changes, left_out, why = (_change(kind, *what),), 0, ""
+            changes, why = (_change(kind, *what),), ""
         name = _name(kind)
         if kind == OpCode.CLOSE_SESSION:
             name = "expired" if why else "closed"
@@ -204,7 +199,7 @@ class History:
         elif owner == 0:
             own = "a container without children, or a node whose TTL was over"
             why = "by a person, in the console" if xid == CONSOLE_XID else own if kind in _DELETES else ""
-        return Entry(zxid, time, owner, self.address(owner), name, changes, left_out, why)
+        return Entry(zxid, time, owner, self.address(owner), name, changes, 0, why, number)
 
     def address(self, session_id: int) -> str:
         """Return where the client of a session is or was connected from; empty if that is not known."""

@@ -30,6 +30,8 @@ from zoolet.server.admin.state_pages import MAX_BODY, StatePages, Transfer
 READS: Final = ("GET", "HEAD")
 CHANGES: Final = ("GET", "HEAD", "POST")
 POST: Final = ("POST",)
+MAX_CHANGE: Final = 4 << 20
+"""Bytes of a change in the console: the data of a node in base64."""
 
 
 class Console(Protocol):
@@ -91,6 +93,9 @@ class AdminPages:
             HttpError: It would be refused with any body.
         """
         check_browser(request, self._hosts, is_local=self._is_local)
+        if self._console is not None and request.path.startswith("/console/api/change/"):
+            self._check_token(request)
+            return MAX_CHANGE
         command = BY_NAME.get(request.path.removeprefix(self._prefix + "/"))
         if command is None or command.name != "restore":
             return None

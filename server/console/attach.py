@@ -13,6 +13,8 @@ from zoolet.server.net.daemon import Daemon
 
 EVERY: Final = 1.0
 """Seconds between two samples."""
+DIGEST_EVERY: Final = 0.1
+"""Seconds for which the data of transactions is kept."""
 
 
 class EngineConsole:
@@ -37,6 +39,7 @@ class EngineConsole:
             daemon.observed, connections.set_time, connections.deliver, self._history, self._samples, name, kind, past
         )
         self._timer = self._loop.call_later(EVERY, self._sample)
+        self._digest_timer = self._loop.call_later(DIGEST_EVERY, self._digest)
 
     def pages(self, token: str | None, is_open: bool) -> ConsolePages:
         """Return the pages; arguments as for :class:`ConsolePages`."""
@@ -45,9 +48,13 @@ class EngineConsole:
     def _sample(self) -> None:
         self._timer = self._loop.call_later(EVERY, self._sample)
         self._samples.add()
+
+    def _digest(self) -> None:
+        self._digest_timer = self._loop.call_later(DIGEST_EVERY, self._digest)
         if self._history is not None:
             self._history.digest()
 
     def stop(self) -> None:
         """Take no more samples."""
         self._timer.cancel()
+        self._digest_timer.cancel()

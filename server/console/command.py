@@ -67,13 +67,16 @@ def _console(options: argparse.Namespace, definitions: list[str]) -> int:
 async def _serve(client: Client, source: RemoteSource, options: argparse.Namespace) -> int:
     from zoolet.protocol.errors import ConnectionLossError
     from zoolet.server.admin.http import LOCAL, HttpError, Request, Response, check_browser
+    from zoolet.server.admin.pages import MAX_CHANGE
     from zoolet.server.console.pages import ConsolePages
     from zoolet.server.console.remote_source import keep_sampling
-    from zoolet.server.net.http import HttpServer
+    from zoolet.server.net.http import HttpServer, Limits
 
     is_local = options.host in LOCAL
+    # What its credentials may read is not for everybody on this machine.
+    is_open = is_local and not options.auth and options.tls_cert is None
     token = secrets.token_urlsafe(24)
-    pages = ConsolePages(source, token, is_open=is_local)
+    pages = ConsolePages(source, token, is_open=is_open)
 
     async def answer(request: Request) -> Response:
         check_browser(request, LOCAL, is_local=is_local)
@@ -83,7 +86,7 @@ async def _serve(client: Client, source: RemoteSource, options: argparse.Namespa
         return response
 
     client.begin()
-    server = HttpServer(answer)
+    server = HttpServer(answer, Limits(body=MAX_CHANGE))
     sampling = None
     try:
         if reason := await client.first_round():

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 
 from zoolet.client.recipes.overview import Overview, described
 from zoolet.protocol import records as r
-from zoolet.protocol.acl import OPEN_ACL_UNSAFE, Id
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.enums import CreateMode, Perm
 from zoolet.protocol.errors import NoNodeError
 from zoolet.protocol.hexadecimal import hexadecimal
@@ -31,7 +31,7 @@ from zoolet.server.admin.history import CONSOLE_XID, Entry, History, entry_of_lo
 from zoolet.server.admin.observed import Observed
 from zoolet.server.admin.pages import ready
 from zoolet.server.admin.samples import COLUMNS, Samples, memory
-from zoolet.server.console.source import Answer, NotOffered, acl_shown, data_shown, stat_shown
+from zoolet.server.console.source import Answer, NotOffered, acl_shown, data_shown, name_without_hash, stat_shown
 from zoolet.server.core.client_connection import ClientConnection, Session
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.node import Children, Node
@@ -45,8 +45,14 @@ MAX_WATCHES: Final = 200
 """Watches and other details of one node or session that are shown."""
 MAX_FOUND: Final = 500
 """Nodes that a search finds before it ends."""
-CHECKED_EVERY: Final = 256
+MAX_MATCHED: Final = 1_000
+"""Characters of a name or path that are compared with a glob."""
+CHECKED_EVERY: Final = 128
 """Nodes of a search between two looks at the clock."""
+MAX_CONTENDERS: Final = 20_000
+"""Children of a node from which on it is left out of the locks."""
+MAX_LOCKS: Final = 5_000
+"""Nodes that are looked at for locks."""
 MAX_MIXED: Final = 1_000
 """Children of a node up to which each of them is looked at, because recipes may have some of them only."""
 RECIPE_NAMES: Final = re.compile(
@@ -55,6 +61,8 @@ RECIPE_NAMES: Final = re.compile(
 """Names that recipes give: numbered ones, ids, and those of their folders."""
 BUSY_SECONDS: Final = 10.0
 """Over how long at least requests are counted for the busiest clients."""
+MAX_CHANGES: Final = 200
+"""Changes of one transaction that are shown."""
 PastOf = Callable[[str | None, int | None, int, int], list[Any]]
 """Returns transactions of log files."""
 CHANGES: Final = ("create", "set", "delete", "set_acl", "expire", "drop")
@@ -99,6 +107,8 @@ class EngineSource:
         self._counted: tuple[float, dict[ClientConnection, int]] = (perf_counter(), {})
         self._busiest: list[Answer] = []
         self._anyone = ClientConnection("console")
+        self._turn = asyncio.Lock()  # slices of all searches follow each other
+        self._locks: dict[bool, asyncio.Task[Answer]] = {}  # by whether those who ask have the token
 
     @property
     def _engine(self) -> Engine:
@@ -223,7 +233,7 @@ class EngineSource:
             "path": path,
             "stat": stat_shown(stat, _kind(node)),
             "ttl": node.ttl(),
-            "acl": acl_shown(engine.acls.list(node.acl)),
+            "acl": acl_shown(engine.acls.list(node.acl), trusted=trusted),
             "quota": self._quota(path),
             "watches": self._watches_on(path),
         }
@@ -260,12 +270,12 @@ class EngineSource:
         """Yield the nodes that match, and now and then how many were searched."""
         matches = re.compile(fnmatch.translate(name)).match if name else None
         whole_path = "/" in name
-        pace, searched, found = _Pace(), 0, 0
+        pace, searched, found = _Pace(self._turn), 0, 0
         for path, node in self._walk(below):
             searched += 1
             if not searched % CHECKED_EVERY and await pace.rest():
                 yield {"searched": searched}
-            if matches is not None and not matches(path if whole_path else path.rpartition("/")[2]):
+            if matches is not None and not matches((path if whole_path else path.rpartition("/")[2])[:MAX_MATCHED]):
                 continue
             if text and not (node.data and text in node.data and self._may_read(node, trusted=trusted)):
                 continue
@@ -330,19 +340,26 @@ class EngineSource:
             **self._row(session),
             "alive": True,
             "since": client.since if client is not None else None,
-            "identities": [f"{each.scheme}:{_without_hash(each)}" for each in identities],
+            "identities": [f"{each.scheme}:{name_without_hash(each)}" for each in identities],
             "owned": list(islice(engine.tree.ephemerals.get(session_id, ()), MAX_WATCHES)),
             "watched": watched,
         }
 
     # --- locks and history ---
 
-    async def locks(self) -> Answer:
-        """Return what clients share."""
-        lines, circles = await _LocalOverview.over(_Reader(self._engine), "/").look()
+    async def locks(self, *, trusted: bool) -> Answer:
+        """Return what clients share; those who ask at the same time get the same answer."""
+        task = self._locks.get(trusted)
+        if task is None or task.done():
+            task = self._locks[trusted] = asyncio.get_running_loop().create_task(self._look(trusted=trusted))
+        return await asyncio.shield(task)
+
+    async def _look(self, *, trusted: bool) -> Answer:
+        reader = _Reader(self._engine, _Pace(self._turn), lambda node: self._may_read(node, trusted=trusted))
+        lines, circles = await _LocalOverview.over(reader, "/").look()
         sessions = {entry.session_id for line in lines for entry in (*line.holders, *line.waiters)}
         addresses = {hexadecimal(each): self._address_of(each) for each in sessions if each}
-        return {**described(lines, circles), "addresses": addresses}
+        return {**described(lines, circles), "addresses": addresses, "left_out": reader.left_out}
 
     def _address_of(self, session_id: int) -> str:
         if self._history is not None:
@@ -359,7 +376,7 @@ class EngineSource:
         if self._history is None:
             raise NotOffered("transactions are not kept: zoolet.history says how many")
         found = list(islice(self._history.entries(path, session_id, before), limit))
-        return {"entries": [_entry(each) for each in found], "kept": len(self._history)}
+        return {"entries": [_entry(each, path) for each in found], "kept": len(self._history)}
 
     async def _history_of_files(self, path: str | None, session_id: int | None, before: int, limit: int) -> Answer:
         if self._past is None:
@@ -371,7 +388,7 @@ class EngineSource:
             found = await asyncio.to_thread(self._past, path, session_id, before, limit)
         finally:
             self._is_reading = False
-        return {"entries": [_entry(entry_of_log(*each)) for each in found], "kept": 0}
+        return {"entries": [_entry(entry_of_log(*each), path) for each in found], "kept": 0}
 
     # --- changes ---
 
@@ -403,6 +420,8 @@ class EngineSource:
 
     def _end(self, action: str, session_id: int) -> Answer:
         engine = self._engine
+        if action == "expire" and (refusal := self._observed.refusal()):  # nobody may see an end that is not logged
+            raise NotOffered(f"no session can end now: {refusal}")
         session = engine.sessions.alive.get(session_id)
         if session is None:
             raise NotOffered(f"there is no session {hexadecimal(session_id)} any more")
@@ -429,22 +448,21 @@ def _person() -> ClientConnection:
     return person
 
 
-def _entry(entry: Entry) -> Answer:
+def _entry(entry: Entry, path: str | None) -> Answer:
+    changes = entry.changes[:MAX_CHANGES]
+    if path is not None and len(changes) < len(entry.changes):  # the one that was asked for is among them
+        changes = tuple(each for each in entry.changes if each.path == path)[:MAX_CHANGES] + changes
     return {
+        "number": entry.number,
         "zxid": hexadecimal(entry.zxid) if entry.zxid else None,
         "time": entry.time,
         "session": hexadecimal(entry.session_id) if entry.session_id else None,
         "address": entry.address,
         "kind": entry.kind,
-        "changes": entry.changes,
-        "left_out": entry.left_out,
+        "changes": changes,
+        "left_out": entry.left_out + max(0, len(entry.changes) - MAX_CHANGES),
         "why": entry.why,
     }
-
-
-def _without_hash(identity: Id) -> str:
-    name = identity.id or ""
-    return name.partition(":")[0] if identity.scheme == "digest" else name
 
 
 def _address(session: Session) -> str:
@@ -461,16 +479,18 @@ def _kind(node: Node) -> str:
 
 
 class _Pace:
-    """Works in slices."""
+    """Works in slices; a pause comes before each one of all."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn: asyncio.Lock) -> None:
+        self._turn = turn
         self._until = perf_counter() + SLICE
 
     async def rest(self) -> bool:
         """Pause if the slice is over; return whether it was."""
         if perf_counter() < self._until:
             return False
-        await asyncio.sleep(SLICE)
+        async with self._turn:
+            await asyncio.sleep(SLICE)
         self._until = perf_counter() + SLICE
         return True
 
@@ -492,9 +512,11 @@ class _LocalOverview(Overview):
 class _Reader:
     """Reads nodes for :class:`~zoolet.client.recipes.overview.Overview` where a client would ask a server."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, pace: _Pace, may_read: Callable[[Node], bool]) -> None:
         self._engine = engine
-        self._pace = _Pace()
+        self._pace = pace
+        self._may_read = may_read
+        self.left_out = 0
 
     async def children(self, path: str) -> list[str]:
         """Return the names of a node's children."""
@@ -516,6 +538,9 @@ class _Reader:
                     continue
                 path = prefix + name
                 if _may_be_shared(node.children):
+                    if len(node.children) > MAX_CONTENDERS or len(listing) == MAX_LOCKS:
+                        self.left_out += 1
+                        continue
                     listing[path or "/"] = list(node.children)
                 pending.append((f"{path}/", iter([each for each in node.children.items() if each[1].children])))
                 break
@@ -524,7 +549,7 @@ class _Reader:
         return listing
 
     async def get(self, path: str) -> tuple[bytes, Stat]:
-        """Return data and Stat of a node.
+        """Return data and Stat of a node; no data if it may not be read.
 
         Raises:
             NoNodeError: It is gone.
@@ -533,4 +558,4 @@ class _Reader:
         node = self._engine.tree.get(path)
         if node is None:
             raise NoNodeError(path)
-        return node.data or b"", Stat.decode(node.stat())
+        return (node.data or b"") if self._may_read(node) else b"", Stat.decode(node.stat())

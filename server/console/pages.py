@@ -61,6 +61,10 @@ EVERY: Final = 1.0
 """Seconds between two events."""
 MAX_STREAMS: Final = 16
 """Pages that may listen for events at a time, and searches."""
+TRUSTED_STREAMS: Final = 8
+"""As many more for those who have the token."""
+MAX_GLOB: Final = 200
+"""The most characters of a glob."""
 
 
 class ConsolePages:
@@ -86,7 +90,7 @@ class ConsolePages:
             "node": self._node,
             "sessions": self._sessions,
             "session": lambda query, trusted: source.session(_session(query.get("id", ""))),
-            "locks": lambda query, trusted: source.locks(),
+            "locks": lambda query, trusted: source.locks(trusted=trusted),
             "history": self._history,
         }
 
@@ -117,6 +121,8 @@ class ConsolePages:
         return Response(self._files[name], FILES[name], headers=SECURITY)
 
     async def _api(self, name: str, request: Request) -> Response:
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise HttpError(403, "requests of other web pages are refused")
         trusted = self._is_trusted(request)
         if not trusted and not self._is_open and name != "about":
             raise HttpError(401, "this server shows nothing without the token", ("WWW-Authenticate", "Bearer"))
@@ -127,9 +133,11 @@ class ConsolePages:
                 return json_response(await self._change(name.removeprefix("change/"), request, trusted=trusted))
             _check_method(request, "GET")
             if name == "events":
-                return self._stream(self._events(), "text/event-stream")
+                return self._stream(self._events(), "text/event-stream", trusted=trusted)
             if name == "search":
-                return self._stream(self._search(query, trusted), "application/x-ndjson")
+                if len(query.get("name", "")) > MAX_GLOB:
+                    raise HttpError(400, f"the name has more than {MAX_GLOB} characters")
+                return self._stream(self._search(query, trusted), "application/x-ndjson", trusted=trusted)
             if name not in self._gets:
                 raise HttpError(404, f"the console cannot be asked for {name[:80]}")
             return json_response(await self._gets[name](query, trusted), 200, ("Cache-Control", "no-store"))
@@ -180,8 +188,8 @@ class ConsolePages:
         files = query.get("files") == "1"
         return await self._source.history(path, session, before, _number(query, "limit", 200), files=files)
 
-    def _stream(self, items: AsyncIterator[bytes], content_type: str) -> Response:
-        if self._streams >= MAX_STREAMS:
+    def _stream(self, items: AsyncIterator[bytes], content_type: str, *, trusted: bool) -> Response:
+        if self._streams >= MAX_STREAMS + (TRUSTED_STREAMS if trusted else 0):
             raise HttpError(503, f"{MAX_STREAMS} pages and searches are open already", ("Retry-After", "5"))
         self._streams += 1
         return Response(content_type=content_type, headers=SECURITY, stream=_Stream(items, self._stream_ended))
@@ -240,7 +248,9 @@ def _arguments(action: str, given: Any) -> dict[str, Any]:
         raise ValueError("they are not an object")
     if action in ("expire", "drop"):
         return {"session": f"{_session(given['session']):x}"}
-    arguments: dict[str, Any] = {"path": given["path"], "version": int(given.get("version", -1))}
+    arguments: dict[str, Any] = {"path": given["path"], "version": given.get("version", -1)}
+    if type(arguments["version"]) is not int or not -1 <= arguments["version"] < 1 << 31:
+        raise ValueError("the version is none")
     if not isinstance(given["path"], str):
         raise ValueError("the path is not text")
     if (reason := paths.path_error(given["path"])) is not None:

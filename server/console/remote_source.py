@@ -32,6 +32,8 @@ COLUMNS: Final = ("time", "requests", "sessions", "watches", "nodes")
 """What samples have: requests a second since the one before, and counts."""
 MAX_FOUND: Final = 500
 """Nodes that a search finds before it ends."""
+LOCK_SECONDS: Final = 20.0
+"""Seconds for reading all locks."""
 MAX_LISTED: Final = 200
 """Ephemeral nodes of a session that are shown."""
 _SIZES: Final = {"memory": None, "disk": None}
@@ -53,6 +55,7 @@ class RemoteSource:
         self._tls = tls
         self._timeout = timeout
         self._rows: deque[tuple[float, ...]] = deque(maxlen=HOUR)
+        self._is_looking = False
         self._last: Sample | None = None
         self._sample: Sample | None = None
 
@@ -171,7 +174,7 @@ class RemoteSource:
         except NoAuthError:
             answer["secret"] = stat.dataLength
         try:
-            answer["acl"] = acl_shown((await self._client.get_acl(path))[0])
+            answer["acl"] = acl_shown((await self._client.get_acl(path))[0], trusted=trusted)
         except NoAuthError:
             answer["acl"] = []
         answer["watches"] = []
@@ -273,9 +276,18 @@ class RemoteSource:
 
     # --- the rest ---
 
-    async def locks(self) -> Answer:
+    async def locks(self, *, trusted: bool) -> Answer:
         """Return what clients share."""
-        lines, circles = await Overview(self._client, "/").look()
+        if self._is_looking:
+            raise NotOffered("the locks are being read for somebody else; try again")
+        self._is_looking = True
+        try:
+            async with asyncio.timeout(LOCK_SECONDS):
+                lines, circles = await Overview(self._client, "/").look()
+        except TimeoutError:
+            raise NotOffered(f"the tree is so large that its locks were not read in {LOCK_SECONDS:g} s") from None
+        finally:
+            self._is_looking = False
         addresses = {facts["sid"]: address for address, facts in self._connections().items()}
         return {**described(lines, circles), "addresses": addresses}
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import msgpack
 
-from zoolet.protocol.acl import AclList
+from zoolet.protocol.acl import AclList, Id
 from zoolet.protocol.enums import PERM_LETTERS
 from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.protocol.records import Stat
@@ -66,7 +66,7 @@ class Source(Protocol):
         """Return all about a session."""
         ...
 
-    async def locks(self) -> Answer:
+    async def locks(self, *, trusted: bool) -> Answer:
         """Return what clients share, with holders and waiters, and circles of waiting."""
         ...
 
@@ -100,16 +100,22 @@ def _msgpack(data: bytes) -> str | None:
         return None
 
 
-def acl_shown(acl: AclList) -> list[Answer]:
-    """Return an ACL list in words: who may do what."""
+def acl_shown(acl: AclList, *, trusted: bool) -> list[Answer]:
+    """Return an ACL list in words: who may do what; hashes of passwords only to those who have the token."""
     return [
         {
             "scheme": entry.id.scheme,
-            "id": entry.id.id,
+            "id": entry.id.id if trusted else name_without_hash(entry.id),
             "permissions": "".join(letter for letter, perm in PERM_LETTERS.items() if entry.perms & perm),
         }
         for entry in acl
     ]
+
+
+def name_without_hash(identity: Id) -> str:
+    """Return the name in an identity; one of scheme ``digest`` has the hash of the password behind it."""
+    name = identity.id or ""
+    return name.partition(":")[0] if identity.scheme == "digest" else name
 
 
 def stat_shown(stat: Stat, kind: str) -> Answer:

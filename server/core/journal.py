@@ -54,7 +54,7 @@ class Journal:
 
     Attributes:
         entries: The transactions, in order.
-        heard: Called with the transactions when they are removed, for a history.
+        heard: Called with transactions that were logged, for a history; None for nobody.
     """
 
     __slots__ = ("_popped", "entries", "heard")
@@ -82,6 +82,4 @@ class Journal:
         self.entries.clear()
         if entries:
             self._popped = entries[-1][2]
-            if self.heard is not None:
-                self.heard(entries)
         return entries

@@ -29,6 +29,8 @@ MAX_HEADERS: Final = 1 << 14
 """The most bytes of the headers of a request."""
 UNPACED: Final = ("/healthz", "/readyz")
 """Pages that cost nothing, and whose callers end the process if they wait."""
+SPARE: Final = 8
+"""Connections beside all others, for health checks while the others are being answered."""
 MAX_PAUSE: Final = 1.0
 """Seconds of the longest pause after an answer."""
 BODIES: Final = 4
@@ -83,6 +85,7 @@ class HttpServer:
         self._free_at = 0.0  # when the pause after the last answer is over
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # the one that was quiet longest is first
+        self._spare: set[asyncio.Task[None]] = set()  # those that may only ask for the health
         self._busy: set[asyncio.Task[None]] = set()  # those that are being answered, or send what was admitted
 
     @property
@@ -114,11 +117,14 @@ class HttpServer:
         assert task is not None
         if len(self._open) >= self._limits.connections:
             quiet = next((each for each in self._open if each not in self._busy), None)
-            if quiet is None:
+            if quiet is not None:
+                self._open.pop(quiet).transport.abort()
+                quiet.cancel()
+            elif len(self._open) < self._limits.connections + SPARE:
+                self._spare.add(task)
+            else:
                 writer.transport.abort()
                 return
-            self._open.pop(quiet).transport.abort()
-            quiet.cancel()
         self._open[task] = writer
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADERS)
         try:
@@ -133,6 +139,7 @@ class HttpServer:
             writer.transport.abort()  # also with output that nobody reads
             self._open.pop(task, None)
             self._busy.discard(task)
+            self._spare.discard(task)
 
     async def _serve_one(
         self,
@@ -155,6 +162,8 @@ class HttpServer:
             return False
         self._open[task] = writer  # the one that was quiet shortest
         try:
+            if task in self._spare and first.target.partition(b"?")[0].decode("latin-1") not in UNPACED:
+                raise HttpError(503, "too many requests are being answered", ("Retry-After", "1"))
             if limit := self._admit(_request(first, b"")):
                 self._busy.add(task)
             async with asyncio.timeout(None if limit else self._limits.seconds):

@@ -238,6 +238,8 @@ class GroupCommit:
         self._retire()
         if commit.entries:
             self.logged_zxid = commit.entries[-1][2]
+            if self.journal.heard is not None:
+                self.journal.heard(commit.entries)
             summaries, count = self._engine.metrics.summaries, len(commit.entries)
             summaries["sync_processor_batch_size"].observe(count)
             summaries["updatelatency"].observe((perf_counter() - commit.began) * 1000, count)

@@ -122,30 +122,39 @@ def test_no_more_entries_are_kept_than_asked_for() -> None:
     assert len(history) == 3
 
 
-def test_of_long_paths_and_large_transactions_the_beginning_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_BYTES", 1000 * 10)
-    engine, history = heard(limit=10)  # 700 bytes for the paths of each
+def test_old_entries_make_room_for_long_paths_and_large_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_BYTES", 50_000)
+    engine, history = heard()
     peer = connected(engine)
-    peer.create(f"/{'x' * 3000}", b"")
-    for number in range(5):
-        peer.create(f"/{number}{'e' * 80}", b"", 1)
+    for number in range(30):
+        peer.create(f"/{number}{'x' * 3000}", b"")
+    few = len(history)
+    for number in range(200):
+        peer.create(f"/{number}{'e' * 1000}", b"", 1)
     peer.close()
 
-    ended, *_, long = (entry for entry in history.entries() if entry.changes)
-
-    assert len(long.changes[0].path) == 700
-    assert next(history.entries(f"/{'x' * 3000}")) == long
-    assert (len(ended.changes), ended.left_out) == (3, 2)
+    assert 10 < few < 16
+    assert [len(entry.changes) for entry in history.entries()] == [200]  # one is kept, however large
 
 
-def test_earlier_entries_are_found_by_zxid() -> None:
+def test_each_node_of_a_large_transaction_is_found() -> None:
+    engine, history = heard()
+    peer = connected(engine)
+    for number in range(300):
+        peer.create(f"/e{number}", b"", 1)
+    peer.close()
+
+    assert of(history, "/e299") == ["create", "closed"]
+
+
+def test_earlier_entries_are_found_by_number() -> None:
     engine, history = heard()
     peer = connected(engine)
     for number in range(5):
         peer.create(f"/{number}", b"")
     last: Entry = next(history.entries())
 
-    assert next(history.entries(before=last.zxid)).changes[0].path == "/3"
+    assert next(history.entries(before=last.number)).changes[0].path == "/3"
 
 
 def test_what_listened_before_still_hears() -> None:
@@ -173,7 +182,11 @@ def test_with_a_log_entries_are_kept_once_they_are_written() -> None:
     history.digest()  # before the log has it
 
     assert not len(history)
-    assert [entry[4] for entry in journal.pop_all()] == [OpCode.CREATE_SESSION, OpCode.CREATE, -1, OpCode.CLOSE_SESSION]
+    written = journal.pop_all()
+    assert [entry[4] for entry in written] == [OpCode.CREATE_SESSION, OpCode.CREATE, -1, OpCode.CLOSE_SESSION]
+    assert not len(history)
+    assert journal.heard is not None
+    journal.heard(written)
     assert [entry.kind for entry in history.entries()] == ["expired", "create", "opened"]
     assert next(history.entries()).why.startswith("somebody ended it before its time; last heard 0.0 s before")
 

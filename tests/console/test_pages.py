@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from typing import Any, Final
@@ -16,6 +17,7 @@ from zoolet.server.admin.history import History
 from zoolet.server.admin.http import HttpError, Request, Response
 from zoolet.server.admin.observed import Observed
 from zoolet.server.admin.samples import Samples
+from zoolet.server.console import engine_source
 from zoolet.server.console.engine_source import EngineSource
 from zoolet.server.console.pages import FILES, MAX_STREAMS, ConsolePages
 from zoolet.server.core.engine import Engine
@@ -414,3 +416,100 @@ async def test_an_acl_that_is_none_is_refused(acl: object) -> None:
 
     assert (await console.refusal("/console/api/change/set_acl", "POST", body, **BEARER)).status in (400, 409)
     assert console.engine.tree.find("/a").acl == 0
+
+
+async def test_an_acl_shows_no_hash_of_a_password_without_the_token() -> None:
+    console = Console()
+    connected(console.engine).create("/a", b"", acl=(ACL(31, Id("digest", "bob:C1u6Ye/aBVB1C=")),))
+
+    assert (await console.facts("node?path=/a"))["acl"][0]["id"] == "bob"
+    assert (await console.facts("node?path=/a", **BEARER))["acl"][0]["id"] == "bob:C1u6Ye/aBVB1C="
+
+
+async def test_locks_show_no_data_that_not_everyone_may_read() -> None:
+    console = Console()
+    peer = connected(console.engine)
+    peer.create("/l", b"")
+    secret = (ACL(31, Id("ip", "127.0.0.1")),)
+    peer.create("/l/9c7e980a02c6499346ac9bf4e550501a__lock__", b"secret", 3, acl=secret)
+
+    shown, trusted = await console.facts("locks"), await console.facts("locks", **BEARER)
+
+    assert [line["holders"][0]["data"] for answer in (shown, trusted) for line in answer["shared"]] == ["", "secret"]
+
+
+async def test_no_session_ends_while_that_cannot_be_logged() -> None:
+    console = Console()
+    connected(console.engine).create("/e", b"", 1)
+    (session,) = map(hex, console.engine.sessions.alive)
+    console.engine.refuse_writes("the disk is full", frozen=True)
+
+    body = json.dumps({"session": session}).encode()
+    error = await console.refusal("/console/api/change/expire", "POST", body, **BEARER)
+
+    assert error.status == 409
+    assert "the disk is full" in str(error)
+    assert console.engine.tree.get("/e") is not None
+
+
+async def test_those_who_ask_for_the_locks_at_the_same_time_share_the_work() -> None:
+    console = Console()
+    peer = connected(console.engine)
+    for number in range(3000):
+        peer.create(f"/n{number}", b"")
+    looks: list[bool] = []
+    look = console.source._look
+
+    async def counted(*, trusted: bool) -> Any:
+        looks.append(trusted)
+        return await look(trusted=trusted)
+
+    console.source._look = counted  # type: ignore[method-assign]
+    await asyncio.gather(*[console.facts("locks") for _ in range(20)])
+
+    assert looks == [False]
+
+
+async def test_a_node_with_very_many_children_is_left_out_of_the_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_source, "MAX_CONTENDERS", 10)
+    console = Console()
+    peer = connected(console.engine)
+    peer.create("/l", b"")
+    for _ in range(11):
+        peer.create("/l/9c7e980a02c6499346ac9bf4e550501a__lock__", b"", 3)
+
+    locks = await console.facts("locks")
+
+    assert (locks["shared"], locks["left_out"]) == ([], 1)
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_what_a_browser_asks_for_another_page_is_refused(site: str) -> None:
+    console = Console()
+
+    assert (await console.refusal("/console/api/events", **{"sec-fetch-site": site})).status == 403
+    assert (await console.ask("/console/api/about", **{"sec-fetch-site": "same-origin"})).status == 200
+
+
+async def test_with_the_token_there_is_room_for_more_pages() -> None:
+    console = Console()
+    streams = [(await console.ask("/console/api/events")).stream for _ in range(MAX_STREAMS)]
+
+    assert (await console.refusal("/console/api/search?name=x")).status == 503
+    trusted = (await console.ask("/console/api/events", **BEARER)).stream
+    for stream in (*streams, trusted):
+        assert stream is not None
+        await stream.aclose()
+
+
+async def test_a_long_glob_is_refused() -> None:
+    assert (await Console().refusal("/console/api/search?name=" + "%3F" * 201)).status == 400
+
+
+@pytest.mark.parametrize("version", ["5", 1.5, True, 1 << 31, -2, None])
+async def test_a_version_is_a_number(version: object) -> None:
+    console = Console()
+    connected(console.engine).create("/a", b"")
+    body = json.dumps({"path": "/a", "base64": "", "version": version}).encode()
+
+    assert (await console.refusal("/console/api/change/set", "POST", body, **BEARER)).status == 400

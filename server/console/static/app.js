@@ -14,7 +14,7 @@ function place() {
   } catch {
     // a link that somebody has cut
   }
-  return { view: VIEWS[view] ? view : "overview", rest: name };
+  return { view: Object.hasOwn(VIEWS, view || "") ? view : "overview", rest: name };
 }
 
 function useLive(ready) {

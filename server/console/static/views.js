@@ -121,7 +121,7 @@ const SIGNS = { ephemeral: "⏱ ephemeral", container: "▣ container", TTL: "�
 export function Tree({ about, rest, trusted, needToken }) {
   const path = rest || "/";
   const [refresh, setRefresh] = useState(0);
-  const { answer, error } = useAnswer("node", { path }, refresh);
+  const { answer, error } = useAnswer("node", { path }, `${refresh} ${trusted}`);
   const [asking, setAsking] = useState(null);
   const gone = error && error.status === 404;
   return html`<h1>Tree</h1>
@@ -290,7 +290,7 @@ function Node({ node, about, reload, ask: open, trusted, needToken }) {
     ${node.watches?.length ? html`<h3>Watches on it</h3><ul class="plain">${node.watches.map((each) => html`<li>${each.kind}: <${SessionLink} id=${each.session} address=${each.address} /></li>`)}</ul>` : null}
     <p class="buttons">
       <button onClick=${reload}>Reload</button>
-      ${can("set") && node.data && textOf(decodeBase64(node.data.base64)) !== null && decodeBase64(node.data.base64).length === node.data.size
+      ${can("set") && node.data && textOf(decodeBase64(node.data.base64)) !== null && decodeBase64(node.data.base64).length === node.data.size && !textOf(decodeBase64(node.data.base64)).includes("\r")
         ? html`<button onClick=${() => (trusted ? setEditing(textOf(decodeBase64(node.data.base64))) : needToken())}>Edit…</button>` : null}
       ${can("create") && !stat.owner ? html`<${NewChild} node=${node} open=${open} trusted=${trusted} needToken=${needToken} />` : null}
       ${can("set_acl") ? html`<${NewAcl} node=${node} open=${open} trusted=${trusted} needToken=${needToken} />` : null}
@@ -461,6 +461,7 @@ export function Locks({ rest }) {
       ${each.holders.length ? html`<h3>Held by</h3><ul class="plain holders">${each.holders.map((entry) => html`<li key=${entry.node}><${Who} entry=${entry} addresses=${known.addresses} />${entry.token ? html` <span class="muted" title="the zxid at which its node was created">token ${entry.token}</span>` : null}</li>`)}</ul>` : html`<p>Nobody holds it.</p>`}
       ${each.waiters.length ? html`<h3>${count(each.waiters.length)} waiting, in order</h3><ol class="waiters">${each.waiters.slice(0, 100).map((entry) => html`<li key=${entry.node}><${Who} entry=${entry} addresses=${known.addresses} /></li>`)}</ol>` : null}
     </section>`)}
+    ${known?.left_out ? html`<p>${count(known.left_out)} nodes are left out, because there are so many, or they have so many children.</p>` : null}
     ${lines.length > 200 ? html`<p>${count(lines.length - 200)} more: narrow the path.</p>` : null}`;
 }
 
@@ -532,18 +533,18 @@ function Entries({ query, refresh, every, files }) {
     <${Problem} error=${looked?.problem} /></p>`;
   if (!entries.length) return html`<p class="muted">Nothing is kept of it: the last ${count(known.kept)} transactions do not have it.</p>${inFiles}`;
   const earlier = async () => {
-    const before = entries.at(-1).zxid;
+    const before = entries.at(-1).number.toString(16);
     const next = await ask("history", { ...query, before, limit: 100 });
     setMore((have) => [...have, ...next.entries]);
   };
-  return html`<${Problem} error=${error} /><ul class="entries" data-test="entries">${entries.map((each, number) => html`<li key=${each.zxid || `${each.time}${number}`}>
+  return html`<${Problem} error=${error} /><ul class="entries" data-test="entries">${entries.map((each, number) => html`<li key=${each.number || `file${each.zxid}`}>
       <time datetime=${new Date(each.time).toISOString()}>${moment(each.time)}</time>
       <span>${MARKS[each.kind] ? html`<b>${MARKS[each.kind]} session ${each.kind}</b> ` : each.kind === "multi" ? html`<b>multi</b> ` : null}
         ${each.changes.slice(0, 20).map(([op, path, size], at) => html`${at ? ", " : ""}${DONE[op] || op} <${NodeLink} path=${path} />${size ? ` (${bytes(size)})` : ""}`)}
         ${each.changes.length > 20 || each.left_out ? ` and ${count(each.changes.length - Math.min(20, each.changes.length) + each.left_out)} more` : ""}
         <span class="because">${because(each)}</span></span>
       <span class="muted code">${each.zxid || ""}</span></li>`)}</ul>
-    ${known.entries.length === 100 && entries.at(-1).zxid && !looked ? html`<button onClick=${earlier}>Earlier</button>` : null}${inFiles}`;
+    ${known.entries.length === 100 && entries.at(-1).number > 1 && !looked ? html`<button onClick=${earlier}>Earlier</button>` : null}${inFiles}`;
 }
 
 function because(entry) {

@@ -317,16 +317,17 @@ async def test_a_connection_that_is_being_answered_does_not_make_room() -> None:
         assert (await response(reader))[2] == b"done"
 
 
-async def test_when_all_are_being_answered_another_one_is_closed() -> None:
+async def test_when_all_are_being_answered_others_may_ask_for_the_health_only() -> None:
     async with served(Limits(connections=2, seconds=5, idle=5), streaming(Endless())) as connect:
         for _ in range(2):
             reader, writer = await connect()
             writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             await asyncio.wait_for(reader.readuntil(b"tick"), 5)
-        reader, _ = await connect()
 
-        with suppress(ConnectionResetError):
-            assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert (await asked(connect, b"GET /more HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 503
+        reader, writer = await connect()
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.wait_for(reader.readuntil(b"tick"), 5)
 
 
 class Endless(Pieces):
