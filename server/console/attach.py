@@ -14,7 +14,7 @@ from zoolet.server.net.daemon import Daemon
 EVERY: Final = 1.0
 """Seconds between two samples."""
 DIGEST_EVERY: Final = 0.1
-"""Seconds for which the data of transactions is kept."""
+"""Seconds between two digests of transactions."""
 
 
 class EngineConsole:
@@ -52,7 +52,7 @@ class EngineConsole:
     def _digest(self) -> None:
         self._digest_timer = self._loop.call_later(DIGEST_EVERY, self._digest)
         if self._history is not None:
-            self._history.digest()
+            self._history.tidy()
 
     def stop(self) -> None:
         """Take no more samples."""

@@ -203,6 +203,22 @@ def test_data_is_released() -> None:
     assert sys.getrefcount(data) == before - 1
 
 
+def test_much_data_is_released_at_once_and_little_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TIDIED", 3)
+    engine, history = heard()
+    peer = connected(engine)
+    history.tidy()
+    for number in range(10):
+        peer.create(f"/{number}", b"")
+
+    history.tidy()
+    few = len(history._kept)
+    engine.metrics.bytes_received += module.MAX_FRESH
+    history.tidy()
+
+    assert (few, len(history._kept)) == (4, 11)
+
+
 def test_a_multi_that_has_failed_is_not_there() -> None:
     engine, history = heard()
     multi(connected(engine), creating("/a"), deleting("/nowhere"))
