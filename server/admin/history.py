@@ -38,8 +38,10 @@ _DELETES: Final = frozenset({OpCode.DELETE, OpCode.DELETE_CONTAINER})
 _WITH_DATA: Final = frozenset(map(int, _CREATES | {OpCode.SET_DATA, OpCode.RECONFIG}))
 _SINGLE: Final = frozenset(map(int, _DELETES | {OpCode.SET_ACL}))
 _SEVERAL: Final = frozenset(map(int, (OpCode.MULTI, OpCode.CLOSE_SESSION, OpCode.CREATE_SESSION)))
-_Raw = tuple[int, int, int, int, int, Any, int, int]
-"""zxid, time, session, xid, kind, what was changed (path and size, or several and why), its bytes, and a number."""
+_Raw = tuple[int, int, int, int, int, Any, int, int, str]
+"""zxid, time, session, xid, kind, what was changed (path and size, or several and why), its bytes, a number, and where
+the client was connected from then.
+"""
 
 
 class Change(NamedTuple):
@@ -148,7 +150,7 @@ class History:
                 continue
             self._number += 1
             self._bytes += size
-            kept.append((zxid, now, session_id, xid, kind, what, size, self._number))
+            kept.append((zxid, now, session_id, xid, kind, what, size, self._number, self.address(session_id)))
             while len(kept) > self._limit or (self._bytes > MAX_BYTES and len(kept) > 1):
                 self._bytes -= kept.popleft()[6]
         while len(self._reasons) > MAX_ADDRESSES:
@@ -194,7 +196,7 @@ class History:
         """
         self.digest()
         for raw in reversed(self._kept):
-            _, _, owner, _, kind, what, _, number = raw
+            _, _, owner, _, kind, what, _, number, _ = raw
             if (before and number >= before) or (session_id is not None and owner != session_id):
                 continue
             if path is not None:
@@ -203,7 +205,9 @@ class History:
                     continue
             yield self._entry(*raw)
 
-    def _entry(self, zxid: int, time: int, owner: int, xid: int, kind: int, what: Any, size: int, number: int) -> Entry:
+    def _entry(
+        self, zxid: int, time: int, owner: int, xid: int, kind: int, what: Any, size: int, number: int, address: str
+    ) -> Entry:
         if kind in (OpCode.MULTI, OpCode.CLOSE_SESSION, OpCode.CREATE_SESSION):
             parts, why = what
             changes = tuple(_change(*part) for part in parts)
@@ -217,7 +221,18 @@ class History:
         elif owner == 0:
             own = "a container without children, or a node whose TTL was over"
             why = "by a person, in the console" if xid == CONSOLE_XID else own if kind in _DELETES else ""
-        return Entry(zxid, time, owner, self.address(owner), name, changes, 0, why, number)
+        return Entry(zxid, time, owner, address, name, changes, 0, why, number)
+
+    def last_gone(self, parents: set[str]) -> dict[str, list[tuple[int, int]]]:
+        """Return the numbers of the sequential children of some nodes that were deleted, and when, in milliseconds."""
+        self.digest()
+        gone: dict[str, list[tuple[int, int]]] = {}
+        for _, time, _, _, kind, what, _, _, _ in self._kept:
+            single = kind not in _SEVERAL
+            for op, path in ((kind, what[0]),) if single else ((op, path) for op, path, _ in what[0]):
+                if op in _DELETES and (parent := path.rpartition("/")[0]) in parents:
+                    gone.setdefault(parent, []).append((sequence_of(path), time))
+        return gone
 
     def address(self, session_id: int) -> str:
         """Return where the client of a session is or was connected from; empty if that is not known."""
@@ -248,6 +263,12 @@ def _part(kind: int, record: Any) -> tuple[int, str, int]:
     """Return kind, path and size of an operation of a multi."""
     data = record.data if kind in _WITH_DATA else None
     return kind, record.path, -1 if data is None else len(data)
+
+
+def sequence_of(path: str) -> int:
+    """Return the number of a sequential node; -1 for another one."""
+    number = path[-10:]
+    return int(number) if number.isascii() and number.isdecimal() else -1
 
 
 def _name(kind: int) -> str:

@@ -27,11 +27,19 @@ from zoolet.protocol.paths import QUOTA
 from zoolet.protocol.quotas import LIMITS, STATS
 from zoolet.protocol.records import Stat
 from zoolet.server.admin.facts import host_and_port, last_operation, path_shown
-from zoolet.server.admin.history import CONSOLE_XID, Entry, History, entry_of_log
+from zoolet.server.admin.history import CONSOLE_XID, Entry, History, entry_of_log, sequence_of
 from zoolet.server.admin.observed import Observed
 from zoolet.server.admin.pages import ready
 from zoolet.server.admin.samples import COLUMNS, Samples, memory
-from zoolet.server.console.source import Answer, NotOffered, acl_shown, data_shown, name_without_hash, stat_shown
+from zoolet.server.console.source import (
+    Answer,
+    NotOffered,
+    acl_shown,
+    as_glob,
+    data_shown,
+    name_without_hash,
+    stat_shown,
+)
 from zoolet.server.core.client_connection import ClientConnection, Session
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.node import Children, Node
@@ -177,7 +185,11 @@ class EngineSource:
         if seconds < BUSY_SECONDS and self._busiest and before:
             return self._busiest
         received = {client: client.received for client in self._engine.connections}
-        rates = {client: (count - before.get(client, 0)) / max(seconds, 1.0) for client, count in received.items()}
+        now = self._engine.now
+        rates = {
+            client: (count - before.get(client, 0)) / max(min(seconds, (now - client.since) / 1000), 1.0)
+            for client, count in received.items()
+        }
         most = sorted(rates, key=lambda client: -rates[client])[:10]
         if seconds >= BUSY_SECONDS or not before:
             self._counted = (perf_counter(), received)
@@ -268,7 +280,7 @@ class EngineSource:
 
     async def search(self, name: str, text: bytes, below: str, *, trusted: bool) -> AsyncIterator[Answer]:
         """Yield the nodes that match, and now and then how many were searched."""
-        matches = re.compile(fnmatch.translate(name)).match if name else None
+        matches = re.compile(fnmatch.translate(as_glob(name))).match if name else None
         whole_path = "/" in name
         pace, searched, found = _Pace(self._turn), 0, 0
         for path, node in self._walk(below):
@@ -359,7 +371,20 @@ class EngineSource:
         lines, circles = await _LocalOverview.over(reader, "/").look()
         sessions = {entry.session_id for line in lines for entry in (*line.holders, *line.waiters)}
         addresses = {hexadecimal(each): self._address_of(each) for each in sessions if each}
-        return {**described(lines, circles), "addresses": addresses, "left_out": reader.left_out}
+        answer = {**described(lines, circles), "addresses": addresses, "left_out": reader.left_out}
+        self._add_held_since(answer["shared"])
+        return answer
+
+    def _add_held_since(self, lines: list[Answer]) -> None:
+        """Add to each holder when it became one, as far as the history tells: when the last one ahead of it went."""
+        if self._history is None:
+            return
+        gone = self._history.last_gone({line["path"] for line in lines if line["holders"]})
+        for line in lines:
+            for holder in line["holders"]:
+                number = sequence_of(holder["node"])
+                ahead = [time for other, time in gone.get(line["path"], ()) if other < number]
+                holder["held_since"] = max([holder["since"], *(time / 1000 for time in ahead)])
 
     def _address_of(self, session_id: int) -> str:
         if self._history is not None:

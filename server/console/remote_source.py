@@ -24,7 +24,7 @@ from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.protocol.paths import QUOTA
 from zoolet.protocol.quotas import LIMITS, STATS
 from zoolet.protocol.records import Stat
-from zoolet.server.console.source import Answer, NotOffered, acl_shown, data_shown, stat_shown
+from zoolet.server.console.source import Answer, NotOffered, acl_shown, as_glob, data_shown, stat_shown
 
 HOUR: Final = 3600
 """Seconds for which samples are kept."""
@@ -194,7 +194,7 @@ class RemoteSource:
 
     async def search(self, name: str, text: bytes, below: str, *, trusted: bool) -> AsyncIterator[Answer]:
         """Yield the nodes that match, and now and then how many were searched."""
-        matches = re.compile(fnmatch.translate(name)).match if name else None
+        matches = re.compile(fnmatch.translate(as_glob(name))).match if name else None
         searched = found = 0
         async for path, _ in subtree(self._client, below):
             searched += 1

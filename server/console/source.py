@@ -81,6 +81,11 @@ class Source(Protocol):
         ...
 
 
+def as_glob(name: str) -> str:
+    """Return a glob; a name without any sign of one may be a part of what is looked for."""
+    return name if set(name) & set("*?[") else f"*{name}*"
+
+
 def data_shown(data: bytes | None, *, whole: bool) -> Answer:
     """Return data in the forms in which people may read it."""
     if data is None:

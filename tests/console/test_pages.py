@@ -215,9 +215,10 @@ async def test_a_search_is_by_name_path_and_content() -> None:
         return [line["path"] for line in await found(console, query) if "path" in line]
 
     assert await paths("name=*.lock") == ["/a/b.lock"]
+    assert await paths("name=b.lo") == ["/a/b.lock"]
     assert await paths("name=/a/*") == ["/a/b.lock", "/a/c"]
     assert await paths("text=needle") == ["/a/b.lock", "/a/c"]
-    assert await paths("text=needle&name=c") == ["/a/c"]
+    assert await paths("text=needle&name=?") == ["/a/c"]
     assert await paths("name=*&path=/b") == ["/b"]
     assert (await found(console, "name=*&path=/gone"))[-1]["done"] is True
 
@@ -513,3 +514,22 @@ async def test_a_version_is_a_number(version: object) -> None:
     body = json.dumps({"path": "/a", "base64": "", "version": version}).encode()
 
     assert (await console.refusal("/console/api/change/set", "POST", body, **BEARER)).status == 400
+
+
+async def test_a_lock_is_held_since_the_one_ahead_has_gone() -> None:
+    console = Console()
+    first, second = connected(console.engine), connected(console.engine)
+    first.create("/l", b"")
+    name = "/l/9c7e980a02c6499346ac9bf4e550501a__lock__"
+    ahead = first.create(name, b"first", 3)
+    second.create(name, b"second", 3)
+    later = second.create(name, b"third", 3)
+    console.engine.set_time(console.engine.now + 5000, console.engine.monotonic_ms + 5000)
+    first.delete(ahead)
+    console.engine.set_time(console.engine.now + 5000, console.engine.monotonic_ms + 5000)
+    second.delete(later)  # one behind it does not count
+
+    (line,) = (await console.facts("locks"))["shared"]
+
+    (holder,) = line["holders"]
+    assert (holder["data"], holder["held_since"] - holder["since"]) == ("second", 5.0)

@@ -23,9 +23,16 @@ function useLive(ready) {
     if (!ready) return undefined;
     const controller = new AbortController();
     let timer = null;
+    let heard = Date.now();
+    // A server that is stopped does not close the connection.
+    const watch = setInterval(() => {
+      const silent = Math.round((Date.now() - heard) / 1000);
+      if (silent > 3) setState((before) => ({ ...before, problem: new Error(`nothing heard from the server for ${silent} s; what is shown is old`) }));
+    }, 1000);
     const go = async () => {
       try {
         for await (const line of lines("events", {}, controller.signal)) {
+          heard = Date.now();
           if (line.startsWith("data: ")) setState({ live: JSON.parse(line.slice(6)), problem: null });
         }
         setState((before) => ({ ...before, problem: new Error("the server has closed the connection") }));
@@ -39,9 +46,35 @@ function useLive(ready) {
     return () => {
       controller.abort();
       clearTimeout(timer);
+      clearInterval(watch);
     };
   }, [ready]);
   return state;
+}
+
+// The list of locks is looked at now and then, for deadlocks.
+function useDeadlocks(ready) {
+  const [found, setFound] = useState(false);
+  useEffect(() => {
+    if (!ready) return undefined;
+    let timer = null;
+    let ended = false;
+    const go = async () => {
+      const began = performance.now();
+      try {
+        setFound((await ask("locks")).deadlocks.length > 0);
+      } catch {
+        setFound(false); // the view of the locks says why
+      }
+      if (!ended) timer = setTimeout(go, Math.max(10000, 100 * (performance.now() - began)));
+    };
+    go();
+    return () => {
+      ended = true;
+      clearTimeout(timer);
+    };
+  }, [ready]);
+  return found;
 }
 
 function Token({ onDone, onCancel, problem }) {
@@ -69,12 +102,17 @@ function App() {
   const [asking, setAsking] = useState(false);
   const [wrong, setWrong] = useState(null);
   const main = useRef(null);
+  const pending = useRef(null);
   const introduce = async () => {
     try {
       const answer = await ask("about");
       setAbout(answer);
       setProblem(null);
       if (!answer.kind) setAsking(true);
+      if (answer.trusted && pending.current) {
+        pending.current();
+        pending.current = null;
+      }
     } catch (error) {
       if (error.status === 401) {
         setToken("");
@@ -90,6 +128,7 @@ function App() {
       main.current?.focus();
     };
     const key = (event) => {
+      if (event.key === "Escape" && event.target.matches("input")) event.target.blur();
       if (event.target.closest("input, textarea, dialog") || event.ctrlKey || event.altKey || event.metaKey) return;
       const number = Number(event.key) - 1;
       if (event.key === "/") {
@@ -106,6 +145,7 @@ function App() {
     };
   }, []);
   const ready = Boolean(about?.kind);
+  const deadlocked = useDeadlocks(ready);
   const { live, problem: lost } = useLive(ready);
   const useToken = async (value) => {
     setToken(value);
@@ -113,7 +153,11 @@ function App() {
     setAsking(false);
     await introduce();
   };
-  const needToken = () => setAsking(true);
+  // What was to be done goes on once the token is there.
+  const needToken = (then) => {
+    pending.current = then || null;
+    setAsking(true);
+  };
   const [, View] = VIEWS[where.view];
   const shown = Object.entries(VIEWS).filter(([name]) => about?.views?.includes(name));
   useEffect(() => {
@@ -125,6 +169,7 @@ function App() {
     }}>To the content</a>
     <header><span class="brand">zoolet</span> <span class="muted name">${about?.name ? visible(about.name) : ""}${about?.version ? ` · ${about.version.split(",")[0]}` : ""}</span>
       <nav aria-label="Views">${shown.map(([name, [title]], number) => html`<a key=${name} href=${`#/${name}`} title=${`key ${number + 1}`} aria-current=${name === where.view ? "page" : undefined}>${title}</a>`)}</nav>
+      ${deadlocked ? html`<a class="bad" href="#/locks">✕ deadlock</a>` : null}
       <span class="state" role="status">${lost ? html`<b class="bad">✕ ${visible(lost.message)}</b>` : live ? (live.health ? html`<b class="bad">✕ not ready</b>` : html`<span class="good">✓ live</span>`) : ""}</span>
       ${about?.needs_token ? html`<button onClick=${() => {
         if (hasToken()) {
@@ -137,7 +182,8 @@ function App() {
       <${Problem} error=${problem} />
       ${ready ? html`<${View} about=${about} rest=${where.rest} live=${live} problem=${lost} trusted=${about.trusted} needToken=${needToken} key=${where.view} />` : null}
     </main>
-    ${asking ? html`<${Token} onDone=${useToken} onCancel=${() => setAsking(false)} problem=${wrong} />` : null}`;
+    ${asking ? html`<${Token} onDone=${useToken} onCancel=${() => setAsking(false)} problem=${wrong} />` : null}
+    <footer class="muted small">Keys: 1 to ${shown.length || 5} for the views, / for the search, Esc to leave it. Times are those of this browser.</footer>`;
 }
 
 const root = document.getElementById("app");

@@ -79,6 +79,8 @@ export const visibleText = (text) => text.replace(HIDDEN, (c) => (c === "\n" || 
 
 export const count = (number) => Number(number).toLocaleString("en-US");
 
+export const several = (number, one, many) => `${count(number)} ${number === 1 ? one : many}`;
+
 export function bytes(number) {
   if (number < 1024) return `${number} B`;
   const units = ["KB", "MB", "GB", "TB"];

@@ -2,14 +2,14 @@
 import uPlot from "./vendor/uPlot.js";
 import {
   html, useState, useEffect, useRef, ask, change, lines, useAnswer, Problem, LongList, Confirm, NodeLink, SessionLink,
-  visible, visibleText, count, bytes, duration, moment, ago, decodeBase64, encodeBase64, textOf, hexOf, link,
+  visible, visibleText, count, several, bytes, duration, moment, ago, decodeBase64, encodeBase64, textOf, hexOf, link,
 } from "./lib.js";
 
 // --- overview ---
 
 const CHARTS = [
   { title: "Requests and writes a second", series: [["requests", "requests"], ["writes", "writes"]] },
-  { title: "Milliseconds, 99 % of the last minutes", series: [["reads", "read_ms"], ["writes", "write_ms"]] },
+  { title: "Milliseconds, 99 % of the last five to ten minutes", series: [["reads", "read_ms"], ["writes", "write_ms"]] },
   { title: "Sessions and watches", series: [["sessions", "sessions"], ["watches", "watches"]] },
   { title: "Nodes", series: [["nodes", "nodes"]] },
   { title: "Memory, MB", series: [["memory", "memory", 1 / 1048576]] },
@@ -91,11 +91,9 @@ export function Overview({ about, live, problem }) {
       <${Fact} name="Refused by limits">${count(live.refused)}<//>
     </dl>
     <p class="disk" data-test="disk">${disk
-      ? html`<label>Disk of <bdi>${visible(disk.folder)}</bdi>: ${Math.round(used * 100)} % used, ${bytes(disk.free)} of ${bytes(disk.total)} free
+      ? html`<label>Disk of <bdi>${visible(disk.folder)}</bdi>: ${Math.round(used * 100)} % used, ${bytes(disk.free)} of ${bytes(disk.total)} free${" "}
           <meter min="0" max="1" low="0.8" high="0.95" optimum="0" value=${used}></meter></label>`
       : about.kind === "remote" ? "The disk is not known from here." : "No data directory: everything is in memory."}</p>
-    <div class="charts">${CHARTS.filter(({ series }) => series.every(([, name]) => about.columns.includes(name))).map(
-      (chart) => html`<${Chart} key=${chart.title} ...${chart} columns=${about.columns} rows=${rows} />`)}</div>
     <div class="columns">
       <section class="card"><h2>Busiest clients</h2>
         ${live.clients.length ? html`<table data-test="clients"><thead><tr><th>client</th><th>session</th><th class="n">a second</th><th class="n">requests</th><th>last</th></tr></thead>
@@ -103,13 +101,15 @@ export function Overview({ about, live, problem }) {
             <td class="n">${count(each.rate)}</td><td class="n">${count(each.requests)}</td><td>${each.last}</td></tr>`)}</tbody></table>`
           : html`<p class="muted">No client is connected, or the server does not tell.</p>`}
       </section>
-      <section class="card"><h2>Busiest paths <span class="muted">(first two parts; of the requests that were timed, one batch in 64)</span></h2>
+      <section class="card"><h2>Busiest paths <span class="muted">(by their first two parts, from a sample)</span></h2>
         ${live.paths.length ? html`<table><thead><tr><th>path</th><th class="n">timed</th><th class="n">ms</th></tr></thead>
           <tbody>${live.paths.map((each) => html`<tr key=${each.path}><td>${each.path === "others" ? "others" : html`<${NodeLink} path=${each.path} />`}</td>
             <td class="n">${count(each.requests)}</td><td class="n">${each.ms}</td></tr>`)}</tbody></table>`
           : html`<p class="muted">Nothing was timed yet.</p>`}
       </section>
-    </div>`;
+    </div>
+    <div class="charts">${CHARTS.filter(({ series }) => series.every(([, name]) => about.columns.includes(name))).map(
+      (chart) => html`<${Chart} key=${chart.title} ...${chart} columns=${about.columns} rows=${rows} />`)}</div>`;
 }
 
 // --- tree ---
@@ -121,11 +121,17 @@ const SIGNS = { ephemeral: "⏱ ephemeral", container: "▣ container", TTL: "�
 export function Tree({ about, rest, trusted, needToken }) {
   const path = rest || "/";
   const [refresh, setRefresh] = useState(0);
-  const { answer, error } = useAnswer("node", { path }, `${refresh} ${trusted}`);
+  const { answer: newest, error } = useAnswer("node", { path }, `${refresh} ${trusted}`, 2000);
+  const [last, setLast] = useState(null);
+  useEffect(() => {
+    if (newest) setLast(newest);
+  }, [newest]);
+  // What is being edited stays while it is asked for again.
+  const answer = newest || (!error && last?.path === path ? last : null);
   const [asking, setAsking] = useState(null);
   const gone = error && error.status === 404;
   return html`<h1>Tree</h1>
-    <${Search} below=${path} />
+    <${Search} below=${path} trusted=${trusted} />
     <${Crumbs} path=${path} />
     <div class="split">
       <${Children} path=${path} refresh=${refresh} key=${path} />
@@ -133,13 +139,14 @@ export function Tree({ about, rest, trusted, needToken }) {
         ${gone ? html`<p class="problem" data-test="gone">There is no node <bdi>${visible(path)}</bdi>.</p>` : html`<${Problem} error=${error} />`}
         ${gone && about.views.includes("history") ? html`<h2>Why is it gone?</h2><${Entries} query=${{ path }} files=${about.files} />` : null}
         ${answer ? html`<${Node} node=${answer} about=${about} reload=${() => setRefresh(refresh + 1)}
-            ask=${(dialog) => (trusted ? setAsking(dialog) : needToken())} trusted=${trusted} needToken=${needToken} />` : null}
+            ask=${(dialog) => (trusted ? setAsking(dialog) : needToken(() => setAsking(dialog)))} trusted=${trusted} needToken=${needToken} />` : null}
         ${answer && about.views.includes("history") ? html`<h2>History</h2><${Entries} query=${{ path }} key=${path} refresh=${refresh} files=${about.files} />` : null}
       </section>
     </div>
     ${asking ? html`<${Confirm} ...${asking} onCancel=${() => setAsking(null)} onDone=${() => {
-      const then = asking.then;
+      const { then, done } = asking;
       setAsking(null);
+      if (done) done();
       setRefresh(refresh + 1);
       if (then) location.hash = then;
     }} />` : null}`;
@@ -166,7 +173,7 @@ function Children({ path, refresh }) {
     load(0, 1).then(() => setProblem(null), setProblem);
   }, [refresh]);
   const row = ([name, below, size, kind]) => html`<a href=${link("tree", join(path, name))}><bdi>${visible(name)}</bdi></a>
-    <span class="muted">${below ? ` ${count(below)} below` : ""} ${size ? bytes(size) : ""} ${SIGNS[kind] || ""}</span>`;
+    <span class="muted">${below ? ` ${several(below, "child", "children")}` : ""} ${size ? bytes(size) : ""} ${SIGNS[kind] || ""}</span>`;
   return html`<section class="card" aria-label="Children">
     <h2>${total === null ? "Children" : total === 1 ? "1 child" : `${count(total)} children`}</h2>
     ${problem && problem.status !== 404 ? html`<${Problem} error=${problem} />` : null}
@@ -175,7 +182,7 @@ function Children({ path, refresh }) {
   </section>`;
 }
 
-function Search({ below }) {
+function Search({ below, trusted }) {
   const [name, setName] = useState("");
   const [text, setText] = useState("");
   const [state, setState] = useState(null);
@@ -183,6 +190,10 @@ function Search({ below }) {
   useEffect(() => () => running.current?.abort(), []);
   const go = async (event) => {
     event.preventDefault();
+    if (name.startsWith("/") && !text && !/[*?[]/.test(name)) {
+      location.hash = link("tree", name.length > 1 ? name.replace(/\/+$/, "") : name);
+      return;
+    }
     running.current?.abort();
     const controller = new AbortController();
     running.current = controller;
@@ -200,15 +211,15 @@ function Search({ below }) {
     }
   };
   return html`<form role="search" onSubmit=${go} class="search">
-      <label>Name <input id="search" value=${name} onInput=${(event) => setName(event.target.value)} placeholder="*.lock or /a/*/b" /></label>
-      <label>Data has <input value=${text} onInput=${(event) => setText(event.target.value)} /></label>
+      <label>Name <input id="search" value=${name} onInput=${(event) => setName(event.target.value)} placeholder="part, *.lock, /a/*/b" /></label>
+      <label>and data has <input value=${text} onInput=${(event) => setText(event.target.value)} /></label>
       <button type="submit">Search below here</button>
       ${state ? html`<button type="button" onClick=${() => {
         running.current?.abort();
         setState(null);
       }}>Close</button>` : null}
     </form>
-    ${state ? html`<section class="card" aria-live="polite" data-test="found"><h2>${state.done ? "" : "Searching: "}${count(state.found.length)}${state.more ? " or more" : ""} found among ${count(state.searched || 0)} nodes</h2>
+    ${state ? html`<section class="card" aria-live="polite" data-test="found"><h2>${state.done ? "" : "Searching: "}${count(state.found.length)}${state.more ? " or more" : ""} found among ${count(state.searched || 0)} nodes${state.more ? ", and stopped" : ""}${trusted ? "" : ", without data that not everyone may read"}</h2>
       <${Problem} error=${state.error} />
       <ul class="plain">${state.found.map((each) => html`<li key=${each.path}><${NodeLink} path=${each.path} /> <span class="muted">${bytes(each.bytes)} ${SIGNS[each.kind] || ""}</span></li>`)}</ul></section>` : null}`;
 }
@@ -219,7 +230,7 @@ function Data({ node, trusted, needToken }) {
   useEffect(() => setShown(node.data), [node]);
   if (!shown) {
     return html`<p>${bytes(node.secret)} of data that not everyone may read.
-      ${trusted ? null : html` <button onClick=${needToken}>Enter the token</button>`}</p>`;
+      ${trusted ? null : html` <button onClick=${() => needToken()}>Enter the token</button>`}</p>`;
   }
   if (shown.null) return html`<p>No data (null).</p>`;
   if (!shown.size) return html`<p>Empty data.</p>`;
@@ -257,25 +268,27 @@ function Node({ node, about, reload, ask: open, trusted, needToken }) {
   const [editing, setEditing] = useState(null);
   useEffect(() => setEditing(null), [node.path]);
   const can = (action) => about.changes.includes(action);
+  const edit = () => setEditing({ text: textOf(decodeBase64(node.data.base64)), version: stat.version });
   const save = () => {
-    const value = encodeBase64(new TextEncoder().encode(editing));
+    const value = new TextEncoder().encode(editing.text);
     open({
       question: "Set the data",
-      detail: html`<p>The data of <bdi class="code">${visible(node.path)}</bdi> becomes these ${bytes(new TextEncoder().encode(editing).length)},
-        if nobody has changed it since version ${stat.version}.</p>`,
-      action: () => change("set", { path: node.path, base64: value, version: stat.version }),
+      detail: html`<p>The data of <bdi class="code">${visible(node.path)}</bdi> becomes these ${bytes(value.length)},
+        if nobody has changed it since version ${editing.version}, which was edited.</p>`,
+      action: () => change("set", { path: node.path, base64: encodeBase64(value), version: editing.version }),
+      done: () => setEditing(null),
     });
-    setEditing(null);
   };
   return html`<h2><bdi>${visible(node.path)}</bdi></h2>
     ${editing === null ? html`<${Data} node=${node} trusted=${trusted} needToken=${needToken} />`
-      : html`<label>Data as text<textarea rows="10" value=${editing} onInput=${(event) => setEditing(event.target.value)}></textarea></label>
+      : html`<label>Data as text<textarea rows="10" value=${editing.text} onInput=${(event) => setEditing({ ...editing, text: event.target.value })}></textarea></label>
+        ${editing.version !== stat.version ? html`<p class="problem">Somebody has changed it meanwhile: it has version ${stat.version} now, and this text is made of version ${editing.version}.</p>` : null}
         <p class="buttons"><button onClick=${() => setEditing(null)}>Cancel</button><button class="primary" onClick=${save}>Save…</button></p>`}
     <dl class="facts">
       <${Fact} name="Kind">${SIGNS[stat.kind] || stat.kind}${node.ttl ? ` of ${duration(node.ttl / 1000)}` : ""}<//>
       ${stat.owner ? html`<${Fact} name="Owner"><${SessionLink} id=${stat.owner} address=${node.owner_address} /><//>` : null}
-      <${Fact} name="Created">${moment(stat.created)} <span class="muted">${ago(stat.created)}</span><//>
-      <${Fact} name="Modified">${moment(stat.modified)} <span class="muted">${ago(stat.modified)}</span><//>
+      ${stat.created ? html`<${Fact} name="Created">${moment(stat.created)} <span class="muted">${ago(stat.created)}</span><//>` : null}
+      ${stat.modified ? html`<${Fact} name="Modified">${moment(stat.modified)} <span class="muted">${ago(stat.modified)}</span><//>` : null}
       <${Fact} name="Version">${stat.version}<//>
       <${Fact} name="Children">${count(stat.children)}<//>
       <${Fact} name="Next sequential child"><span class="code">${stat.next_sequence}</span><//>
@@ -291,7 +304,7 @@ function Node({ node, about, reload, ask: open, trusted, needToken }) {
     <p class="buttons">
       <button onClick=${reload}>Reload</button>
       ${can("set") && node.data && textOf(decodeBase64(node.data.base64)) !== null && decodeBase64(node.data.base64).length === node.data.size && !textOf(decodeBase64(node.data.base64)).includes("\r")
-        ? html`<button onClick=${() => (trusted ? setEditing(textOf(decodeBase64(node.data.base64))) : needToken())}>Edit…</button>` : null}
+        ? html`<button onClick=${() => (trusted ? edit() : needToken(edit))}>Edit…</button>` : null}
       ${can("create") && !stat.owner ? html`<${NewChild} node=${node} open=${open} trusted=${trusted} needToken=${needToken} />` : null}
       ${can("set_acl") ? html`<${NewAcl} node=${node} open=${open} trusted=${trusted} needToken=${needToken} />` : null}
       ${can("delete") && node.path !== "/" ? html`<button class="danger" onClick=${() => open({
@@ -305,7 +318,7 @@ function Node({ node, about, reload, ask: open, trusted, needToken }) {
 function NewChild({ node, open, trusted, needToken }) {
   const [name, setName] = useState(null);
   const [data, setData] = useState("");
-  if (name === null) return html`<button onClick=${() => (trusted ? setName("") : needToken())}>New child…</button>`;
+  if (name === null) return html`<button onClick=${() => (trusted ? setName("") : needToken(() => setName("")))}>New child…</button>`;
   const go = (event) => {
     event.preventDefault();
     const path = join(node.path, name);
@@ -323,7 +336,7 @@ function NewChild({ node, open, trusted, needToken }) {
 function NewAcl({ node, open, trusted, needToken }) {
   const [text, setText] = useState(null);
   const now = node.acl.map((each) => `${each.scheme}:${each.id}:${each.permissions}`).join(", ");
-  if (text === null) return html`<button onClick=${() => (trusted ? setText(now) : needToken())}>Change the ACL…</button>`;
+  if (text === null) return html`<button onClick=${() => (trusted ? setText(now) : needToken(() => setText(now)))}>Change the ACL…</button>`;
   const go = (event) => {
     event.preventDefault();
     const acl = text.split(",").map((part) => part.trim());
@@ -360,20 +373,20 @@ function SessionList() {
   }, [text, refresh]);
   const row = (each) => html`<a class="code" href=${link("sessions", each.id)}>${each.id}</a>
     <span>${each.address ? visible(each.address) : "✕ not connected"}</span><span>heard ${duration(each.heard)} ago, timeout ${duration(each.timeout)}</span>
-    <span class="muted">${count(each.ephemerals)} ephemeral, ${count(each.watches)} watches, ${count(each.requests)} requests</span>`;
+    <span class="muted">${count(each.ephemerals)} ephemeral, ${several(each.watches, "watch", "watches")}, ${several(each.requests, "request", "requests")}</span>`;
   return html`<h1>Sessions</h1>
     <p class="search"><label>Id or address has <input id="search" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
       <button onClick=${() => setRefresh(refresh + 1)}>Reload</button></p>
     <${Problem} error=${problem} />
     <section class="card"><h2 data-test="total">${total === null ? "" : total === 1 ? "1 session" : `${count(total)} sessions`}</h2>
-    ${total && load ? html`<${LongList} total=${total} load=${load} row=${row} label="Sessions" tall=${560} />` : null}</section>`;
+    ${total && load ? html`<${LongList} total=${total} load=${load} row=${row} label="Sessions" tall=${560} height=${matchMedia("(max-width: 600px)").matches ? 104 : 28} />` : null}</section>`;
 }
 
 function Session({ id, about, trusted, needToken }) {
   const [refresh, setRefresh] = useState(0);
   const [asking, setAsking] = useState(null);
   const { answer, error } = useAnswer("session", { id }, refresh, 2000);
-  const open = (dialog) => (trusted ? setAsking(dialog) : needToken());
+  const open = (dialog) => (trusted ? setAsking(dialog) : needToken(() => setAsking(dialog)));
   const can = (action) => about.changes.includes(action);
   return html`<h1>Session <span class="code">${visible(id)}</span></h1>
     <p><a href=${link("sessions")}>All sessions</a></p>
@@ -397,14 +410,14 @@ function Session({ id, about, trusted, needToken }) {
         })}>Disconnect…</button>` : null}
         ${can("expire") ? html`<button class="danger" onClick=${() => open({
           question: "Expire the session", dangerous: true,
-          detail: html`<p>The session ends now. Its ${count(answer.ephemerals)} ephemeral nodes are deleted: locks and elections pass on to others.</p>`,
+          detail: html`<p>The session ends now. Its ${several(answer.ephemerals, "ephemeral node is", "ephemeral nodes are")} deleted: locks and elections pass on to others.</p>`,
           action: () => change("expire", { session: id }),
         })}>Expire…</button>` : null}
       </p>
     </section>
-    <section class="card"><h2>${count(answer.ephemerals)} ephemeral nodes</h2>
+    <section class="card"><h2>${several(answer.ephemerals, "ephemeral node", "ephemeral nodes")}</h2>
       <ul class="plain">${answer.owned.map((path) => html`<li key=${path}><${NodeLink} path=${path} /></li>`)}</ul>
-      ${answer.watches !== undefined ? html`<h2>${count(answer.watches)} watches</h2>
+      ${answer.watches !== undefined ? html`<h2>${several(answer.watches, "watch", "watches")}</h2>
       <ul class="plain">${(answer.watched || []).map((each) => html`<li key=${each.kind + each.path}>${each.kind}: <${NodeLink} path=${each.path} /></li>`)}</ul>` : null}
     </section></div>` : null}
     ${about.views.includes("history") ? html`<section class="card"><h2>Its life</h2><${Life} id=${id} refresh=${refresh} /></section>` : null}
@@ -430,10 +443,11 @@ function Life({ id, refresh }) {
 
 const nameOf = (entry) => (typeof entry.data === "string" ? entry.data : `${atob(entry.data.base64).length} bytes`);
 
-function Who({ entry, addresses }) {
+function Who({ entry, addresses, holds }) {
+  const held = holds && entry.held_since > entry.since + 0.5 ? entry.held_since : null;
   return html`<b><bdi>${visible(nameOf(entry)) || "somebody"}</bdi></b>${entry.reader ? " as a reader" : ""}
-    ${entry.session ? html` (<${SessionLink} id=${entry.session} address=${addresses?.[entry.session]} />)` : null} since ${moment(entry.since * 1000)}${" "}
-    <span class="muted">${ago(entry.since * 1000)}</span>`;
+    ${entry.session ? html` (<${SessionLink} id=${entry.session} address=${addresses?.[entry.session]} />)` : null} ${held ? html`since ${moment(held * 1000)} <span class="muted">${ago(held * 1000)}, in line since ${moment(entry.since * 1000)}</span>`
+      : html`${holds ? "since" : "in line since"} ${moment(entry.since * 1000)} <span class="muted">${ago(entry.since * 1000)}</span>`}`;
 }
 
 export function Locks({ rest }) {
@@ -452,13 +466,13 @@ export function Locks({ rest }) {
     <${Problem} error=${error} />
     ${known ? html`<p role="status" data-test="deadlocks" class=${known.deadlocks.length ? "health bad" : "health good"}>
       ${known.deadlocks.length ? html`<b>✕ ${known.deadlocks.length === 1 ? "A deadlock" : `${known.deadlocks.length} deadlocks`}</b>` : html`<b>✓ No deadlock</b>`}
-      ${` ${count(lines.length)} shared, ${count(waiting)} waiting`}</p>` : null}
-    ${(known?.deadlocks || []).map((circle, number) => html`<section class="card" key=${number}><h2>Deadlock of ${circle.length} clients</h2><${Circle} circle=${circle} />
+      ${` ${several(lines.length, "lock or the like", "locks and the like")}, ${count(waiting)} waiting`}</p>` : null}
+    ${(known?.deadlocks || []).filter((circle) => circle.some((wait) => wait.lock.includes(text))).map((circle, number) => html`<section class="card" key=${number}><h2>Deadlock of ${circle.length} clients</h2><${Circle} circle=${circle} />
       <ol>${circle.map((wait) => html`<li><b>${visible(nameOf(wait.waiter))}</b> (<${SessionLink} id=${wait.waiter.session} />) waits for <${NodeLink} path=${wait.lock} />, and <b>${visible(nameOf(wait.holder))}</b> holds it</li>`)}</ol></section>`)}
     ${known && !lines.length ? html`<p class="muted">${known.shared.length ? "None has that in its path." : "No lock, election, semaphore or queue is in use."}</p>` : null}
     ${lines.slice(0, 200).map((each) => html`<section class="card lock" key=${each.path + each.kind} data-path=${each.path}>
       <h2><a href=${link("locks", each.path)}><bdi>${visible(each.path)}</bdi></a> <span class="muted">${each.kind}, ${each.naming}${each.size === null ? "" : `, ${count(each.size)} entries`}</span> <a class="small" href=${link("tree", each.path)}>node</a></h2>
-      ${each.holders.length ? html`<h3>Held by</h3><ul class="plain holders">${each.holders.map((entry) => html`<li key=${entry.node}><${Who} entry=${entry} addresses=${known.addresses} />${entry.token ? html` <span class="muted" title="the zxid at which its node was created">token ${entry.token}</span>` : null}</li>`)}</ul>` : html`<p>Nobody holds it.</p>`}
+      ${each.holders.length ? html`<h3>Held by</h3><ul class="plain holders">${each.holders.map((entry) => html`<li key=${entry.node}><${Who} entry=${entry} addresses=${known.addresses} holds />${entry.token ? html` <span class="muted" title="the zxid at which its node was created">token ${entry.token}</span>` : null}</li>`)}</ul>` : html`<p>Nobody holds it.</p>`}
       ${each.waiters.length ? html`<h3>${count(each.waiters.length)} waiting, in order</h3><ol class="waiters">${each.waiters.slice(0, 100).map((entry) => html`<li key=${entry.node}><${Who} entry=${entry} addresses=${known.addresses} /></li>`)}</ol>` : null}
     </section>`)}
     ${known?.left_out ? html`<p>${count(known.left_out)} nodes are left out, because there are so many, or they have so many children.</p>` : null}
