@@ -258,7 +258,7 @@ function Data({ node, trusted, needToken }) {
       <span class="muted">${bytes(shown.size)}${isWhole ? "" : `, the first ${bytes(data.length)} of them`}</span>
       ${isWhole ? null : html`<button onClick=${async () => setShown((await ask("node", { path: node.path, whole: 1 })).data)}>Show all</button>`}
     </div>
-    <pre class="data" tabindex="0" data-test="data">${forms[chosen]()}</pre>`;
+    <pre class=${`data ${chosen}`} tabindex="0" data-test="data">${forms[chosen]()}</pre>`;
 }
 
 const PERMISSIONS = { c: "create children", d: "delete children", r: "read", w: "write", a: "change the ACL" };
