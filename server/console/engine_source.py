@@ -11,16 +11,15 @@ import fnmatch
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import islice
 from time import perf_counter
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from zoolet.client.recipes.overview import Overview, described
+from zoolet.client.recipes.overview import described
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.enums import CreateMode, Perm
-from zoolet.protocol.errors import NoNodeError
 from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.paths import QUOTA
@@ -31,6 +30,7 @@ from zoolet.server.admin.history import CONSOLE_XID, Entry, History, entry_of_lo
 from zoolet.server.admin.observed import Observed
 from zoolet.server.admin.pages import ready
 from zoolet.server.admin.samples import COLUMNS, Samples, memory
+from zoolet.server.console.local_locks import LocalOverview, LockReader, Pace
 from zoolet.server.console.source import (
     Answer,
     NotOffered,
@@ -42,13 +42,11 @@ from zoolet.server.console.source import (
 )
 from zoolet.server.core.client_connection import ClientConnection, Session
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.node import Children, Node
+from zoolet.server.core.node import Node
 from zoolet.server.core.watches import CHILD, DATA, PERSISTENT, RECURSIVE
 
 _audit = logging.getLogger("zoolet.audit")
 _log = logging.getLogger("zoolet.server")
-SLICE: Final = 0.001
-"""Seconds of work between two pauses."""
 MAX_WATCHES: Final = 200
 """Watches and other details of one node or session that are shown."""
 MAX_FOUND: Final = 500
@@ -57,16 +55,6 @@ MAX_MATCHED: Final = 1_000
 """Characters of a name or path that are compared with a glob."""
 CHECKED_EVERY: Final = 128
 """Nodes of a search between two looks at the clock."""
-MAX_CONTENDERS: Final = 20_000
-"""Children of a node from which on it is left out of the locks."""
-MAX_LOCKS: Final = 5_000
-"""Nodes that are looked at for locks."""
-MAX_MIXED: Final = 1_000
-"""Children of a node up to which each of them is looked at, because recipes may have some of them only."""
-RECIPE_NAMES: Final = re.compile(
-    r"-?\d{9,10}$|^[0-9a-f]{32}$|[0-9a-f]{8}-[0-9a-f]{4}-|^(entries|taken|leases|locks|lock)$|__lock__$"
-)
-"""Names that recipes give: numbered ones, ids, and those of their folders."""
 BUSY_SECONDS: Final = 10.0
 """Over how long at least requests are counted for the busiest clients."""
 MAX_CHANGES: Final = 200
@@ -282,7 +270,7 @@ class EngineSource:
         """Yield the nodes that match, and now and then how many were searched."""
         matches = re.compile(fnmatch.translate(as_glob(name))).match if name else None
         whole_path = "/" in name
-        pace, searched, found = _Pace(self._turn), 0, 0
+        pace, searched, found = Pace(self._turn), 0, 0
         for path, node in self._walk(below):
             searched += 1
             if not searched % CHECKED_EVERY and await pace.rest():
@@ -367,8 +355,8 @@ class EngineSource:
         return await asyncio.shield(task)
 
     async def _look(self, *, trusted: bool) -> Answer:
-        reader = _Reader(self._engine, _Pace(self._turn), lambda node: self._may_read(node, trusted=trusted))
-        lines, circles = await _LocalOverview.over(reader, "/").look()
+        reader = LockReader(self._engine, Pace(self._turn), lambda node: self._may_read(node, trusted=trusted))
+        lines, circles = await LocalOverview.over(reader, "/").look()
         sessions = {entry.session_id for line in lines for entry in (*line.holders, *line.waiters)}
         addresses = {hexadecimal(each): self._address_of(each) for each in sessions if each}
         answer = {**described(lines, circles), "addresses": addresses, "left_out": reader.left_out}
@@ -501,86 +489,3 @@ def _kind(node: Node) -> str:
     if node.ttl() is not None:
         return "TTL"
     return "ephemeral" if node.owner else "persistent"
-
-
-class _Pace:
-    """Works in slices; a pause comes before each one of all."""
-
-    def __init__(self, turn: asyncio.Lock) -> None:
-        self._turn = turn
-        self._until = perf_counter() + SLICE
-
-    async def rest(self) -> bool:
-        """Pause if the slice is over; return whether it was."""
-        if perf_counter() < self._until:
-            return False
-        async with self._turn:
-            await asyncio.sleep(SLICE)
-        self._until = perf_counter() + SLICE
-        return True
-
-
-def _may_be_shared(children: Children) -> bool:
-    """Return whether children may be those of a lock or the like, by the first ones, or by all if they are few."""
-    if len(children) <= MAX_MIXED:
-        return any(child.owner for child in children.values()) or any(map(RECIPE_NAMES.search, islice(children, 3)))
-    return any(map(RECIPE_NAMES.search, islice(children, 3)))
-
-
-class _LocalOverview(Overview):
-    """The shared lines of the server itself."""
-
-    async def _listing(self) -> dict[str, list[str]]:
-        return await cast(_Reader, self._client).listing()
-
-
-class _Reader:
-    """Reads nodes for :class:`~zoolet.client.recipes.overview.Overview` where a client would ask a server."""
-
-    def __init__(self, engine: Engine, pace: _Pace, may_read: Callable[[Node], bool]) -> None:
-        self._engine = engine
-        self._pace = pace
-        self._may_read = may_read
-        self.left_out = 0
-
-    async def children(self, path: str) -> list[str]:
-        """Return the names of a node's children."""
-        await self._pace.rest()
-        node = self._engine.tree.find(path)
-        return list(node.children) if node.children else []
-
-    async def listing(self) -> dict[str, list[str]]:
-        """Return the names of the children of the nodes that may be locks or the like: with an ephemeral child, or with
-        names of recipes. All nodes of a large tree would take seconds to look at.
-        """
-        listing: dict[str, list[str]] = {}
-        pending: list[tuple[str, Iterator[tuple[str, Node]]]] = [("", iter([("", self._engine.tree.root)]))]
-        while pending:
-            prefix, children = pending[-1]
-            for name, node in children:
-                await self._pace.rest()
-                if not node.children:
-                    continue
-                path = prefix + name
-                if _may_be_shared(node.children):
-                    if len(node.children) > MAX_CONTENDERS or len(listing) == MAX_LOCKS:
-                        self.left_out += 1
-                        continue
-                    listing[path or "/"] = list(node.children)
-                pending.append((f"{path}/", iter([each for each in node.children.items() if each[1].children])))
-                break
-            else:
-                pending.pop()
-        return listing
-
-    async def get(self, path: str) -> tuple[bytes, Stat]:
-        """Return data and Stat of a node; no data if it may not be read.
-
-        Raises:
-            NoNodeError: It is gone.
-        """
-        await self._pace.rest()
-        node = self._engine.tree.get(path)
-        if node is None:
-            raise NoNodeError(path)
-        return (node.data or b"") if self._may_read(node) else b"", Stat.decode(node.stat())

@@ -17,7 +17,7 @@ from zoolet.server.admin.history import History
 from zoolet.server.admin.http import HttpError, Request, Response
 from zoolet.server.admin.observed import Observed
 from zoolet.server.admin.samples import Samples
-from zoolet.server.console import engine_source
+from zoolet.server.console import local_locks
 from zoolet.server.console.engine_source import EngineSource
 from zoolet.server.console.pages import FILES, MAX_STREAMS, ConsolePages
 from zoolet.server.core.engine import Engine
@@ -472,7 +472,7 @@ async def test_those_who_ask_for_the_locks_at_the_same_time_share_the_work() -> 
 
 
 async def test_a_node_with_very_many_children_is_left_out_of_the_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_source, "MAX_CONTENDERS", 10)
+    monkeypatch.setattr(local_locks, "MAX_CONTENDERS", 10)
     console = Console()
     peer = connected(console.engine)
     peer.create("/l", b"")

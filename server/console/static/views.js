@@ -227,7 +227,8 @@ function Search({ below, trusted }) {
 function Data({ node, trusted, needToken }) {
   const [shown, setShown] = useState(node.data);
   const [form, setForm] = useState("");
-  useEffect(() => setShown(node.data), [node]);
+  // Asking again must not take back what was shown in whole.
+  useEffect(() => setShown(node.data), [node.path, node.stat.mzxid, node.data === undefined]);
   if (!shown) {
     return html`<p>${bytes(node.secret)} of data that not everyone may read.
       ${trusted ? null : html` <button onClick=${() => needToken()}>Enter the token</button>`}</p>`;
