@@ -1,0 +1,119 @@
+"""The console of a server with a million nodes and 5,000 sessions: its answers are quick, and clients do not wait."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from support.daemon import running
+
+from zoolet.client import Client
+from zoolet.protocol.framing import frame
+from zoolet.protocol.handshake import ConnectRequest
+from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode
+
+pytest.importorskip("h11")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.environ.get("ZOOLET_FULL") != "1", reason="makes a million nodes: ZOOLET_FULL=1"),
+]
+SESSIONS: Final = 5_000
+WORST: Final = 0.25
+"""Seconds that a client may wait; on an idle machine it is 0.02."""
+ROOT: Final = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def nodes() -> Iterator[StoredNode]:
+    """Yield a million nodes: 899 folders with 1,000 each, and one with 100,000."""
+    yield ROOT
+    for folder in range(899):
+        yield ROOT._replace(path=f"/p{folder}", czxid=1, creates=1000)
+    yield ROOT._replace(path="/wide", czxid=1, creates=100_000)
+    for folder in range(899):
+        for number in range(1000):
+            yield ROOT._replace(path=f"/p{folder}/n{number:04}", data=b"x" * 20, czxid=1)
+    for number in range(100_000):
+        yield ROOT._replace(path=f"/wide/n{number:06}", czxid=1)
+
+
+@asynccontextmanager
+async def sessions(port: int) -> AsyncIterator[None]:
+    """Keep many sessions."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < SESSIONS + 100:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2 * SESSIONS), hard))
+    writers = []
+    for number in range(SESSIONS):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(frame(ConnectRequest(timeout_ms=40_000).encode()))
+        writers.append(writer)
+        if not number % 100:
+            await asyncio.sleep(0.02)
+    try:
+        yield
+    finally:
+        for writer in writers:
+            writer.close()
+
+
+async def asked(url: str) -> tuple[Any, float]:
+    """Ask for something; return the answer, of a stream its last line, and the seconds."""
+
+    def get() -> bytes:
+        with urllib.request.urlopen(url, timeout=30) as response:
+            data: bytes = response.read()
+            return data
+
+    started = time.monotonic()
+    data = await asyncio.to_thread(get)
+    return json.loads(data.splitlines()[-1]), time.monotonic() - started
+
+
+async def test_a_million_nodes_and_5000_sessions(tmp_path: Path) -> None:
+    folder = tmp_path / "version-2"
+    folder.mkdir()
+    (folder / "snapshot.1").write_bytes(b"".join(encode(Snapshot(1, list(nodes())))))
+    options = ("--port", "0", "--admin-port", "0", "--data-dir", str(tmp_path), "-DmaxClientCnxns=0")
+    with running(*options) as daemon:
+        port = daemon.port()
+        api = daemon.read_line(1).rpartition(" ")[2] + "console/api/"
+        async with sessions(port), Client(f"127.0.0.1:{port}") as zk:
+            waits: list[float] = []
+            done = asyncio.Event()
+
+            async def read() -> None:
+                while not done.is_set():
+                    started = time.monotonic()
+                    await zk.get("/p1")
+                    waits.append(time.monotonic() - started)
+                    await asyncio.sleep(0.002)
+
+            reading = asyncio.create_task(read())
+            overview, _ = await asked(api + "overview")
+            window, quick = await asked(api + "children?path=/wide&offset=50000&limit=100")
+            listed, listing = await asked(api + "sessions?limit=100")
+            found, _ = await asked(api + "search?name=n0999")
+            nothing, _ = await asked(api + "search?text=nowhere")
+            locks, looking = await asked(api + "locks")
+            done.set()
+            await reading
+
+    assert overview["nodes"] > 999_000
+    assert overview["sessions"] == SESSIONS + 1
+    assert window["rows"][0][0] == "n050000"
+    assert listed["total"] == SESSIONS + 1
+    assert found["more"]
+    assert nothing["searched"] > 999_000
+    assert locks["shared"] == []
+    assert max(quick, listing) < 1.0
+    assert looking < 3.0
+    assert max(waits) < WORST
