@@ -107,8 +107,8 @@ def _write(op: OpCode, prepare: Prepare, reply: Reply) -> Handle:
         session = client.session
         assert session is not None
         outcome = applies[type(txn)](state, txn, session.id, node)
-        if state.record is not None:
-            state.record((session.id, client.last_xid, state.zxid, state.now, op, txn))
+        if (record := state.record) is not None:
+            record((session.id, client.last_xid, state.zxid, state.now, op, txn))
         return reply(txn, outcome)
 
     return handle
