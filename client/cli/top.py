@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zoolet.client.cli.four_letters import NotExecutedError, ask
@@ -267,9 +267,9 @@ def connection_lines(now: Sample, before: Sample | None) -> list[str]:
     for address, facts in now.connections.items():
         if "sid" not in facts:  # it has no session
             continue
-        received = _count(facts, "recved")
+        received = number_of(facts, "recved")
         old = earlier.get(address)
-        lately = received - _count(old, "recved") if old is not None else 0
+        lately = received - number_of(old, "recved") if old is not None else 0
         rows.append((lately, received, address, facts))
     rows.sort(reverse=True, key=lambda row: row[:2])
     texts = [f"  {'session':>20} {'client':<24} {'recent':>8} {'all':>10} {'last':<6} {'avg ms':>7} {'timeout':>8}"]
@@ -283,6 +283,7 @@ def connection_lines(now: Sample, before: Sample | None) -> list[str]:
     return texts if len(texts) > 1 else []
 
 
-def _count(facts: dict[str, str], name: str) -> int:
+def number_of(facts: Mapping[str, str], name: str) -> int:
+    """Return a number that cons has of a connection; 0 if it has none."""
     text = facts.get(name, "0")
     return int(text) if text.isdecimal() and len(text) < 20 else 0

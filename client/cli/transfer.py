@@ -133,11 +133,11 @@ async def _connected(where: str, options: argparse.Namespace) -> AsyncIterator[t
 
 async def _reason(hosts: Hosts) -> str:
     """Return why the first server cannot be connected to; empty if it can."""
+    from zoolet.client.aio.dial import dial_streams
+
     address = hosts.addresses[0]
     try:
         async with asyncio.timeout(1):
-            from zoolet.client.aio.dial import dial_streams
-
             _, writer = await dial_streams(address, None)
         writer.close()
     except TimeoutError:

@@ -92,7 +92,7 @@ def _write(
             request = kind.decode(*span)
         operations = wire.read_operations(*span) if op == OpCode.MULTI else []
     except MarshallingError:
-        write(_line(client, {"operation": OPERATIONS.get(op, "multiOperation"), "result": "failure"}))
+        write(audit_line(client, {"operation": OPERATIONS.get(op, "multiOperation"), "result": "failure"}))
         return
     if op != OpCode.MULTI:
         write(line(client, op, request, result))
@@ -113,10 +113,11 @@ def line(client: ClientConnection, op: int, request: Any, result: str) -> str:
     if op == OpCode.SET_ACL:
         acl = request.acl or ()
         fields["acl"] = ",".join(f"{each.id.scheme}:{each.id.id}:{int(each.perms)}" for each in acl)
-    return _line(client, {**fields, "result": result})
+    return audit_line(client, {**fields, "result": result})
 
 
-def _line(client: ClientConnection, fields: dict[str, str]) -> str:
+def audit_line(client: ClientConnection, fields: dict[str, str]) -> str:
+    """Return a line about a client."""
     named = [identity for identity in client.ids if identity.scheme != "ip"]
     users = ",".join((identity.id or "").partition(":")[0] for identity in named) or client.host  # without the hash
     known = {"session": f"0x{client.session_id:x}", "user": users, "ip": client.host}

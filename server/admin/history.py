@@ -6,7 +6,7 @@ Of data only the size is kept, and old entries make room, so that the memory is 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
@@ -29,8 +29,6 @@ MAX_FRESH: Final = 16 << 20
 """Bytes of requests after which all transactions are digested, because they may hold as much data."""
 TIDIED: Final = 300
 """Transactions that are digested at a time otherwise, in 0.4 ms."""
-MAX_LIMIT: Final = 100_000
-"""The most entries."""
 MAX_ADDRESSES: Final = 100_000
 """Sessions whose address is remembered."""
 _CREATES: Final = frozenset({OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL})
@@ -62,7 +60,7 @@ class Entry(NamedTuple):
     """A transaction, or what became of a session.
 
     Args:
-        zxid: Its zxid; 0 if it took none.
+        zxid: Its zxid; of what took none, the last one then.
         time: When, in milliseconds since the epoch.
         session_id: Whose it was; 0 for the server's own.
         address: Where that client was connected from; empty if that is not known.
@@ -90,7 +88,7 @@ class History:
 
     Args:
         engine: The engine; from now on it is listened to.
-        limit: How many entries are kept, at most :data:`MAX_LIMIT`.
+        limit: How many entries are kept.
     """
 
     def __init__(self, engine: Engine, limit: int) -> None:
@@ -200,20 +198,15 @@ class History:
             if (before and number >= before) or (session_id is not None and owner != session_id):
                 continue
             if path is not None:
-                single = kind not in (OpCode.MULTI, OpCode.CLOSE_SESSION, OpCode.CREATE_SESSION)
-                if what[0] != path if single else all(each[1] != path for each in what[0]):
+                if all(each[1] != path for each in _parts(kind, what)):
                     continue
             yield self._entry(*raw)
 
     def _entry(
         self, zxid: int, time: int, owner: int, xid: int, kind: int, what: Any, size: int, number: int, address: str
     ) -> Entry:
-        if kind in (OpCode.MULTI, OpCode.CLOSE_SESSION, OpCode.CREATE_SESSION):
-            parts, why = what
-            changes = tuple(_change(*part) for part in parts)
-        else:
-            changes, why = (_change(kind, *what),), ""
-        name = _name(kind)
+        changes = tuple(_change(*part) for part in _parts(kind, what))
+        name, why = _name(kind), what[1] if kind in _SEVERAL else ""
         if kind == OpCode.CLOSE_SESSION:
             name = "expired" if why else "closed"
         elif kind == OpCode.CREATE_SESSION:
@@ -228,8 +221,7 @@ class History:
         self.digest()
         gone: dict[str, list[tuple[int, int]]] = {}
         for _, time, _, _, kind, what, _, _, _ in self._kept:
-            single = kind not in _SEVERAL
-            for op, path in ((kind, what[0]),) if single else ((op, path) for op, path, _ in what[0]):
+            for op, path, _ in _parts(kind, what):
                 if op in _DELETES and (parent := path.rpartition("/")[0]) in parents:
                     gone.setdefault(parent, []).append((sequence_of(path), time))
         return gone
@@ -253,6 +245,12 @@ def entry_of_log(session_id: int, zxid: int, time: int, kind: int, changes: list
         return Entry(zxid, time, session_id, "", "ended", shown, len(paths) - len(shown))
     shown = tuple(_change(*_part(each, record)) for each, record in changes[:MAX_CHANGES])
     return Entry(zxid, time, session_id, "", _name(kind), shown, len(changes) - len(shown))
+
+
+def _parts(kind: int, what: Any) -> Sequence[tuple[int, str, int]]:
+    """Return kind, path and size of each change of an entry."""
+    parts: Sequence[tuple[int, str, int]] = what[0] if kind in _SEVERAL else ((kind, *what),)
+    return parts
 
 
 def _change(kind: int, path: str, size: int) -> Change:

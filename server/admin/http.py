@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 from collections.abc import AsyncIterator, Collection
 from ipaddress import ip_address
@@ -131,6 +132,24 @@ def check_browser(request: Request, hosts: Collection[str], *, is_local: bool = 
             f"the Host {name[:80]!r} is not a name of this server: call it by its address, or name it in "
             "zoolet.adminHosts",
         )
+
+
+def check_method(request: Request, *allowed: str) -> None:
+    """Refuse a method that a page does not have.
+
+    Raises:
+        HttpError: It does not have it.
+    """
+    if request.method not in allowed:
+        listed = ", ".join(allowed)
+        raise HttpError(405, f"{request.method[:20]} {request.path[:80]}: use {allowed[0]}", ("Allow", listed))
+
+
+def shows_token(request: Request, token: str) -> bool | None:
+    """Return whether a request shows a token, compared in constant time; None if it shows none at all."""
+    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+    is_right = hmac.compare_digest(shown.strip().encode(), token.encode())
+    return (scheme.lower() == "bearer" and is_right) if scheme else None
 
 
 def _is_address(name: str) -> bool:

@@ -16,13 +16,12 @@ Source: JettyAdminServer; CommandResponse.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Collection
 from typing import Final, Protocol
 
 from zoolet.server.admin import prometheus
 from zoolet.server.admin.commands import BY_NAME, COMMANDS, execute
-from zoolet.server.admin.http import LOCAL, HttpError, Request, Response, check_browser
+from zoolet.server.admin.http import LOCAL, HttpError, Request, Response, check_browser, check_method, shows_token
 from zoolet.server.admin.java import pretty_json
 from zoolet.server.admin.observed import Observed
 from zoolet.server.admin.state_pages import MAX_BODY, StatePages, Transfer
@@ -49,7 +48,7 @@ def ready(observed: Observed) -> str:
 
 def metrics_page(observed: Observed, request: Request) -> Response:
     """Answer ``/metrics``."""
-    _check_method(request, READS)
+    check_method(request, *READS)
     names = {value for name, value in request.parameters() if name == "name[]"}
     return Response(prometheus.text(observed, names).encode(), prometheus.CONTENT_TYPE)
 
@@ -99,7 +98,7 @@ class AdminPages:
         command = BY_NAME.get(request.path.removeprefix(self._prefix + "/"))
         if command is None or command.name != "restore":
             return None
-        _check_method(request, POST)
+        check_method(request, *POST)
         self._check_token(request)
         return MAX_BODY
 
@@ -112,14 +111,14 @@ class AdminPages:
         check_browser(request, self._hosts, is_local=self._is_local)
         path, prefix = request.path, self._prefix
         if path == prefix:
-            _check_method(request, READS)
+            check_method(request, *READS)
             return Response(self._links().encode(), "text/html; charset=utf-8")
         if path.startswith(prefix + "/"):
             return await self._command(request, path[len(prefix) + 1 :])
         if path == "/metrics":
             return metrics_page(self._observed, request)
-        if path in ("/healthz", "/readyz", ""):
-            _check_method(request, READS)
+        if path in ("/healthz", "/readyz"):
+            check_method(request, *READS)
         if path == "/healthz":
             return Response(b"ok\n")
         if path == "/readyz":
@@ -127,8 +126,6 @@ class AdminPages:
             return Response(f"{reason or 'ok'}\n".encode(), status=503 if reason else 200)
         if self._console is not None and (response := await self._console.answer(request, path)) is not None:
             return response
-        if path == "":
-            return Response(self._index().encode(), "text/html; charset=utf-8")
         raise HttpError(404, f"there is nothing at {path[:80]}; {prefix}, /metrics, /healthz and /readyz are here")
 
     async def _command(self, request: Request, name: str) -> Response:
@@ -136,7 +133,7 @@ class AdminPages:
         if command is None:
             facts = {"command": name[:80], "error": f"Unknown command: {name[:80]}"}
             return Response(pretty_json(facts).encode(), "application/json")
-        _check_method(request, POST if command.name == "restore" else CHANGES if command.guarded else READS)
+        check_method(request, *(POST if command.name == "restore" else CHANGES if command.guarded else READS))
         if command.guarded:
             self._check_token(request)
         if command.answer is None:
@@ -150,12 +147,13 @@ class AdminPages:
         return Response(pretty_json(facts).encode(), "application/json")
 
     def _check_token(self, request: Request) -> None:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        is_known = hmac.compare_digest(token.strip().encode(), self._token.encode())
-        if scheme.lower() != "bearer" or not is_known:
+        shown = shows_token(request, self._token)
+        if not shown:
             warn = self._observed.engine.warnings.warn
             warn("admin token", "refusing %s on the admin port: it has no token, or a wrong one", request.path)
-            reason = "the token is wrong" if token else "it needs the token: send 'Authorization: Bearer TOKEN'"
+            reason = (
+                "the token is wrong" if shown is False else "it needs the token: send 'Authorization: Bearer TOKEN'"
+            )
             reason += ", with the token of --admin-token-file, or the one that was printed at the start"
             raise HttpError(401, reason, ("WWW-Authenticate", "Bearer"))
 
@@ -165,23 +163,3 @@ class AdminPages:
             f'<a href="{self._prefix}/{each.name}">{each.name}</a>\n<br/>\n'
             for each in sorted(COMMANDS, key=lambda command: command.name)
         )
-
-    def _index(self) -> str:
-        rows = "".join(
-            f'<tr><td><a href="{self._prefix}/{each.name}">{each.name}</a></td><td>{each.summary}</td></tr>\n'
-            for each in COMMANDS
-            if not each.guarded
-        )
-        pages = " ".join(f'<a href="{page}">{page}</a>' for page in ("/metrics", "/healthz", "/readyz"))
-        return f"<!doctype html>\n<title>zoolet</title>\n<h1>zoolet</h1>\n<p>{pages}</p>\n<table>\n{rows}</table>\n"
-
-
-def _check_method(request: Request, allowed: tuple[str, ...]) -> None:
-    """Refuse a method that a page does not have.
-
-    Raises:
-        HttpError: It does not have it.
-    """
-    if request.method not in allowed:
-        listed = ", ".join(allowed)
-        raise HttpError(405, f"{request.method[:20]} {request.path[:80]}: use {allowed[0]}", ("Allow", listed))

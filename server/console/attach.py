@@ -18,7 +18,7 @@ DIGEST_EVERY: Final = 0.1
 
 
 class EngineConsole:
-    """Takes a sample of a server each second, and keeps its last transactions, until :meth:`stop`.
+    """Samples a server each second, and keeps its last transactions, until :meth:`stop`.
 
     Args:
         daemon: The server.
@@ -55,6 +55,6 @@ class EngineConsole:
             self._history.tidy()
 
     def stop(self) -> None:
-        """Take no more samples."""
+        """Stop sampling."""
         self._timer.cancel()
         self._digest_timer.cancel()

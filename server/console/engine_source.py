@@ -7,10 +7,8 @@ that the server's clients wait no longer for it.
 from __future__ import annotations
 
 import asyncio
-import fnmatch
 import logging
 import os
-import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import islice
 from time import perf_counter
@@ -20,11 +18,13 @@ from zoolet.client.recipes.overview import described
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.enums import CreateMode, Perm
+from zoolet.protocol.errors import ZooKeeperError
 from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.paths import QUOTA
 from zoolet.protocol.quotas import LIMITS, STATS
 from zoolet.protocol.records import Stat
+from zoolet.server.admin.audit import audit_line
 from zoolet.server.admin.facts import host_and_port, last_operation, path_shown
 from zoolet.server.admin.history import CONSOLE_XID, Entry, History, entry_of_log, sequence_of
 from zoolet.server.admin.observed import Observed
@@ -32,11 +32,12 @@ from zoolet.server.admin.pages import ready
 from zoolet.server.admin.samples import COLUMNS, Samples, memory
 from zoolet.server.console.local_locks import LocalOverview, LockReader, Pace
 from zoolet.server.console.source import (
+    MAX_FOUND,
     Answer,
     NotOffered,
     acl_shown,
-    as_glob,
     data_shown,
+    matcher,
     name_without_hash,
     stat_shown,
 )
@@ -49,10 +50,6 @@ _audit = logging.getLogger("zoolet.audit")
 _log = logging.getLogger("zoolet.server")
 MAX_WATCHES: Final = 200
 """Watches and other details of one node or session that are shown."""
-MAX_FOUND: Final = 500
-"""Nodes that a search finds before it ends."""
-MAX_MATCHED: Final = 1_000
-"""Characters of a name or path that are compared with a glob."""
 CHECKED_EVERY: Final = 128
 """Nodes of a search between two looks at the clock."""
 BUSY_SECONDS: Final = 10.0
@@ -70,7 +67,8 @@ class EngineSource:
 
     Args:
         observed: The server.
-        deliver: Sends the events that a change has caused; it sets the engine's time first.
+        set_time: Sets the engine's time, before a change.
+        deliver: Sends the events that a change has caused.
         history: Its last transactions; None if they are not kept.
         samples: What it did in the last hour.
         name: What it is called, such as its address.
@@ -268,14 +266,13 @@ class EngineSource:
 
     async def search(self, name: str, text: bytes, below: str, *, trusted: bool) -> AsyncIterator[Answer]:
         """Yield the nodes that match, and now and then how many were searched."""
-        matches = re.compile(fnmatch.translate(as_glob(name))).match if name else None
-        whole_path = "/" in name
+        matches = matcher(name)
         pace, searched, found = Pace(self._turn), 0, 0
         for path, node in self._walk(below):
             searched += 1
             if not searched % CHECKED_EVERY and await pace.rest():
                 yield {"searched": searched}
-            if matches is not None and not matches((path if whole_path else path.rpartition("/")[2])[:MAX_MATCHED]):
+            if not matches(path):
                 continue
             if text and not (node.data and text in node.data and self._may_read(node, trusted=trusted)):
                 continue
@@ -411,11 +408,10 @@ class EngineSource:
         self._set_time()
         try:
             if action in ("expire", "drop"):
-                return self._end(action, int(arguments["session"], 16))
-            path = arguments["path"]
-            version = int(arguments.get("version", -1))
+                return self._end(action, arguments["session"])
+            path, version = arguments["path"], arguments["version"]
             if action == "create":
-                flags = CreateMode[arguments.get("mode", "PERSISTENT")]
+                flags = CreateMode[arguments["mode"]]
                 request: Any = r.CreateRequest(path, arguments["data"], OPEN_ACL_UNSAFE, flags)
                 op = OpCode.CREATE
             elif action == "set":
@@ -428,6 +424,9 @@ class EngineSource:
             body = request.encode()
             handle(engine, _person(), decode(body, 0, len(body)))
             return {"zxid": hexadecimal(engine.zxid)}
+        except ZooKeeperError as error:
+            engine.log_failure(0, CONSOLE_XID, error.code)
+            raise
         finally:
             self._deliver()
 
@@ -439,10 +438,9 @@ class EngineSource:
         if session is None:
             raise NotOffered(f"there is no session {hexadecimal(session_id)} any more")
         _log.warning("console: %s of session %s (%s)", action, hexadecimal(session_id), _address(session))
-        if _audit.isEnabledFor(logging.INFO):
-            _audit.info(
-                "session=0x0\tuser=console\tip=console\toperation=%s\tznode=0x%x\tresult=success", action, session_id
-            )
+        if _audit.level:  # it has one with audit.enable
+            fields = {"operation": action, "znode": hexadecimal(session_id), "result": "success"}
+            _audit.info("%s", audit_line(_person(), fields))
         if action == "expire":
             engine.expire(session)
             if self._history is not None:

@@ -91,8 +91,8 @@ class LockReader:
                 if _may_be_shared(node.children):
                     if len(node.children) > MAX_CONTENDERS or len(listing) == MAX_LOCKS:
                         self.left_out += 1
-                        continue
-                    listing[path or "/"] = list(node.children)
+                    else:
+                        listing[path or "/"] = list(node.children)
                 pending.append((f"{path}/", iter([each for each in node.children.items() if each[1].children])))
                 break
             else:

@@ -21,16 +21,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hmac
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from importlib import resources
 from typing import Any, Final
 
 from zoolet.protocol import paths
-from zoolet.protocol.errors import ZooKeeperError
+from zoolet.protocol.errors import NoNodeError, ZooKeeperError
 from zoolet.protocol.node_json import NodeJsonError, acl_of
-from zoolet.server.admin.http import HttpError, Request, Response, json_response
+from zoolet.server.admin.http import HttpError, Request, Response, check_method, json_response, shows_token
 from zoolet.server.console.source import MAX_ROWS, Answer, NotOffered, Source
 
 CSP: Final = (
@@ -113,7 +112,7 @@ class ConsolePages:
         return None
 
     def _file(self, name: str, request: Request) -> Response:
-        _check_method(request, "GET", "HEAD")
+        check_method(request, "GET", "HEAD")
         if name not in FILES:
             raise HttpError(404, f"the console has no file {name[:80]}")
         if name not in self._files:
@@ -129,9 +128,9 @@ class ConsolePages:
         query = dict(reversed(request.parameters()))
         try:
             if name.startswith("change/"):
-                _check_method(request, "POST")
+                check_method(request, "POST")
                 return json_response(await self._change(name.removeprefix("change/"), request, trusted=trusted))
-            _check_method(request, "GET")
+            check_method(request, "GET")
             if name == "events":
                 return self._stream(self._events(), "text/event-stream", trusted=trusted)
             if name == "search":
@@ -144,7 +143,7 @@ class ConsolePages:
         except NotOffered as error:
             raise HttpError(409, str(error)) from None
         except ZooKeeperError as error:
-            raise HttpError(404 if error.code == -101 else 409, _reason(error)) from None
+            raise HttpError(404 if isinstance(error, NoNodeError) else 409, _reason(error)) from None
 
     def _is_trusted(self, request: Request) -> bool:
         """Return whether a request has the token.
@@ -154,12 +153,10 @@ class ConsolePages:
         """
         if self._token is None:
             return True
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if not scheme:
-            return False
-        if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), self._token.encode()):
+        shown = shows_token(request, self._token)
+        if shown is False:
             raise HttpError(401, "the token is wrong", ("WWW-Authenticate", "Bearer"))
-        return True
+        return bool(shown)
 
     # --- reading ---
 
@@ -247,7 +244,7 @@ def _arguments(action: str, given: Any) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise ValueError("they are not an object")
     if action in ("expire", "drop"):
-        return {"session": f"{_session(given['session']):x}"}
+        return {"session": _session(given["session"])}
     arguments: dict[str, Any] = {"path": given["path"], "version": given.get("version", -1)}
     if type(arguments["version"]) is not int or not -1 <= arguments["version"] < 1 << 31:
         raise ValueError("the version is none")
@@ -262,7 +259,7 @@ def _arguments(action: str, given: Any) -> dict[str, Any]:
             raise ValueError("base64 is not base64") from None
     if action == "create":
         arguments["mode"] = given.get("mode", "PERSISTENT")
-        if arguments["mode"] not in ("PERSISTENT", "PERSISTENT_SEQUENTIAL", "CONTAINER"):
+        if arguments["mode"] not in ("PERSISTENT", "PERSISTENT_SEQUENTIAL"):
             raise ValueError("mode is PERSISTENT or PERSISTENT_SEQUENTIAL")
     if action == "set_acl":
         try:
@@ -270,11 +267,6 @@ def _arguments(action: str, given: Any) -> dict[str, Any]:
         except NodeJsonError as error:
             raise ValueError(str(error)) from None
     return arguments
-
-
-def _check_method(request: Request, *allowed: str) -> None:
-    if request.method not in allowed:
-        raise HttpError(405, f"{request.method[:20]}: use {allowed[0]}", ("Allow", ", ".join(allowed)))
 
 
 def _path(query: Mapping[str, str]) -> str:
@@ -302,6 +294,5 @@ def _session(text: str) -> int:
 
 
 def _reason(error: ZooKeeperError) -> str:
-    return (
-        f"{error.path}: {error}" if getattr(error, "path", None) and str(error.path) not in str(error) else str(error)
-    )
+    path = error.path or ""
+    return f"{path}: {error}" if path not in str(error) else str(error)

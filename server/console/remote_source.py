@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fnmatch
 import re
 import ssl
 import time
@@ -14,7 +13,7 @@ from typing import Any, Final
 from zoolet.client import Client
 from zoolet.client.aio.subtree import answers, subtree
 from zoolet.client.cli.four_letters import NotExecutedError, ask
-from zoolet.client.cli.top import Sample, rates
+from zoolet.client.cli.top import Sample, number_of, rates
 from zoolet.client.cli.top import sample as ask_sample
 from zoolet.client.recipes.overview import Overview, described
 from zoolet.client.wire.hosts import Address
@@ -24,14 +23,11 @@ from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.protocol.paths import QUOTA
 from zoolet.protocol.quotas import LIMITS, STATS
 from zoolet.protocol.records import Stat
-from zoolet.server.console.source import Answer, NotOffered, acl_shown, as_glob, data_shown, stat_shown
+from zoolet.server.admin.samples import HOUR
+from zoolet.server.console.source import MAX_FOUND, Answer, NotOffered, acl_shown, data_shown, matcher, stat_shown
 
-HOUR: Final = 3600
-"""Seconds for which samples are kept."""
 COLUMNS: Final = ("time", "requests", "sessions", "watches", "nodes")
 """What samples have: requests a second since the one before, and counts."""
-MAX_FOUND: Final = 500
-"""Nodes that a search finds before it ends."""
 LOCK_SECONDS: Final = 20.0
 """Seconds for reading all locks."""
 MAX_LISTED: Final = 200
@@ -106,8 +102,8 @@ class RemoteSource:
         seconds = now.at - self._last.at if self._last is not None else 0.0
         clients: list[Answer] = []
         for address, facts in self._connections().items():
-            received = _number(facts, "recved")
-            lately = received - _number(before[address], "recved") if address in before and seconds else 0
+            received = number_of(facts, "recved")
+            lately = received - number_of(before[address], "recved") if address in before and seconds else 0
             clients.append(
                 {
                     "address": address,
@@ -194,13 +190,13 @@ class RemoteSource:
 
     async def search(self, name: str, text: bytes, below: str, *, trusted: bool) -> AsyncIterator[Answer]:
         """Yield the nodes that match, and now and then how many were searched."""
-        matches = re.compile(fnmatch.translate(as_glob(name))).match if name else None
+        matches = matcher(name)
         searched = found = 0
         async for path, _ in subtree(self._client, below):
             searched += 1
             if not searched % 100:
                 yield {"searched": searched}
-            if matches is not None and not matches(path if "/" in name else path.rpartition("/")[2]):
+            if not matches(path):
                 continue
             try:
                 data, stat = await self._client.get(path)
@@ -226,16 +222,16 @@ class RemoteSource:
         return {"total": len(rows), "rows": rows[offset : offset + limit]}
 
     async def _row(self, address: str, facts: Mapping[str, str], owned: Mapping[str, list[str]]) -> Answer:
-        heard = max(0.0, time.time() - _number(facts, "lresp") / 1000) if _number(facts, "lresp") else 0.0
+        heard = max(0.0, time.time() - number_of(facts, "lresp") / 1000) if number_of(facts, "lresp") else 0.0
         return {
             "id": facts["sid"],
             "address": address,
-            "timeout": _number(facts, "to") / 1000,
+            "timeout": number_of(facts, "to") / 1000,
             "heard": heard,
-            "expires": max(0.0, _number(facts, "to") / 1000 - heard),
+            "expires": max(0.0, number_of(facts, "to") / 1000 - heard),
             "ephemerals": len(owned.get(facts["sid"], ())),
             "watches": 0,
-            "requests": _number(facts, "recved"),
+            "requests": number_of(facts, "recved"),
             "last": facts.get("lop", ""),
         }
 
@@ -248,7 +244,7 @@ class RemoteSource:
                 return {
                     **row,
                     "alive": True,
-                    "since": _number(facts, "est"),
+                    "since": number_of(facts, "est"),
                     "owned": owned.get(wanted, [])[:MAX_LISTED],
                 }
         if wanted in owned:
@@ -302,12 +298,8 @@ class RemoteSource:
         client, path, version = self._client, arguments["path"], arguments["version"]
         try:
             if action == "create":
-                await client.create(
-                    path,
-                    arguments["data"],
-                    sequential=arguments["mode"] == "PERSISTENT_SEQUENTIAL",
-                    container=arguments["mode"] == "CONTAINER",
-                )
+                is_sequential = arguments["mode"] == "PERSISTENT_SEQUENTIAL"
+                await client.create(path, arguments["data"], sequential=is_sequential)
             elif action == "set":
                 await client.set(path, arguments["data"], version=version)
             elif action == "delete":
@@ -321,11 +313,6 @@ class RemoteSource:
 
 def _kind(stat: Stat) -> str:
     return "ephemeral" if stat.ephemeralOwner else "persistent"
-
-
-def _number(facts: Mapping[str, str], name: str) -> int:
-    text = facts.get(name, "0")
-    return int(text) if text.isdecimal() and len(text) < 20 else 0
 
 
 async def keep_sampling(source: RemoteSource, seconds: float = 1.0) -> None:

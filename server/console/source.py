@@ -6,8 +6,10 @@ Answers are dictionaries for JSON. Session ids are text, ``0x1a2b``, because num
 from __future__ import annotations
 
 import base64
+import fnmatch
 import json
-from collections.abc import AsyncIterator, Mapping
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Protocol
 
 import msgpack
@@ -20,6 +22,10 @@ from zoolet.protocol.records import Stat
 Answer = dict[str, Any]
 MAX_PREVIEW: Final = 1 << 16
 """Bytes of data that are shown unless all are asked for."""
+MAX_FOUND: Final = 500
+"""Nodes that a search finds before it ends."""
+MAX_MATCHED: Final = 1_000
+"""Characters of a name or path that are compared with a glob."""
 MAX_ROWS: Final = 500
 """The most rows of one answer."""
 
@@ -81,9 +87,20 @@ class Source(Protocol):
         ...
 
 
-def as_glob(name: str) -> str:
-    """Return a glob; a name without any sign of one may be a part of what is looked for."""
-    return name if set(name) & set("*?[") else f"*{name}*"
+def matcher(name: str) -> Callable[[str], object]:
+    """Return a predicate for paths.
+
+    Args:
+        name: A glob of the whole path if it has a slash, and otherwise of the name; without a sign of a glob, a part of
+            either. Empty for all.
+    """
+    if not name:
+        return lambda path: True
+    glob = name if set(name) & set("*?[") else f"*{name}*"
+    matches = re.compile(fnmatch.translate(glob)).match
+    if "/" in name:
+        return lambda path: matches(path[:MAX_MATCHED])
+    return lambda path: matches(path.rpartition("/")[2][:MAX_MATCHED])
 
 
 def data_shown(data: bytes | None, *, whole: bool) -> Answer:

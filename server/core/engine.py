@@ -152,8 +152,7 @@ class Engine(ServerState):
             code: Its error.
         """
         self.zxid += 1
-        if self.journal is not None:
-            self.journal.add_failure(session_id, xid, self.zxid, self.now, code)
+        self.log_failure(session_id, xid, code)
 
     def expire(self, session: Session) -> None:
         """Close a session whose deadline has passed, and its connection, without a reply."""

@@ -430,13 +430,9 @@ class ServerConnection:
         engine = self.engine
         if opcode in engine.zxid_on_decode_error and not _decodes(decode, buf, offset, end):
             engine.zxid += 1
-        self._log_failure(xid, error.code)
+        self.engine.log_failure(self.client.session_id, xid, error.code)
         body = error.body if isinstance(error, PartialResults) else b""
         self.client.outbox.append(_REPLY(16 + len(body), xid, engine.zxid, error.code) + body)
-
-    def _log_failure(self, xid: int, code: int) -> None:
-        if (journal := self.engine.journal) is not None:
-            journal.add_failure(self.client.session_id, xid, self.engine.zxid, self.engine.now, code)
 
     def _count(self, done: int, answered: int, session: Session | None, opcode: int) -> None:
         """Update the counters and the session's deadline, once a batch, even if the batch has closed the connection."""

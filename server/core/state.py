@@ -111,6 +111,11 @@ class ServerState:
         """Add the transactions to a journal from now on."""
         self.journal, self.record = journal, journal.entries.append
 
+    def log_failure(self, session_id: int, xid: int, code: int) -> None:
+        """Log that a request has failed, if it took a zxid: a log with a gap cannot be replayed."""
+        if self.journal is not None:
+            self.journal.add_failure(session_id, xid, self.zxid, self.now, code)
+
     # --- all or nothing ---
 
     # The tree is first, because the others use it as it is after its commit or rollback. The calls are written out: a

@@ -162,9 +162,10 @@ class HttpServer:
             return False
         self._open[task] = writer  # the one that was quiet shortest
         try:
-            if task in self._spare and first.target.partition(b"?")[0].decode("latin-1") not in UNPACED:
+            head = _request(first, b"")
+            if task in self._spare and head.path not in UNPACED:
                 raise HttpError(503, "too many requests are being answered", ("Retry-After", "1"))
-            if limit := self._admit(_request(first, b"")):
+            if limit := self._admit(head):
                 self._busy.add(task)
             async with asyncio.timeout(None if limit else self._limits.seconds):
                 if connection.they_are_waiting_for_100_continue:

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -108,6 +109,8 @@ class Server(Endpoint, NamedWaits):
         self._host = host
         self._control: Any = None
         if admin:
+            if find_spec("h11") is None:
+                raise ValueError("admin=True needs h11: pip install h11")
             self._runner.after_start = self._open_admin
         self.tls_ca: str | None = None
         if tls:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import threading
 import time
@@ -97,7 +98,8 @@ class Page:
     def errors(self) -> list[str]:
         """Return what the browser's console has logged as errors since the last look."""
         logged = self.driver.get_log("browser")
-        return [line["message"] for line in logged if line["level"] == "SEVERE" and " 40" not in line["message"]]
+        refused = re.compile(r"/console/api/\S* - .*status of 4\d\d")
+        return [line["message"] for line in logged if line["level"] == "SEVERE" and not refused.search(line["message"])]
 
     def screenshot(self, name: str) -> None:
         """Keep a picture for the documentation."""

@@ -188,6 +188,8 @@ export function Problem({ error }) {
   return html`<p class="problem" role="alert"><b>${error.status || "Not reached"}</b> ${visible(error.message)}</p>`;
 }
 
+const TALLEST = 12000000; // pixels of an element, which browsers limit
+
 // A list of which only what is seen exists: `load(offset, limit)` returns rows, `total` is how many there are.
 export function LongList({ total, load, row, label, height = 28, tall = 480, refresh }) {
   const PAGE = 100;
@@ -218,10 +220,10 @@ export function LongList({ total, load, row, label, height = 28, tall = 480, ref
       ${each ? row(each) : html`<span class="muted">…</span>`}
     </li>`);
   }
-  // Browsers limit how tall an element is; 400,000 rows fit.
   return html`<div class="long" style=${{ maxHeight: `${tall}px` }} onScroll=${(event) => setTop(event.target.scrollTop)} tabindex="0" role="region" aria-label=${label}>
-    <ul style=${{ height: `${Math.min(total * height, 12000000)}px` }}>${shown}</ul>
-  </div>`;
+    <ul style=${{ height: `${Math.min(total * height, TALLEST)}px` }}>${shown}</ul>
+  </div>
+  ${total * height > TALLEST && html`<p class="muted">A browser scrolls to the first ${Math.floor(TALLEST / height)} only.</p>`}`;
 }
 
 // Asks once, and says what will happen.

@@ -301,17 +301,20 @@ def streaming(stream: Pieces, *headers: tuple[str, str]) -> Any:
 async def test_a_connection_that_is_being_answered_does_not_make_room() -> None:
     may_answer = asyncio.Event()
 
+    is_waiting = asyncio.Event()
+
     async def answer(request: Request) -> Response:
-        await may_answer.wait()
+        if request.path == "/slow":
+            is_waiting.set()
+            await may_answer.wait()
         return Response(b"done")
 
     async with served(Limits(connections=3, seconds=5, idle=5, paced=False), answer) as connect:
         reader, writer = await connect()
-        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        await asyncio.sleep(0.05)
+        writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.wait_for(is_waiting.wait(), 5)
         for _ in range(10):
-            await connect()
-        await asyncio.sleep(0.05)
+            assert (await asked(connect, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 200
         may_answer.set()
 
         assert (await response(reader))[2] == b"done"

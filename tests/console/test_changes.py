@@ -1,0 +1,246 @@
+"""The console over HTTP, without a socket: changes, and what hostile readers have found."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from support.calls import connected
+from support.console import BEARER, Console, b64
+
+from zoolet.protocol.acl import ACL, Id
+from zoolet.server.console import local_locks
+from zoolet.server.console.pages import MAX_STREAMS
+from zoolet.server.core.journal import Journal
+
+# --- changing ---
+
+
+async def test_a_person_creates_sets_and_deletes_with_versions() -> None:
+    console = Console()
+    tree = console.engine.tree
+
+    await console.change("create", path="/a", base64=b64(b"1"))
+    await console.change("set", path="/a", base64=b64(b"2"), version=0)
+    stale = json.dumps({"path": "/a", "base64": "", "version": 0}).encode()
+    error = await console.refusal("/console/api/change/set", "POST", stale, **BEARER)
+
+    assert tree.find("/a").data == b"2"
+    assert error.status == 409
+    assert "/a" in str(error)
+    await console.change("set_acl", path="/a", acl=["world:anyone:r"], version=0)
+    await console.change("delete", path="/a", version=1)
+    assert tree.get("/a") is None
+    entries = (await console.facts("history?path=/a"))["entries"]
+    assert [entry["kind"] for entry in entries] == ["delete", "set ACL", "set", "create"]
+    assert {entry["why"] for entry in entries} == {"by a person, in the console"}
+
+
+async def test_what_a_client_may_not_do_a_person_does_not_either() -> None:
+    console = Console()
+    connected(console.engine).create("/p", b"")
+    connected(console.engine).create("/p/c", b"")
+    body = json.dumps({"path": "/p", "version": 0}).encode()
+
+    assert (await console.refusal("/console/api/change/delete", "POST", body, **BEARER)).status == 409
+    console.engine.refuse_writes("the disk is full", frozen=False)
+    body = json.dumps({"path": "/q", "base64": ""}).encode()
+    assert (await console.refusal("/console/api/change/create", "POST", body, **BEARER)).status == 409
+    assert console.engine.tree.get("/q") is None
+
+
+async def test_a_change_that_fails_leaves_no_gap_in_the_log() -> None:
+    console = Console()
+    connected(console.engine).create("/a", b"")
+    journal = Journal(console.engine.zxid)
+    console.engine.use_journal(journal)
+    stale = json.dumps({"path": "/a", "base64": "", "version": 7}).encode()
+
+    await console.refusal("/console/api/change/set", "POST", stale, **BEARER)
+    await console.change("set", path="/a", base64="", version=0)
+
+    failed, done = (entry[2] for entry in journal.entries)
+    assert (failed, done) == (console.engine.zxid - 1, console.engine.zxid)
+
+
+async def test_sessions_are_expired_and_disconnected() -> None:
+    console = Console()
+    first, second = connected(console.engine), connected(console.engine)
+    first.create("/first", b"", 1)
+    second.create("/second", b"", 1)
+    one, two = map(hex, console.engine.sessions.alive)
+
+    await console.change("drop", session=two)
+    await console.change("expire", session=one)
+
+    assert console.engine.tree.get("/first") is None
+    assert console.engine.tree.get("/second") is not None
+    assert not console.engine.connections
+    again = json.dumps({"session": one}).encode()
+    assert (await console.refusal("/console/api/change/expire", "POST", again, **BEARER)).status == 409
+
+
+async def test_watches_of_clients_fire_when_a_person_changes_something() -> None:
+    console = Console()
+    peer = connected(console.engine)
+    peer.create("/a", b"")
+    peer.get("/a", watch=True)
+
+    await console.change("set", path="/a", base64=b64(b"new"), version=0)
+
+    assert peer.receive()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"path": 5}',
+        b'{"path": "a"}',
+        b'{"path": "/a", "base64": "%%"}',
+        b'{"path": "/a", "base64": 7}',
+        b'{"path": "/a", "version": "x"}',
+        b'{"path": "/a", "mode": "EPHEMERAL"}',
+        b"[" * 100_000,
+        b"\xff",
+    ],
+)
+async def test_wrong_arguments_are_refused_and_change_nothing(body: bytes) -> None:
+    console = Console()
+
+    assert (await console.refusal("/console/api/change/create", "POST", body, **BEARER)).status == 400
+    assert console.engine.tree.size == 4
+
+
+@pytest.mark.parametrize("acl", [[], ["x"], ["world:anyone:q"], 5, None])
+async def test_an_acl_that_is_none_is_refused(acl: object) -> None:
+    console = Console()
+    connected(console.engine).create("/a", b"")
+    body = json.dumps({"path": "/a", "acl": acl, "version": 0}).encode()
+
+    assert (await console.refusal("/console/api/change/set_acl", "POST", body, **BEARER)).status in (400, 409)
+    assert console.engine.tree.find("/a").acl == 0
+
+
+async def test_an_acl_shows_no_hash_of_a_password_without_the_token() -> None:
+    console = Console()
+    connected(console.engine).create("/a", b"", acl=(ACL(31, Id("digest", "bob:C1u6Ye/aBVB1C=")),))
+
+    assert (await console.facts("node?path=/a"))["acl"][0]["id"] == "bob"
+    assert (await console.facts("node?path=/a", **BEARER))["acl"][0]["id"] == "bob:C1u6Ye/aBVB1C="
+
+
+async def test_locks_show_no_data_that_not_everyone_may_read() -> None:
+    console = Console()
+    peer = connected(console.engine)
+    peer.create("/l", b"")
+    secret = (ACL(31, Id("ip", "127.0.0.1")),)
+    peer.create("/l/9c7e980a02c6499346ac9bf4e550501a__lock__", b"secret", 3, acl=secret)
+
+    shown, trusted = await console.facts("locks"), await console.facts("locks", **BEARER)
+
+    assert [line["holders"][0]["data"] for answer in (shown, trusted) for line in answer["shared"]] == ["", "secret"]
+
+
+async def test_no_session_ends_while_that_cannot_be_logged() -> None:
+    console = Console()
+    connected(console.engine).create("/e", b"", 1)
+    (session,) = map(hex, console.engine.sessions.alive)
+    console.engine.refuse_writes("the disk is full", frozen=True)
+
+    body = json.dumps({"session": session}).encode()
+    error = await console.refusal("/console/api/change/expire", "POST", body, **BEARER)
+
+    assert error.status == 409
+    assert "the disk is full" in str(error)
+    assert console.engine.tree.get("/e") is not None
+
+
+async def test_those_who_ask_for_the_locks_at_the_same_time_share_the_work() -> None:
+    console = Console()
+    peer = connected(console.engine)
+    for number in range(3000):
+        peer.create(f"/n{number}", b"")
+    looks: list[bool] = []
+    look = console.source._look
+
+    async def counted(*, trusted: bool) -> Any:
+        looks.append(trusted)
+        return await look(trusted=trusted)
+
+    console.source._look = counted  # type: ignore[method-assign]
+    await asyncio.gather(*[console.facts("locks") for _ in range(20)])
+
+    assert looks == [False]
+
+
+async def test_a_node_with_many_children_is_not_among_the_locks_but_what_is_below(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(local_locks, "MAX_CONTENDERS", 10)
+    console = Console()
+    peer = connected(console.engine)
+    for path in ("/l", "/l/n-", "/l/n-/lock"):
+        peer.create(path, b"")
+    peer.create("/l/n-/lock/9c7e980a02c6499346ac9bf4e550501a__lock__", b"", 3)
+    for _ in range(11):
+        peer.create("/l/9c7e980a02c6499346ac9bf4e550501a__lock__", b"", 3)
+
+    locks = await console.facts("locks")
+
+    assert ([each["path"] for each in locks["shared"]], locks["left_out"]) == (["/l/n-/lock"], 1)
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_what_a_browser_asks_for_another_page_is_refused(site: str) -> None:
+    console = Console()
+
+    assert (await console.refusal("/console/api/events", **{"sec-fetch-site": site})).status == 403
+    assert (await console.ask("/console/api/about", **{"sec-fetch-site": "same-origin"})).status == 200
+
+
+async def test_with_the_token_there_is_room_for_more_pages() -> None:
+    console = Console()
+    streams = [(await console.ask("/console/api/events")).stream for _ in range(MAX_STREAMS)]
+
+    assert (await console.refusal("/console/api/search?name=x")).status == 503
+    trusted = (await console.ask("/console/api/events", **BEARER)).stream
+    for stream in (*streams, trusted):
+        assert stream is not None
+        await stream.aclose()
+
+
+async def test_a_long_glob_is_refused() -> None:
+    assert (await Console().refusal("/console/api/search?name=" + "%3F" * 201)).status == 400
+
+
+@pytest.mark.parametrize("version", ["5", 1.5, True, 1 << 31, -2, None])
+async def test_a_version_is_a_number(version: object) -> None:
+    console = Console()
+    connected(console.engine).create("/a", b"")
+    body = json.dumps({"path": "/a", "base64": "", "version": version}).encode()
+
+    assert (await console.refusal("/console/api/change/set", "POST", body, **BEARER)).status == 400
+
+
+async def test_a_lock_is_held_since_the_one_ahead_has_gone() -> None:
+    console = Console()
+    first, second = connected(console.engine), connected(console.engine)
+    first.create("/l", b"")
+    name = "/l/9c7e980a02c6499346ac9bf4e550501a__lock__"
+    ahead = first.create(name, b"first", 3)
+    second.create(name, b"second", 3)
+    later = second.create(name, b"third", 3)
+    console.engine.set_time(console.engine.now + 5000, console.engine.monotonic_ms + 5000)
+    first.delete(ahead)
+    console.engine.set_time(console.engine.now + 5000, console.engine.monotonic_ms + 5000)
+    second.delete(later)  # one behind it does not count
+
+    (line,) = (await console.facts("locks"))["shared"]
+
+    (holder,) = line["holders"]
+    assert (holder["data"], holder["held_since"] - holder["since"]) == ("second", 5.0)
