@@ -82,6 +82,7 @@ def assemble(
     turn: float = TURN,
     data: OpenDirectory | None = None,
     recovered: tuple[Engine, Recovered] | None = None,
+    engine: Engine | None = None,
 ) -> Daemon:
     """Return a new server for the running event loop.
 
@@ -98,6 +99,7 @@ def assemble(
         turn: Seconds for which one connection is served before the others get their turn.
         data: Where its data is, and is logged; by default everything is in memory.
         recovered: What :func:`recovered_engine` has read there, if that was done already.
+        engine: The engine of a server in memory, if there is one already.
 
     Returns:
         The server, which listens after :meth:`Daemon.start`.
@@ -108,7 +110,7 @@ def assemble(
     """
     result = None
     if data is None:
-        engine = new_engine(config, clock, rng, initial_zxid)
+        engine = engine or new_engine(config, clock, rng, initial_zxid)
     else:
         engine, result = recovered or recovered_engine(config, clock, rng, data, None, initial_zxid)
         engine.set_time(*clock.read())

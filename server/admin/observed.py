@@ -37,6 +37,7 @@ class Observed:
         certificate_ends: When the certificate of the TLS port ends, in seconds since the epoch; 0 without one.
         data_dir: The data directory; None for a server in memory.
         samples: The times of some requests in milliseconds, by the name of a label and its value.
+        role: Returns ``standalone``, or what the server is in an ensemble.
     """
 
     engine: Engine
@@ -47,6 +48,7 @@ class Observed:
     certificate_ends: float = 0.0
     data_dir: str | None = None
     samples: dict[str, dict[str, Summary]] = field(default_factory=dict)
+    role: Callable[[], str] = lambda: "standalone"
 
     def version(self) -> str:
         """Return the text of the version line, in the form that tools parse."""
@@ -61,8 +63,8 @@ class Observed:
         return self.engine.tree.size + 1
 
     def mode(self) -> str:
-        """Return ``standalone``, or ``read-only`` where clients cannot write."""
-        return "read-only" if self.refusal() else "standalone"
+        """Return the server's role, or ``read-only`` where clients cannot write."""
+        return "read-only" if self.refusal() else self.role()
 
     def refusal(self) -> str:
         """Return why clients cannot write, in one line; empty if they can."""

@@ -72,7 +72,11 @@ class Engine(ServerState):
     def _write_config(self) -> None:
         if self.settings.reconfig_enabled:
             members = {self._server_id: "localhost:2888:3888:participant;0.0.0.0:2181"}
-            self.tree.set_data_silently(self.tree.find(CONFIG), encode_config(members, 0))
+            self.write_config(encode_config(members, 0))
+
+    def write_config(self, data: bytes) -> None:
+        """Set the data of ``/zookeeper/config`` at the start, which is no transaction."""
+        self.tree.set_data_silently(self.tree.find(CONFIG), data)
 
     def clear(self) -> None:
         """Remove all nodes and sessions and close all connections, without events and without taking a zxid."""
@@ -80,6 +84,10 @@ class Engine(ServerState):
             self.close_connection(client)
         for session in list(self.sessions.alive.values()):
             self.sessions.close(session)
+        self.clear_tree()
+
+    def clear_tree(self) -> None:
+        """Remove all nodes, without events and without taking a zxid."""
         for _, node in self.tree.walk():
             self.acls.release(node.acl)
         self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))

@@ -205,8 +205,12 @@ class ServerConnection:
         row = OPERATIONS.get(opcode)
         if row is not None and row.takes_zxid:
             engine.take_zxid(self.client.session_id, xid, code)
+        self.answer(xid, opcode, code)
+
+    def answer(self, xid: int, opcode: int, code: int, body: bytes = b"") -> None:
+        """Answer a request that was executed elsewhere."""
         self._count(1, 1, self.client.session, opcode)
-        self.client.outbox.append(_REPLY(16, xid, engine.zxid, code))
+        self.client.outbox.append(_REPLY(16 + len(body), xid, self.engine.zxid, code) + body)
 
     # --- incomplete frames ---
 
@@ -314,29 +318,43 @@ class ServerConnection:
 
         Source: ZooKeeperServer.processConnectRequest, reopenSession; the checks are in the same order.
         """
-        engine, client, metrics = self.engine, self.client, self.engine.metrics
+        if self.may_connect(request):
+            if request.session_id == 0:
+                session: Session | None = self.engine.open_session(self.engine.settings.negotiate(request.timeout_ms))
+            else:
+                session = self.resumable(request)
+            self.begin(request, session)
+
+    # --- for members of an ensemble, which open and resume sessions together ---
+
+    def may_connect(self, request: ConnectRequest) -> bool:
+        """Return whether a client may connect to this server now; otherwise its connection is closed."""
+        engine, metrics = self.engine, self.engine.metrics
         metrics.connects += 1
         metrics.resumed += request.session_id != 0
         if not engine.allow_session():
             metrics.throttled += 1
-            self.close()
-            return
-        if engine.read_only and not request.read_only:
-            self.close()
-            return
-        if request.last_zxid_seen > engine.zxid and not self._is_of_an_earlier_tree(request):
-            self.close()
-            return
+        elif engine.read_only and not request.read_only:
+            pass
+        elif request.last_zxid_seen <= engine.zxid or self._is_of_an_earlier_tree(request):
+            return True
+        self.close()
+        return False
+
+    def resumable(self, request: ConnectRequest) -> Session | None:
+        """Return the session that a client asks to resume; None if it is not alive, or the password is wrong. Another
+        connection that serves it is closed.
+        """
+        engine = self.engine
+        session = engine.sessions.alive.get(request.session_id)
+        if session is not None and session.client is not None:
+            engine.close_connection(session.client)  # even if the password is wrong, as in ZooKeeper
+        return session if engine.sessions.proves(request.session_id, request.password) else None
+
+    def begin(self, request: ConnectRequest, session: Session | None) -> None:
+        """Serve a session, or answer that it has expired if it is None."""
+        engine, client = self.engine, self.client
         timeout = engine.settings.negotiate(request.timeout_ms)
-        session: Session | None
-        if request.session_id == 0:
-            session = engine.open_session(timeout)
-        else:
-            session = engine.sessions.alive.get(request.session_id)
-            if session is not None and session.client is not None:
-                engine.close_connection(session.client)  # even if the password is wrong, as in ZooKeeper
-            if not engine.sessions.proves(request.session_id, request.password):
-                session = None
         read_only = None if request.read_only is None else engine.read_only
         if session is None:
             if engine.on_session is not None:

@@ -6,7 +6,7 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
 from typing import Final
 
@@ -64,6 +64,7 @@ class ServerState:
         partial_requests: Bytes of incomplete requests that all connections have buffered.
         on_session: Called with what became of a session (``opened``, ``resumed``, ``closed``, ``expired`` or
             ``refused``), its id, and its connection if there is one; None for nobody.
+        has_quorum: Returns whether most of the voters with these numbers can be reached; a single server is one.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class ServerState:
         self.trace_mask = 306  # the answer to gtmk
         self.partial_requests = 0
         self.on_session: Callable[[str, int, ClientConnection | None], object] | None = None
+        self.has_quorum: Callable[[Collection[int]], bool] = lambda voters: len(voters) <= 1
         self._throttle = ConnectionThrottle(self.settings, monotonic_ms)
         self._sessionless: Expiry[ClientConnection] = Expiry(self.settings.sessionless_timeout)
 

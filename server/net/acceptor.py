@@ -75,6 +75,27 @@ class Acceptor:
             self._bound = bound.family, address[0]
         return int(address[1])
 
+    async def start_at_once(self, host: str, port: int) -> int:
+        """Start to listen on one address, without waiting: this coroutine never suspends.
+
+        Clients wait in the backlog until the loop accepts them; arguments, result and errors are those of
+        :meth:`start`.
+        """
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = _stream_socket(family)
+        try:
+            listening.bind((host, port))
+        except OSError:
+            listening.close()
+            raise
+        listening.listen(self._backlog)
+        self._server = await self._loop.create_server(
+            self._protocol, sock=listening, start_serving=False, **self._options()
+        )
+        self._starting = self._loop.create_task(self._server.start_serving())
+        self._bound = family, host
+        return int(listening.getsockname()[1])
+
     def _options(self) -> dict[str, Any]:
         return {"backlog": self._backlog, **({} if self.context is None else {"ssl": self.context})}
 

@@ -80,13 +80,17 @@ class Daemon:
 
     # --- listening ---
 
-    async def start(self, host: str | None, port: int, context: ssl.SSLContext | None = None) -> int:
+    async def start(
+        self, host: str | None, port: int, context: ssl.SSLContext | None = None, *, at_once: bool = False
+    ) -> int:
         """Start to listen; arguments, result and errors as for :meth:`Acceptor.start`.
 
-        With a TLS context, which is for zoolet.testing, all connections of this port are over TLS.
+        With a TLS context, which is for zoolet.testing, all connections of this port are over TLS; with *at_once*,
+        which is for one address, this does not wait.
         """
         self._acceptor.context = context
-        self.port = await self._acceptor.start(host, port)
+        start = self._acceptor.start_at_once if at_once and host is not None else self._acceptor.start
+        self.port = await start(host, port)  # type: ignore[arg-type] # it is not None there
         self.wake()
         return self.port
 

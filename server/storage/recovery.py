@@ -85,6 +85,15 @@ def replace(engine: Engine, snapshot: Snapshot) -> None:
     _finish(engine)
 
 
+def load_tree(engine: Engine, snapshot: Snapshot) -> None:
+    """Replace the tree of an engine by that of a snapshot, without the ephemeral nodes of sessions that have ended."""
+    zxid = engine.zxid
+    engine.clear_tree()
+    _load_nodes(engine, snapshot, no_progress)
+    _finish(engine)
+    engine.zxid = zxid
+
+
 def _finish(engine: Engine) -> None:
     """Delete the ephemeral nodes of sessions that are not there, and count what quotas limit."""
     for owner in [owner for owner in engine.tree.ephemerals if owner not in engine.sessions.alive]:
@@ -107,6 +116,14 @@ def _without_collection() -> Iterator[None]:
 
 
 def _load(engine: Engine, snapshot: Snapshot, progress: Progress) -> None:
+    _load_nodes(engine, snapshot, progress)
+    for session_id, timeout in snapshot.sessions.items():
+        engine.sessions.skip_id(session_id)
+        engine.sessions.open(session_id, timeout, engine.monotonic_ms)
+    engine.zxid = snapshot.zxid
+
+
+def _load_nodes(engine: Engine, snapshot: Snapshot, progress: Progress) -> None:
     for number, stored in enumerate(snapshot.nodes):
         if not number % REPORT_EVERY:
             progress("nodes", number, len(snapshot.nodes))
@@ -115,10 +132,6 @@ def _load(engine: Engine, snapshot: Snapshot, progress: Progress) -> None:
         node.mzxid, node.mtime, node.pzxid = stored.mzxid, stored.mtime, stored.pzxid
         node.version, node.aversion, node.creates = stored.version, stored.aversion, stored.creates
         engine.tree.place(stored.path or "/", node)
-    for session_id, timeout in snapshot.sessions.items():
-        engine.sessions.skip_id(session_id)
-        engine.sessions.open(session_id, timeout, engine.monotonic_ms)
-    engine.zxid = snapshot.zxid
 
 
 def _apply(engine: Engine, entry: LogEntry) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zoolet.server.testing.cluster.cluster import Cluster
     from zoolet.server.testing.frames.actions import (
         Action,
         close_after,
@@ -57,6 +58,7 @@ _HOMES = {
         ),
         "frames.actions",
     ),
+    "Cluster": "cluster.cluster",
     "Fault": "frames.faults",
     "Proxy": "proxy",
     "Recording": "recording.recording",
@@ -81,6 +83,7 @@ __all__ = [
     "Action",
     "AttemptCancelledError",
     "ClientFactory",
+    "Cluster",
     "Fault",
     "KazooFactory",
     "KazooTestCase",

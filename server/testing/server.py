@@ -26,7 +26,7 @@ from zoolet.server.net.daemon import Daemon
 from zoolet.server.net.turns import TURN
 from zoolet.server.testing.endpoint import Endpoint
 from zoolet.server.testing.frames.core_executor import CoreExecutor
-from zoolet.server.testing.frames.frame_queue import FrameQueue
+from zoolet.server.testing.frames.frame_queue import Executor, FrameQueue
 from zoolet.server.testing.frames.interceptor import Interceptor
 from zoolet.server.testing.run import arguments, clients
 from zoolet.server.testing.run.named_waits import NamedWaits
@@ -154,10 +154,13 @@ class Server(Endpoint, NamedWaits):
             self._interceptor,
             connection.client,
             resume,
-            lambda queue: CoreExecutor(queue, connection),
+            lambda queue: self._executor(queue, connection),
             max_frame=settings.max_frame,
             max_output=settings.max_output_per_turn,
         )
+
+    def _executor(self, queue: FrameQueue, connection: ServerConnection) -> Executor:
+        return CoreExecutor(queue, connection)
 
     # --- files ---
 
@@ -223,7 +226,13 @@ class Server(Endpoint, NamedWaits):
 
     @property
     def _engine(self) -> Engine:
+        """The engine whose state is shown."""
         return self._runner.daemon.engine
+
+    @property
+    def _writer(self) -> Engine:
+        """The engine that a test changes."""
+        return self._engine
 
     @property
     def admin_url(self) -> str | None:
@@ -350,7 +359,7 @@ class Server(Endpoint, NamedWaits):
         Raises:
             ValueError: A path or a value is invalid; no node is created then.
         """
-        self._runner.call(lambda: populate(self._engine, nodes))
+        self._runner.call(lambda: populate(self._writer, nodes))
 
     def create(
         self, path: str, data: bytes | str | None = b"", *, ephemeral: bool = False, sequential: bool = False
@@ -374,10 +383,11 @@ class Server(Endpoint, NamedWaits):
         """
 
         def create() -> str:
-            if ephemeral and (self._others is None or self._others.id not in self._engine.sessions.alive):
-                self._others = self._engine.open_session(OTHERS_TIMEOUT)
+            engine = self._writer
+            if ephemeral and (self._others is None or self._others.id not in engine.sessions.alive):
+                self._others = engine.open_session(OTHERS_TIMEOUT)
             owner = self._others.id if ephemeral and self._others is not None else 0
-            return changes.create(self._engine, path, data, owner, sequential=sequential)
+            return changes.create(engine, path, data, owner, sequential=sequential)
 
         return self._runner.call(create)
 
@@ -388,7 +398,7 @@ class Server(Endpoint, NamedWaits):
             ValueError: The data is neither bytes, text nor None.
             NoNodeError: There is no such node; :meth:`populate` creates nodes.
         """
-        self._runner.call(lambda: changes.set_data(self._engine, path, data))
+        self._runner.call(lambda: changes.set_data(self._writer, path, data))
 
     def delete(self, path: str, *, recursive: bool = False) -> None:
         """Delete a node, as another client would: watches fire. No permission is needed.
@@ -402,7 +412,7 @@ class Server(Endpoint, NamedWaits):
             NotEmptyError: It has children, and *recursive* is false.
             BadArgumentsError: It is one of the nodes that every server has.
         """
-        self._runner.call(lambda: changes.delete(self._engine, path, recursive=recursive))
+        self._runner.call(lambda: changes.delete(self._writer, path, recursive=recursive))
 
     def set_quota(self, path: str, *, count: int | None = None, bytes: int | None = None, hard: bool = True) -> None:
         """Limit how many nodes and bytes may be at and below a node; the last quota that was set there is replaced.
@@ -417,7 +427,7 @@ class Server(Endpoint, NamedWaits):
         Raises:
             ValueError: The path, a limit or both limits are missing or invalid.
         """
-        self._runner.call(lambda: changes.set_quota(self._engine, path, count, bytes, hard=hard))
+        self._runner.call(lambda: changes.set_quota(self._writer, path, count, bytes, hard=hard))
 
     def snapshot(self) -> Snapshot:
         """Return a snapshot of the tree, in constant time."""

@@ -8,11 +8,13 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from support.apache import free_port, jars_of, require_apache
+from support.links import Links
 
 MEMBERS: Final = 3
 READY_S: Final = 60.0
@@ -24,17 +26,21 @@ class Member:
     Args:
         home: Its folder, with ``zoo.cfg`` and its data.
         port: Its client port.
+        release: Which release it is.
     """
 
-    def __init__(self, home: Path, port: int) -> None:
+    def __init__(self, home: Path, port: int, release: str = "3.8") -> None:
         self.port = port
         self._home = home
+        self._release = release
+        self.properties: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the process, without waiting."""
         command = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]
-        command += ["-cp", ":".join(map(str, jars_of("3.8")))]
+        command += ["-Dzookeeper.extendedTypesEnabled=true", *self.properties]
+        command += ["-cp", ":".join(map(str, jars_of(self._release)))]
         command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._home / "zoo.cfg")]
         with open(self._home / "log", "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -62,33 +68,58 @@ class Member:
 class Ensemble:
     """Three members as a context manager; inside it they have a leader.
 
+    Args:
+        release: Which release they are.
+        config: Further lines of each ``zoo.cfg``.
+        linked: Whether the members talk through ``links``.
+        properties: Java system properties.
+
     Attributes:
         members: The members.
         hosts: A connection string with all of them.
+        links: The network between them.
     """
 
-    def __init__(self) -> None:
-        require_apache()
+    def __init__(
+        self,
+        release: str = "3.8",
+        config: Mapping[str, object] | None = None,
+        *,
+        linked: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        require_apache(release)
         self._folder = Path(
             tempfile.mkdtemp(prefix="zoolet-ensemble-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         )
         ports = [(free_port(), free_port(), free_port()) for _ in range(MEMBERS)]
-        servers = [
-            f"server.{number}=127.0.0.1:{peer}:{election}" for number, (_, peer, election) in enumerate(ports, 1)
-        ]
+        self.links = Links([peer_ports for _, *peer_ports in ports]) if linked else None
         self.members = []
         for number, (port, _, _) in enumerate(ports, 1):
             home = self._folder / str(number)
             (home / "data").mkdir(parents=True)
             (home / "data" / "myid").write_text(str(number))
             lines = ["tickTime=200", "initLimit=50", "syncLimit=10", "4lw.commands.whitelist=*", "maxClientCnxns=0"]
-            lines += ["admin.enableServer=false", f"dataDir={home / 'data'}", f"clientPort={port}", *servers]
+            lines += ["admin.enableServer=false", f"dataDir={home / 'data'}", f"clientPort={port}"]
             lines += ["clientPortAddress=127.0.0.1", "minSessionTimeout=400", "maxSessionTimeout=60000"]
+            lines += [f"{key}={value}" for key, value in (config or {}).items()]
+            lines += [self._line(number, other, ports) for other in range(1, MEMBERS + 1)]
             (home / "zoo.cfg").write_text("\n".join(lines) + "\n")
-            self.members.append(Member(home, port))
+            member = Member(home, port, release)
+            member.properties = [f"-D{key}={value}" for key, value in (properties or {}).items()]
+            self.members.append(member)
         self.hosts = ",".join(f"127.0.0.1:{member.port}" for member in self.members)
 
+    def _line(self, number: int, other: int, ports: list[tuple[int, int, int]]) -> str:
+        """Return the line about a member in the configuration of one."""
+        _, peer, election = ports[other - 1]
+        if self.links is not None and number != other:
+            peer, election = (link.port for link in self.links.between[number - 1, other - 1])
+        return f"server.{other}=127.0.0.1:{peer}:{election}"
+
     def __enter__(self) -> Self:
+        if self.links is not None:
+            self.links.start()
         try:
             for member in self.members:
                 member.start()
@@ -103,6 +134,8 @@ class Ensemble:
     ) -> None:
         for member in self.members:
             member.kill()
+        if self.links is not None:
+            self.links.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def wait_for_leader(self, serving: int = 2) -> Member:

@@ -79,6 +79,12 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
     return b"".join(results)
 
 
+def result_of(op: int, txn: Record, outcome: object) -> bytes:
+    """Return the result of one operation that was applied, encoded."""
+    _, reply, header = _STEPS[op]
+    return header + reply(txn, outcome)
+
+
 def _decode_operations(state: ServerState, span: Span) -> Operations:
     """Decode the operations of a multi, and normalise its creates; errors as for :func:`multi`."""
     settings = state.settings

@@ -52,13 +52,18 @@ def prepare_reconfig(state: ServerState, client: ClientConnection, request: r.Re
         members = dict(_member(line) for line in re.split("[,\n]", request.newMembers) if line.strip())
     else:
         members = _changed(members, request.joiningServers, request.leavingServers)
-    voters = [spec for spec in members.values() if ":observer" not in spec]
+    voters = voters_of(members)
     if not voters:
         raise BadArgumentsError(CONFIG, "the new configuration must have at least one participant")
-    if len(voters) > 1:
-        raise NewConfigNoQuorumError(CONFIG, "this is the only server: another participant cannot be reached")
+    if not state.has_quorum(voters):
+        raise NewConfigNoQuorumError(CONFIG, "most of the participants cannot be reached")
     state.acls.check(node.acl, client, Perm.WRITE, CONFIG)
     return SetDataTxn(CONFIG, encode_config(members, state.zxid), -1), node
+
+
+def voters_of(members: Members) -> list[int]:
+    """Return the numbers of the members that vote."""
+    return [number for number, spec in members.items() if ":observer" not in spec]
 
 
 def _changed(members: Members, joining: str | None, leaving: str | None) -> Members:

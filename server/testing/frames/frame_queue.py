@@ -154,9 +154,7 @@ class FrameQueue:
         self._delays = 0
         self._looked_at = 0  # frames that were matched
         self._dropping = False  # a request was dropped: nothing after it passes
-        interceptor.connections_made += 1
-        self.number = interceptor.connections_made
-        interceptor.connections[client] = self
+        self.number = interceptor.add_connection(client, self)
 
     # --- as a SansIOConnection ---
 
@@ -254,10 +252,7 @@ class FrameQueue:
         return 0
 
     def _paused(self, what: Direction) -> bool:
-        interceptor = self.interceptor
-        if interceptor.all_paused is None and not interceptor.paused:
-            return False
-        return interceptor.is_paused(self.session_id(), what)
+        return self.interceptor.is_paused(self.session_id(), what)
 
     def _request_in(self, head: bytes) -> Request:
         if not self.is_open:
@@ -276,7 +271,7 @@ class FrameQueue:
         request = self._request_in(head)
         interceptor = self.interceptor
         if self._matched is None:
-            self._matched = interceptor.claimed_by(request) if interceptor.faults else []
+            self._matched = interceptor.claimed_by(request)
             self._held_by = [fault for fault in self._matched if fault.action.holds]
             self._looked_at += 1
             for fault in self._held_by:
@@ -350,7 +345,7 @@ class FrameQueue:
                 () if reply is None else reply.part_errors,
                 " + ".join(repr(fault.action) for fault in passed.matched),
                 interceptor.now(),
-                reply.data[4:] if reply is not None and interceptor.recorders else b"",
+                reply.data[4:] if reply is not None and interceptor.is_recording else b"",
             )
         )
 

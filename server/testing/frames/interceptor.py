@@ -166,10 +166,18 @@ class Interceptor:
         self.on_event_faults: Callable[[bool], None] = lambda active: None
         self._withheld: list[tuple[Fault, Callable[[], None]]] = []
 
+    def add_connection(self, client: ClientConnection, connection: Intercepted) -> int:
+        """Add a connection; return its number, counted from 1."""
+        self.connections_made += 1
+        self.connections[client] = connection
+        return self.connections_made
+
     # --- pausing ---
 
     def is_paused(self, session_id: int, what: Direction) -> bool:
         """Return whether a session's requests, or its replies, wait."""
+        if self.all_paused is None and not self.paused:
+            return False
         return self.all_paused in (what, "both") or self.paused.get(session_id) in (what, "both")
 
     def recheck(self) -> None:
@@ -229,6 +237,11 @@ class Interceptor:
         self.call_later(fault.action.limit, over)
 
     # --- recording ---
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether a recording runs."""
+        return bool(self.recorders)
 
     def record(self, request: RecordedRequest) -> None:
         """Record a request that has passed."""

@@ -15,11 +15,11 @@ import asyncio
 import os
 import ssl
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, wait
 from enum import Enum
 from random import Random
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
@@ -74,6 +74,8 @@ class Runner:
         after_start: Awaited inside the loop once the daemon listens.
         before_stop: Awaited inside the loop before the daemon stops.
         after_stop: Called once it has stopped.
+        at_once: Whether :meth:`open` does not wait, so that it can be called from plain code in the loop.
+        after_call: Called after each function of :meth:`call`, before its events are sent.
     """
 
     daemon: Daemon
@@ -89,8 +91,11 @@ class Runner:
         self.after_start: Callable[[], Awaitable[None]] | None = None
         self.before_stop: Callable[[], Awaitable[None]] | None = None
         self.after_stop: Callable[[], None] = lambda: None
+        self.after_call: Callable[[], None] = lambda: None
+        self.at_once = False
         self._port = 0
         self._pid = 0
+        self._tasks: set[asyncio.Task[None]] = set()
         self._loop_thread = 0
         self._thread: threading.Thread | None = None
 
@@ -119,6 +124,8 @@ class Runner:
 
     async def _stop_daemon(self) -> None:
         try:
+            if self._tasks:
+                await asyncio.wait(self._tasks)
             if self.before_stop is not None:
                 await self.before_stop()
             await self.daemon.stop(gracefully=False)
@@ -183,7 +190,8 @@ class Runner:
         self.daemon = self._assemble()
         self._stopping = asyncio.Event()
         port = self._requested_port or self._port
-        self._port = await self.daemon.start(self._host, port, self.context)
+        options = {"at_once": True} if self.at_once else {}
+        self._port = await self.daemon.start(self._host, port, self.context, **options)
         if self._port in _USED and self.state is State.NOT_STARTED:
             self.move()
         _USED.add(self._port)
@@ -229,7 +237,7 @@ class Runner:
         Raises:
             RuntimeError: The server does not run.
         """
-        self._check_running()
+        self.check_running()
         return self._port
 
     @property
@@ -247,17 +255,44 @@ class Runner:
 
     # --- calls into the loop ---
 
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the server's loop; in the server's own thread it must not have to wait.
+
+        Raises:
+            RuntimeError: The server does not run, or the coroutine has to wait in the server's thread.
+        """
+        self.check_callable()
+        if not self.in_server_thread():
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(CALL_TIMEOUT)
+        try:
+            coroutine.send(None)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        coroutine.close()
+        raise RuntimeError("this call has to wait, and would block the event loop")
+
+    def run_soon(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine in the server's loop, and wait for it unless this is the server's thread."""
+        self.check_callable()
+        if self.in_server_thread():
+            task = self._loop.create_task(coroutine)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(CALL_TIMEOUT)
+
     def check_callable(self) -> None:
         """Raise a RuntimeError unless the server runs in this process."""
         __tracebackhide__ = True
-        self._check_running()
+        self.check_running()
         if self._pid != os.getpid():
             raise RuntimeError(
                 f"this Server belongs to process {self._pid}, not to this fork of it; clients may connect to "
                 f"{self.hosts}, but every other call has to be made in that process"
             )
 
-    def _check_running(self) -> None:
+    def check_running(self) -> None:
+        """Raise a RuntimeError unless the server runs."""
         __tracebackhide__ = True
         if not self.running:
             raise RuntimeError(f"this Server is {self.state.value}")
@@ -296,5 +331,6 @@ class Runner:
         try:
             return function()
         finally:
+            self.after_call()
             daemon.connections.deliver()
             daemon.wake()

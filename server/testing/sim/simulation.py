@@ -8,8 +8,12 @@ from math import inf
 from random import Random
 from typing import Any, ClassVar, TypeVar
 
+from zoolet.server.testing.cluster.cluster import Cluster
+from zoolet.server.testing.cluster.member import Member, Role
+from zoolet.server.testing.cluster.shared import Shared
 from zoolet.server.testing.server import Server
 from zoolet.server.testing.sim.loop import LoopClock, SimLoop
+from zoolet.server.testing.sim.network import Network
 from zoolet.server.testing.state.clock import SkewedClock
 
 T = TypeVar("T")
@@ -31,6 +35,36 @@ class _SimServer(Server):
 
     def _accept_connections(self) -> None:
         self._network.accept_connections(self.port)
+
+
+class _SimMember(Member):
+    """A member of a cluster in a simulation."""
+
+    turn: ClassVar[float] = inf
+
+    def __init__(self, network: Network, shared: Shared, number: int, role: Role, host: str, port: int) -> None:
+        super().__init__(shared, number, role, host, port)
+        self._runner.at_once = False  # its network never waits
+        self._network = network
+
+    def _refuse_connections(self) -> None:
+        self._network.refuse_connections(self.port)
+
+    def _accept_connections(self) -> None:
+        self._network.accept_connections(self.port)
+
+
+class _SimCluster(Cluster):
+    """A cluster in a simulation; the options are those of :class:`Cluster`."""
+
+    def __init__(self, loop: SimLoop, shown_seed: int, size: int, **options: Any) -> None:
+        self._network = loop.network
+        super().__init__(size, **options)
+        self._shown_seed = shown_seed
+        self._clock.inner = LoopClock(loop)
+
+    def _make_member(self, number: int, role: Role, host: str, port: int) -> Member:
+        return _SimMember(self._network, self._shared, number, role, host, port)
 
 
 class Simulation:
@@ -68,6 +102,17 @@ class Simulation:
         return _SimServer(
             self._loop, self.seed, port=port, seed=seed, config=config, compat=compat, initial_zxid=initial_zxid
         )
+
+    def cluster(self, size: int = 3, **options: Any) -> Cluster:
+        """Return a cluster in this simulation, to be used with ``async with``.
+
+        Args:
+            size: How many members vote.
+            **options: Further arguments of :class:`Cluster`.
+        """
+        self._servers += 1
+        options.setdefault("seed", hash((self.seed, self._servers)))
+        return _SimCluster(self._loop, self.seed, size, **options)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine until it is done, and return its result; a simulation runs once.

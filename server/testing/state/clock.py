@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
-from zoolet.server.core.engine import Engine
 from zoolet.server.net.clock import Clock
 
 MANUAL_CLOCK_START: Final = 1_600_000_000_000
@@ -74,7 +73,27 @@ class SkewedClock:
         self.inner.forgive(milliseconds)
 
 
-def advance(engine: Engine, skewed: SkewedClock, seconds: float) -> None:
+class Due(Protocol):
+    """An engine, or several, as far as the passing of time is concerned."""
+
+    def next_due(self) -> int | None:
+        """Return the first moment at which something becomes due; None for never."""
+        ...
+
+    def set_time(self, now: int, monotonic_ms: int) -> None:
+        """Set the time."""
+        ...
+
+    def tick(self) -> object:
+        """Do what is due."""
+        ...
+
+    def reap(self) -> None:
+        """Delete the nodes that are due."""
+        ...
+
+
+def advance(engine: Due, skewed: SkewedClock, seconds: float) -> None:
     """Advance a clock, and expire sessions and nodes that are due on the way, each at its own time.
 
     Raises:

@@ -25,9 +25,15 @@ Sections = Mapping[str, list[str]]
 """The parts of a report: lines by title."""
 
 
-def of_server(engine: Engine, interceptor: Interceptor) -> Sections:
-    """Return the state of a server; parts about faults, pauses and locks only if there are any."""
-    tree, sessions = views.tree(engine), views.sessions(engine)
+def of_server(engine: Engine, interceptor: Interceptor, sessions: Mapping[int, SessionView] | None = None) -> Sections:
+    """Return the state of a server; parts about faults, pauses and locks only if there are any.
+
+    Args:
+        engine: Its engine.
+        interceptor: Its faults and requests.
+        sessions: The sessions, if others know more of them.
+    """
+    tree, sessions = views.tree(engine), sessions or views.sessions(engine)
     sections = {
         "tree": [_node(node) for node in tree.values()],
         "sessions": [_session(view, interceptor) for view in sessions.values()],

@@ -1,0 +1,1 @@
+"""Several servers over one replicated state, for tests of failover."""

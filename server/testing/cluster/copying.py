@@ -1,0 +1,21 @@
+"""Copies of the whole state of an engine, for a member that is too far behind."""
+
+from __future__ import annotations
+
+from zoolet.server.core.engine import Engine
+from zoolet.server.storage.live import snapshot_of
+from zoolet.server.storage.recovery import load_tree, replace
+from zoolet.server.storage.snapshot import Snapshot
+
+
+def copy_state(source: Engine, target: Engine) -> None:
+    """Replace the state of one engine by that of another; the connections of the one are closed."""
+    record, target.record = target.record, None
+    replace(target, snapshot_of(source))
+    target.sessions.touch_all(target.monotonic_ms)
+    target.record = record
+
+
+def copy_tree(copy: Snapshot, target: Engine) -> None:
+    """Replace the tree of an engine, and nothing else: sessions, watches and the zxid stay, and no watch fires."""
+    load_tree(target, copy)

@@ -1,0 +1,515 @@
+"""An ensemble as its clients can see it: one log, a leader that prepares, a quorum that has it, members that apply it.
+
+What is modelled is the outcome of ZooKeeper's protocol between servers, not its messages::
+
+    request --prepared by the leader's engine--> log --a quorum has it--> committed --after its lag--> applied by each
+
+The engine that prepares is ahead of all members: it has what is not committed yet. It has no connections and no
+watches. When a leader is elected that does not have the end of the log, that end is forgotten, as nobody has been
+answered, and the engine that prepares begins again with the leader's state.
+
+A member::
+
+    DOWN <--stop, start--> LOOKING --a quorum elects--> LEADING, FOLLOWING, OBSERVING
+                            ^  |                             |
+                            |  +--alone for a while--> READ_ONLY
+                            +-------no leader any more-------+
+
+There is no I/O and no clock here: time is given, and timers are asked for. All members are in one event loop.
+
+Source: Leader, Learner, FastLeaderElection, and what clients see of three servers of 3.8.0 and 3.9.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from math import inf
+from typing import Final
+
+from zoolet.protocol.paths import CONFIG
+from zoolet.protocol.txns import CloseSessionTxn, CreateSessionTxn, SetDataTxn
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.ops.reconfig import parse_config, voters_of
+from zoolet.server.core.ops.replay import Applied
+from zoolet.server.testing.cluster.copying import copy_state
+from zoolet.server.testing.cluster.preparing import GONE, Forwarded, Preparing
+from zoolet.server.testing.cluster.replica import Replica, Status
+
+MAX_LOG: Final = 10_000
+"""Transactions that are kept for members that are behind; a member that needs older ones is given the whole state."""
+COUNTER_BITS: Final = 32
+"""Bits of a zxid that count within an epoch."""
+Schedule = Callable[[float, Callable[[], object]], object]
+
+
+class Ensemble:
+    """The members, their log, and who leads.
+
+    Args:
+        leading: The engine that prepares.
+        schedule: Calls a function after some seconds.
+        read_time: Returns the time, in milliseconds since the epoch and on a monotonic clock.
+        election: Seconds that an election takes.
+        alone: Seconds after which a member without a leader becomes read-only; None for never.
+
+    Attributes:
+        replicas: The members by number.
+        leader: The one that leads; None for none.
+        epoch: How many leaders there have been.
+        log: What was prepared, from ``first`` on.
+        committed: How many transactions a quorum has.
+        preparing: Executes the requests that change something.
+    """
+
+    def __init__(
+        self,
+        leading: Engine,
+        schedule: Schedule,
+        read_time: Callable[[], tuple[int, int]],
+        *,
+        election: float = 0.0,
+        alone: float | None = None,
+    ) -> None:
+        self.leading = leading
+        self.replicas: dict[int, Replica] = {}
+        self.leader: Replica | None = None
+        self.epoch = 0
+        self.log: list[Applied] = []
+        self.first = self.committed = 0
+        self.preparing = Preparing(leading, self.log)
+        self.election = election
+        self.alone = alone
+        self._schedule = schedule
+        self._read_time = read_time
+        self._group_of: dict[int, int] = {}  # which part of the network a member is in; none is the first
+        self._outgoing: list[tuple[Replica, Callable[[], object]]] = []  # requests that do not reach the leader
+        self._syncs: list[tuple[int, Replica, Callable[[], object]]] = []  # marks that wait for a commit
+        self._pumping = False
+        self._candidate: int | None = None  # who is to win the election that is under way
+        self._elections = 0
+        self._absent = 0  # voters of the configuration that are not here
+        self._timer_at = inf
+
+    # --- the network ---
+
+    def now(self) -> float:
+        """Return the time in seconds."""
+        return self._read_time()[1] / 1000
+
+    def reaches(self, one: Replica, other: Replica) -> bool:
+        """Return whether what one sends arrives at the other at present."""
+        if not (one.is_up and other.is_up) or one.is_paused or other.is_paused:
+            return False
+        return self._group_of.get(one.number, 0) == self._group_of.get(other.number, 0)
+
+    def partition(self, groups: Collection[Collection[int]], noticed_after: float = 0.0) -> None:
+        """Divide the network: members reach only those of their own group; one that is in no group is alone.
+
+        Args:
+            groups: Numbers of members.
+            noticed_after: Seconds until the members notice.
+        """
+        self._group_of = {number: -number for number in self.replicas}  # alone
+        for place, group in enumerate(groups, 1):
+            self._group_of.update(dict.fromkeys(group, place))
+        self.settle_after(noticed_after)
+
+    def heal(self) -> None:
+        """Connect all members again, and end lags and pauses."""
+        self._group_of = {}
+        for replica in self.replicas.values():
+            replica.is_paused = False
+            replica.delay(0.0, self.now())
+        self.settle()
+
+    def add(self, replica: Replica) -> None:
+        """Add a member, which has nothing and is given everything."""
+        replica.applied = -1
+        self.replicas[replica.number] = replica
+
+    # --- who leads ---
+
+    def voters(self) -> list[Replica]:
+        """Return the members that vote."""
+        return [each for each in self.replicas.values() if each.votes]
+
+    @property
+    def votes(self) -> int:
+        """How many voters there are by the configuration, with those that are no members any more."""
+        return sum(each.votes for each in self.replicas.values()) + self._absent
+
+    def has_quorum(self, one: Replica) -> bool:
+        """Return whether a member and those that it reaches are most of the voters."""
+        return 2 * sum(each is one or self.reaches(one, each) for each in self.voters()) > self.votes
+
+    def would_have_quorum(self, numbers: Collection[int]) -> bool:
+        """Return whether the leader reaches most of the members with these numbers."""
+        leader, known = self.leader, self.replicas
+        joined = [known[number] for number in numbers if number in known]
+        return leader is not None and 2 * sum(e is leader or self.reaches(leader, e) for e in joined) > len(numbers)
+
+    def use_config(self, voters: Collection[int]) -> None:
+        """Make the members with these numbers the voters."""
+        for number, each in self.replicas.items():
+            each.votes = number in voters
+            if each.status in (Status.FOLLOWING, Status.OBSERVING):
+                each.status = Status.FOLLOWING if each.votes else Status.OBSERVING
+        self._absent = len(set(voters) - self.replicas.keys())
+
+    def settle_after(self, seconds: float) -> None:
+        """Settle after some seconds, at once for 0."""
+        if seconds > 0:
+            self._schedule(seconds, self.settle)
+        else:
+            self.settle()
+
+    def settle(self) -> None:
+        """Decide who leads and who follows, after something has changed."""
+        leader = self.leader
+        if leader is not None and not (
+            leader.is_up and leader.votes and not leader.is_paused and self.has_quorum(leader)
+        ):
+            self._lose_leader()
+            leader = None
+        if leader is None:
+            self._elect_soon()
+            leader = self.leader
+        for each in self.replicas.values():
+            if each.status.has_leader and each is not leader and (leader is None or not self.reaches(leader, each)):
+                self._look(each)
+        if leader is not None:
+            for each in self.replicas.values():
+                if each.status in (Status.LOOKING, Status.READ_ONLY) and self.reaches(leader, each):
+                    self._follow(each, leader)
+            self._send_outgoing()
+        self.pump()
+
+    def lost(self, replica: Replica) -> None:
+        """Notify a member that it has no leader: it was paused when that was lost."""
+        self._look(replica)
+
+    def _lose_leader(self) -> None:
+        assert self.leader is not None
+        leader, self.leader = self.leader, None
+        self._syncs.clear()
+        for each in self.replicas.values():
+            if each.status.has_leader and not each.is_paused:
+                self._look(each)
+        if leader.status is Status.LEADING:  # it stands still: it will learn of it
+            leader.status = Status.FOLLOWING
+            leader.forget_requests()
+
+    def _look(self, replica: Replica) -> None:
+        """Make a member look for a leader: it closes the connections of its clients, and forgets their requests."""
+        replica.forget_requests()
+        self._outgoing = [entry for entry in self._outgoing if entry[0] is not replica]
+        replica.set_status(Status.LOOKING if replica.is_up else Status.DOWN)
+        if self.alone is not None and replica.is_up:
+            self._schedule(self.alone, lambda: self._be_read_only(replica))
+
+    def _be_read_only(self, replica: Replica) -> None:
+        if replica.status is Status.LOOKING and not replica.is_paused and replica.votes:
+            replica.set_status(Status.READ_ONLY)
+
+    def _elect_soon(self) -> None:
+        if self._winner() is None:
+            return
+        self._elections += 1
+        if self.election > 0:
+            number = self._elections
+            self._schedule(self.election, lambda: self._elect(number))
+        else:
+            self._elect(self._elections)
+
+    def _elect(self, number: int) -> None:
+        winner = self._winner()
+        if number != self._elections or self.leader is not None or winner is None:
+            return
+        self._lead(winner)
+        if self.election > 0:
+            self.settle()
+
+    def _winner(self) -> Replica | None:
+        """Return the member that a quorum elects: the one with the longest log; None if there is no quorum."""
+        able = [each for each in self.voters() if each.is_up and not each.is_paused and self.has_quorum(each)]
+        if not able:
+            return None
+        best = max(able, key=lambda each: (each.epoch, each.logged, each.number))
+        named = self.replicas.get(self._candidate or 0)
+        if named in able and (named.epoch, named.logged) == (best.epoch, best.logged):
+            return named
+        return best
+
+    def _lead(self, winner: Replica) -> None:
+        self._candidate = None
+        self.epoch += 1
+        self._truncate(winner.logged)
+        winner.forget_requests()
+        winner.apply(winner.logged, self.log, self.first)
+        self.committed = winner.logged
+        self.preparing.owners.clear()
+        self._update_time()
+        leading = self.leading
+        leading.zxid = self.epoch << COUNTER_BITS
+        leading.sessions.touch_all(leading.monotonic_ms)
+        self.leader = winner
+        winner.epoch = self.epoch
+        winner.engine.zxid = leading.zxid
+        winner.set_status(Status.LEADING)
+        for each in self.replicas.values():
+            if each is not winner and self.reaches(winner, each):
+                if each.status.has_leader:  # it was paused while there was another election
+                    self._look(each)
+                self._follow(each, winner)
+
+    def _truncate(self, length: int) -> None:
+        """Forget what the new leader has not logged: nobody was answered."""
+        is_shorter = length < self.first + len(self.log)
+        if is_shorter:
+            del self.log[length - self.first :]
+        for each in self.replicas.values():
+            each.logged = min(each.logged, length)
+        if is_shorter:
+            source = next(each for each in self.replicas.values() if each.logged == length)
+            source.forget_requests()
+            source.apply(length, self.log, self.first)
+            copy_state(source.engine, self.leading)
+
+    def _follow(self, replica: Replica, leader: Replica) -> None:
+        """Bring a member up to date, and let it serve."""
+        replica.forget_requests()
+        if replica.applied < self.first:
+            copy_state(leader.engine, replica.engine)
+            replica.applied = leader.applied
+        replica.apply(self.committed, self.log, self.first)
+        replica.logged = self.first + len(self.log)
+        replica.epoch = self.epoch
+        replica.set_status(Status.FOLLOWING if replica.votes else Status.OBSERVING)
+
+    def transfer(self, number: int) -> None:
+        """Make another member the leader.
+
+        Raises:
+            ValueError: It cannot: it is an observer, does not run, or does not reach the leader.
+        """
+        replica, leader = self.replicas[number], self.leader
+        if leader is None or replica is leader:
+            return
+        if not replica.votes or not self.reaches(leader, replica):
+            raise ValueError(f"member {number - 1} cannot lead: it is an observer, or does not reach the leader")
+        self._candidate = number
+        self._lose_leader()
+        self.settle()
+
+    # --- requests ---
+
+    def forward(self, origin: Replica, request: Forwarded) -> None:
+        """Forward a request of a member's client to the leader."""
+        self._to_leader(origin, lambda: self._execute(origin, request))
+
+    def open_session(self, origin: Replica, session_id: int, timeout_ms: int, opened: Callable[[], object]) -> None:
+        """Open a session whose id a member has made; *opened* is called when that member has it."""
+
+        def execute() -> None:
+            self.leading.zxid += 1
+            self.leading.apply(CreateSessionTxn(timeout_ms), session_id)
+            self.preparing.owners[session_id] = origin.number
+            origin.waiting[self.first + len(self.log) - 1] = lambda code, body: opened()
+
+        self._to_leader(origin, execute)
+
+    def revalidate(self, origin: Replica, session_id: int, timeout_ms: int, answered: Callable[[bool], object]) -> None:
+        """Report to a member whether a session is alive that one of its clients resumes; it is its own from now on."""
+
+        def execute() -> None:
+            session = self.leading.sessions.alive.get(session_id)
+            if session is not None:
+                session.timeout_ms = timeout_ms
+                self.leading.sessions.touch(session, self.leading.monotonic_ms)
+                self.preparing.owners[session_id] = origin.number
+            self._send(origin, self.committed, lambda: answered(session is not None))
+
+        self._to_leader(origin, execute)
+
+    def sync(self, origin: Replica, synced: Callable[[], object]) -> None:
+        """Call *synced* when a member has applied all that was prepared until now."""
+
+        def execute() -> None:
+            self._syncs.append((self.first + len(self.log), origin, synced))
+
+        self._to_leader(origin, execute)
+
+    def touch(self, origin: Replica, session_id: int) -> None:
+        """Extend a session whose client was heard by a member."""
+        leader = self.leader
+        if leader is not None and (origin is leader or self.reaches(origin, leader)):
+            session = self.leading.sessions.alive.get(session_id)
+            if session is not None:
+                self._update_time()
+                session.heard = self.leading.monotonic_ms
+                self.leading.sessions.touch(session, self.leading.monotonic_ms)
+
+    def _to_leader(self, origin: Replica, execute: Callable[[], object]) -> None:
+        leader = self.leader
+        if leader is not None and origin.status.has_leader and (origin is leader or self.reaches(origin, leader)):
+            self._update_time()
+            execute()
+            self.pump()
+        else:
+            self._outgoing.append((origin, execute))
+
+    def _send_outgoing(self) -> None:
+        outgoing, self._outgoing = self._outgoing, []
+        for origin, execute in outgoing:
+            self._to_leader(origin, execute)
+
+    def _execute(self, origin: Replica, request: Forwarded) -> None:
+        before = len(self.log)
+        code = self.preparing.execute(request, origin, self.epoch << COUNTER_BITS)
+        end = self.first + len(self.log)
+        if len(self.log) > before:
+            origin.waiting[end - 1] = request.answered
+        elif code in GONE:
+            self._send(origin, self.committed, lambda: request.answered(code, b""))
+        else:  # it took no zxid
+            self._syncs.append((end, origin, lambda: request.answered(code, b"")))
+
+    # --- the log ---
+
+    def pump(self) -> None:
+        """Commit what a quorum has, and give it to the members; nothing is left to do then but what lags."""
+        if self._pumping:
+            return
+        self._pumping = True
+        touched: dict[Replica, None] = {}
+        try:
+            while self._commit(touched):
+                pass
+        finally:
+            self._pumping = False
+        self._trim()
+        self._set_timer()
+        for replica in touched:
+            replica.flush()
+
+    def _commit(self, touched: dict[Replica, None]) -> bool:
+        leader, length = self.leader, self.first + len(self.log)
+        changed = False
+        if leader is not None:
+            for each in self._linked(leader):
+                each.logged = length
+            if self.committed < length and self._is_logged_by_quorum(leader, length):
+                fresh, self.committed = self.log[self.committed - self.first :], length
+                for entry in fresh:
+                    if isinstance(entry[5], SetDataTxn) and entry[5].path == CONFIG:
+                        self._on_config(entry[5].data)
+                for each in self._linked(leader):
+                    each.receive(self.now(), length) if each is not leader else each.inbox.append((0.0, length, None))
+                changed = True
+            due = [entry for entry in self._syncs if entry[0] <= self.committed]
+            if due:
+                self._syncs = [entry for entry in self._syncs if entry[0] > self.committed]
+                for _, replica, mark in due:
+                    self._send(replica, self.committed, mark)
+        now = self.now()
+        for each in list(self.replicas.values()):
+            if each.status.has_leader and each.apply_due(now, self.log, self.first):
+                touched[each] = None
+                changed = True
+        return changed
+
+    def _on_config(self, data: bytes | None) -> None:
+        members, _ = parse_config(data)
+        self.use_config(voters_of(members))
+
+    def _linked(self, leader: Replica) -> Iterator[Replica]:
+        """Yield the members that the leader reaches, itself first."""
+        yield leader
+        for each in self.replicas.values():
+            if each is not leader and each.status.has_leader and self.reaches(leader, each):
+                yield each
+
+    def _is_logged_by_quorum(self, leader: Replica, length: int) -> bool:
+        return 2 * sum(each.logged >= length for each in self._linked(leader) if each.votes) > self.votes
+
+    def _send(self, replica: Replica, upto: int, mark: Callable[[], object]) -> None:
+        """Send a message of the leader, behind what is on its way."""
+        if replica is self.leader:
+            replica.inbox.append((0.0, upto, mark))
+        else:
+            replica.receive(self.now(), upto, mark)
+
+    def _set_timer(self) -> None:
+        """See to it that what lags is applied in time."""
+        due = min((each.next_due() for each in self.replicas.values() if each.status.has_leader), default=inf)
+        if due < inf and due < self._timer_at:
+            self._timer_at = due
+            self._schedule(max(due - self.now(), 0.0), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer_at = inf
+        self.pump()
+
+    def _trim(self) -> None:
+        if len(self.log) > 2 * MAX_LOG:
+            keep = min((each.applied for each in self.replicas.values() if each.status.has_leader), default=0)
+            count = min(len(self.log) - MAX_LOG, keep - self.first)
+            if count > 0:
+                del self.log[:count]
+                self.first += count
+
+    # --- the whole state ---
+
+    def catch_up(self) -> None:
+        """Make every member apply all that is committed, those too that do not run or do not reach the leader."""
+        for each in self.replicas.values():
+            if each.applied >= self.first:
+                each.apply(self.committed, self.log, self.first)
+
+    def clear(self) -> None:
+        """Forget the log: the state of all engines is empty."""
+        self.log.clear()
+        self.first = self.committed = 0
+        self._syncs.clear()
+        self._outgoing.clear()
+        self.preparing.owners.clear()
+        for each in self.replicas.values():
+            each.forget_requests()
+            each.logged = each.applied = 0
+
+    def restart(self) -> None:
+        """Connect all members again, and elect; all of them run."""
+        self._group_of = {}
+        self.leader = None
+        for each in self.replicas.values():
+            each.is_paused = False
+            each.lag = 0.0
+            each.status = Status.LOOKING
+            each.engine.set_read_only(False)
+        election, self.election = self.election, 0.0
+        self.settle()
+        self.election = election
+
+    # --- time ---
+
+    def _update_time(self) -> None:
+        self.leading.set_time(*self._read_time())
+
+    def tick(self) -> bool:
+        """Do what is due at the leader: sessions and nodes expire; return whether more is due."""
+        if self.leader is None or self.leader.is_paused:
+            return False
+        self._update_time()
+        more = self.leading.tick()
+        self.pump()
+        return more
+
+    def expire(self, session_id: int) -> None:
+        """Close a session, as if its client had not been heard for too long."""
+        session = self.leading.sessions.alive.get(session_id)
+        if session is not None:
+            self._update_time()
+            self.leading.zxid += 1
+            owned = list(self.leading.tree.ephemerals.get(session_id, ()))
+            self.leading.apply(CloseSessionTxn(owned), session_id)
+            self.pump()

@@ -1,0 +1,148 @@
+"""One member's copy of the state, and what its leader has sent it and it has not applied yet."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from math import inf
+from typing import Final
+
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.ops.replay import Applied, replay
+
+CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
+Answered = Callable[[int, bytes], object]
+"""Receives the error code and the body of the reply to a request."""
+
+
+class Status(Enum):
+    """The state of a member. The values are what ``srvr`` calls it, where it answers.
+
+    A member that does not run is down; one that runs and has no leader is looking, or read-only.
+    """
+
+    DOWN = "down"
+    LOOKING = "looking"
+    READ_ONLY = "read-only"
+    FOLLOWING = "follower"
+    OBSERVING = "observer"
+    LEADING = "leader"
+
+    @property
+    def has_leader(self) -> bool:
+        """Whether it serves clients as a part of the ensemble."""
+        return self in (Status.FOLLOWING, Status.OBSERVING, Status.LEADING)
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One member's copy.
+
+    Args:
+        number: The member's number, from 1.
+        engine: Its engine, which has the first ``applied`` transactions of the ensemble's log.
+        votes: Whether it takes part in elections and quorums; otherwise it is an observer.
+        on_status: Called when its status has changed, with the one before.
+        flush: Sends the output of its connections.
+        is_local: Returns whether a session is known to this member only.
+
+    Attributes:
+        status: What it is.
+        is_up: Whether it runs.
+        is_paused: Whether its process stands still.
+        lag: Seconds by which what its leader sends is late; infinite for never.
+        epoch: The last epoch in which it had a leader.
+        logged: How many transactions it has in its log; no quorum may have the last ones.
+        applied: How many its engine has.
+        waiting: Who is to be notified of the outcome of a transaction, by its place in the log.
+    """
+
+    number: int
+    engine: Engine
+    votes: bool
+    on_status: Callable[[Status], object]
+    flush: Callable[[], object]
+    is_local: Callable[[int], bool] = lambda session_id: False
+    status: Status = Status.LOOKING
+    is_up: bool = True
+    is_paused: bool = False
+    lag: float = 0.0
+    epoch: int = 0
+    logged: int = 0
+    applied: int = 0
+    waiting: dict[int, Answered] = field(default_factory=dict)
+    inbox: deque[tuple[float, int, Callable[[], object] | None]] = field(default_factory=deque)
+
+    def set_status(self, status: Status) -> None:
+        """Change what it is, and tell."""
+        before, self.status = self.status, status
+        if before is not status:
+            self.on_status(before)
+
+    def receive(self, now: float, upto: int, mark: Callable[[], object] | None = None) -> float:
+        """Receive a message of the leader: so many transactions are committed.
+
+        Args:
+            now: The time in seconds.
+            upto: How many.
+            mark: Called when they are applied; None for nobody.
+
+        Returns:
+            When the message is due.
+        """
+        due = now + self.lag
+        self.inbox.append((max(due, self.inbox[-1][0]) if self.inbox else due, upto, mark))
+        return self.inbox[-1][0]
+
+    def apply_due(self, now: float, log: list[Applied], first: int) -> bool:
+        """Apply what is due; return whether anything was.
+
+        Args:
+            now: The time in seconds; infinite for all.
+            log: The ensemble's log.
+            first: The place of its first transaction.
+        """
+        done = False
+        while self.inbox and self.inbox[0][0] <= now and not self.is_paused:
+            _, upto, mark = self.inbox.popleft()
+            self.apply(upto, log, first)
+            if mark is not None:
+                mark()
+            done = True
+        return done
+
+    def apply(self, upto: int, log: list[Applied], first: int) -> None:
+        """Apply transactions until there are so many, and answer those who wait for them."""
+        engine = self.engine
+        while self.applied < upto:
+            place = self.applied
+            entry = log[place - first]
+            answered = self.waiting.pop(place, None)
+            ended = engine.sessions.alive.get(entry[0]) if entry[4] == CLOSE_SESSION else None
+            client = ended.client if ended is not None else None
+            if entry[4] != CLOSE_SESSION or ended is not None:
+                code, body = replay(engine, entry)
+            else:
+                engine.zxid, code, body = entry[2], 0, b""
+            self.applied = place + 1
+            if answered is not None:
+                answered(code, body)
+            elif client is not None:
+                engine.close_connection(client)
+
+    def forget_requests(self) -> None:
+        """Forget who waits for what: the leader is gone."""
+        self.waiting.clear()
+        self.inbox.clear()
+
+    def delay(self, seconds: float, now: float) -> None:
+        """Change the lag, of what is on its way, too."""
+        self.lag = seconds
+        self.inbox = deque((now + seconds, upto, mark) for _, upto, mark in self.inbox)
+
+    def next_due(self) -> float:
+        """Return when the next message is due; infinite for never."""
+        return self.inbox[0][0] if self.inbox and not self.is_paused else inf

@@ -1,0 +1,75 @@
+"""What all members of a cluster share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from zoolet.server.config import Config
+from zoolet.server.core.engine import Engine
+from zoolet.server.testing.cluster.ensemble import Ensemble
+from zoolet.server.testing.cluster.interceptor import ClusterInterceptor
+from zoolet.server.testing.state.clock import SkewedClock
+
+
+@dataclass
+class Shared:
+    """What all members share; the ensemble and the interceptor are made at each start.
+
+    Args:
+        seed: The seed of all randomness.
+        clock: The clock.
+        config: The configuration.
+        key: The key of the session passwords.
+        local_sessions: Whether sessions are known to one member only.
+        upgrades_sessions: Whether such a session becomes one of the ensemble with its first ephemeral node.
+        call: Calls a function in the cluster's loop.
+
+    Attributes:
+        ensemble: The log, and who leads.
+        interceptor: The faults and recordings of all members.
+    """
+
+    seed: int
+    clock: SkewedClock
+    config: Config
+    key: bytes
+    local_sessions: bool
+    upgrades_sessions: bool
+    call: Callable[[Callable[[], Any]], Any]
+
+    def __post_init__(self) -> None:
+        self.ensemble: Ensemble
+        self.interceptor: ClusterInterceptor
+
+    def engines(self) -> list[Engine]:
+        """Return the engine that prepares, and those of all members."""
+        return [self.ensemble.leading, *(each.engine for each in self.ensemble.replicas.values())]
+
+    def writer(self) -> Engine:
+        """Return the engine that prepares, at the present time.
+
+        Raises:
+            RuntimeError: There is no leader.
+        """
+        if self.ensemble.leader is None:
+            raise RuntimeError(f"the cluster has no leader: {self.who_is_who()}; start() members or heal() the network")
+        self.ensemble.leading.set_time(*self.clock.read())
+        return self.ensemble.leading
+
+    def who_is_who(self) -> str:
+        """Return what each member is, in one line."""
+        replicas = self.ensemble.replicas.values()
+        return ", ".join(f"member {index} is {each.status.value}" for index, each in enumerate(replicas))
+
+    def expire(self, session_id: int) -> None:
+        """Expire a session of the ensemble.
+
+        Raises:
+            RuntimeError: There is no leader.
+        """
+        self.writer()
+        self.ensemble.expire(session_id)
+        self.interceptor.paused.pop(session_id, None)
+        self.interceptor.recheck()

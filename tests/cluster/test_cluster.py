@@ -1,0 +1,501 @@
+"""The calls of a Cluster, and what only a test can do: cut links unnoticed, stop a member's process, add members."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from math import inf
+from typing import Final
+
+import pytest
+from support.effort import effort
+from support.script_client import ScriptClient
+
+from zoolet.client import Client
+from zoolet.protocol import records as r
+from zoolet.protocol.errors import NodeExistsError, NoNodeError
+from zoolet.protocol.operations import OpCode
+from zoolet.server.testing.cluster import ensemble
+from zoolet.testing import Cluster, Simulation, delay, error, lose_reply
+
+EPHEMERAL: Final = 1
+AGES_S: Final = 1000.0
+"""Longer than any test takes."""
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """Three members."""
+    with Cluster(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def clients() -> Iterator[list[ScriptClient]]:
+    """Clients whose connections end with the test."""
+    made = [ScriptClient() for _ in range(4)]
+    yield made
+    for client in made:
+        client.drop()
+
+
+def test_three_members_start_in_milliseconds() -> None:
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        with Cluster(3):
+            times.append(time.perf_counter() - began)
+
+    assert min(times) < 0.01
+
+
+def test_one_leads_and_two_follow(cluster: Cluster) -> None:
+    assert sorted(member.status for member in cluster) == ["follower", "follower", "leader"]
+    assert cluster.leader is not None
+    assert cluster.leader.is_leader
+    assert len(cluster) == 3
+    assert cluster.hosts == ",".join(member.hosts for member in cluster)
+    assert len(cluster.followers) == 2
+    with pytest.raises(IndexError, match="no member 3"):
+        cluster[3]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 0}, "size=0"),
+        ({"size": True}, "size=True"),
+        ({"size": 99}, "from 1 to 15"),
+        ({"observers": -1}, "observers=-1"),
+        ({"ports": [1, 2]}, "there are 3 members"),
+        ({"election": -1}, "election=-1"),
+        ({"config": {"nonsense": 1}}, "nonsense"),
+        ({"clock": "none"}, "clock"),
+    ],
+)
+def test_what_is_no_cluster_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Cluster(**options)  # type: ignore[arg-type]
+
+
+# --- failures ---
+
+
+def test_another_leads_before_the_call_returns(cluster: Cluster) -> None:
+    for epoch in range(2, 12):
+        old = cluster.stop_leader()
+        assert cluster.leader not in (None, old)
+        assert cluster.epoch == epoch
+        old.start()
+        assert old.status == "follower"
+
+
+def test_without_a_quorum_nobody_leads_until_one_comes_back(cluster: Cluster) -> None:
+    cluster.kill_leader()
+    cluster.stop_leader()
+
+    assert cluster.leader is None
+    with pytest.raises(RuntimeError, match=r"no leader: member 0 is looking.*start\(\)"):
+        cluster.create("/a")
+    cluster[2].start()
+    assert cluster.leader is not None
+    assert cluster.create("/a") == "/a"
+
+
+def test_leadership_is_transferred_to_a_member_that_can_lead(cluster: Cluster) -> None:
+    cluster.transfer_leadership(0)
+    assert cluster.leader is cluster[0]
+    cluster.partition([1], [0, 2])
+    with pytest.raises(ValueError, match="member 1 cannot lead"):
+        cluster.transfer_leadership(1)
+
+
+def test_a_partition_names_each_member_once(cluster: Cluster) -> None:
+    with pytest.raises(ValueError, match="in two groups"):
+        cluster.partition([0, 1], [1, 2])
+    with pytest.raises(IndexError):
+        cluster.partition([7])
+
+
+def test_a_write_that_only_the_old_leader_has_is_forgotten(cluster: Cluster, clients: list[ScriptClient]) -> None:
+    leader = cluster.leader
+    assert leader is not None
+    others = [member.index for member in cluster if member is not leader]
+    client, reader = clients[:2]
+    client.connect(leader.port)
+    client.create("/a", b"1")
+    cluster.partition([leader.index], others, noticed_after=AGES_S)
+
+    client.send(OpCode.SET_DATA, r.SetDataRequest("/a", b"2", -1))
+    assert client.answer(0.1)[0] == "nothing"
+    cluster.partition([leader.index], others)  # now it is noticed
+
+    assert client.is_closed()
+    assert reader.connect(cluster[others[0]].port) == "new"
+    assert reader.get("/a") == "1"
+    cluster.heal()
+    assert leader.status == "follower"
+    assert leader.tree()["/a"].data == b"1"
+    assert reader.set("/a", b"3") == "OK"
+    assert leader.tree()["/a"].data == b"3"
+
+
+def test_a_leader_that_is_alone_unnoticed_answers_reads_only(cluster: Cluster, clients: list[ScriptClient]) -> None:
+    leader = cluster.leader
+    assert leader is not None
+    client = clients[0]
+    client.connect(leader.port)
+    client.create("/a", b"1")
+    cluster.partition([leader.index], noticed_after=0.3)
+    began = time.monotonic()
+
+    assert client.get("/a") == "1"
+    assert client.set("/a", b"2") == "closed"
+    assert 0.2 < time.monotonic() - began < 3
+
+
+def test_a_partition_that_heals_unnoticed_loses_nothing(cluster: Cluster, clients: list[ScriptClient]) -> None:
+    leader = cluster.leader
+    assert leader is not None
+    client = clients[0]
+    client.connect(leader.port)
+    cluster.partition([leader.index], noticed_after=AGES_S)
+    client.send(OpCode.CREATE, r.CreateRequest("/a", b"", (), 0))
+    client.send(OpCode.SYNC, r.SyncRequest("/"))
+    assert client.answer(0.1)[0] == "nothing"
+    epoch = cluster.epoch
+
+    cluster.heal()
+
+    assert [client.answer()[0], client.answer()[0]] == ["INVALID_ACL", "OK"]
+    assert cluster.epoch == epoch
+
+
+def test_a_paused_member_answers_nothing_and_catches_up(cluster: Cluster, clients: list[ScriptClient]) -> None:
+    follower = cluster.followers[0]
+    client, writer = clients[:2]
+    client.connect(follower.port)
+    writer.connect(cluster.followers[1].port)
+    follower.pause()
+    client.send(OpCode.EXISTS, r.ExistsRequest("/a", False))
+    assert client.answer(0.05)[0] == "nothing"
+    writer.create("/a")
+
+    assert follower.tree() == {}
+    follower.resume()
+
+    assert "/a" in follower.tree()
+    assert client.answer()[0] in ("OK", "NO_NODE", "closed")
+
+
+def test_a_paused_leader_is_deposed(cluster: Cluster) -> None:
+    old = cluster.leader
+    assert old is not None
+    old.pause()
+
+    assert cluster.leader not in (None, old)
+    cluster.create("/a")
+    old.resume()
+    assert old.status == "follower"
+    assert "/a" in old.tree()
+
+
+def test_a_lag_without_end_ends_with_heal(cluster: Cluster, clients: list[ScriptClient]) -> None:
+    follower = cluster.followers[0]
+    cluster.lag(follower.index, inf)
+    cluster.create("/a")
+    cluster.create("/b")
+    assert follower.tree() == {}
+    assert f"{follower.index} {follower.hosts} follower, behind by 2 transactions, lags by inf s" in cluster.report()
+    cluster.heal()
+    assert list(follower.tree()) == ["/a", "/b"]
+    with pytest.raises(ValueError, match="lag"):
+        cluster.lag(0, -1)
+
+
+def test_a_member_that_misses_much_is_given_the_whole_state(cluster: Cluster) -> None:
+    follower = cluster.followers[0]
+    follower.stop()
+    for number in range(50):
+        cluster.create(f"/n{number}")
+    before, ensemble.MAX_LOG = ensemble.MAX_LOG, 5
+    try:
+        cluster.create("/last")
+        follower.start()
+    finally:
+        ensemble.MAX_LOG = before
+
+    assert len(follower.tree()) == 51
+    assert follower.tree() == cluster.tree()
+
+
+def test_a_rolling_restart_keeps_sessions(cluster: Cluster, clients: list[ScriptClient]) -> None:
+    client = clients[0]
+    client.connect(cluster[0].port)
+    client.create("/e", b"", EPHEMERAL)
+
+    cluster.rolling_restart()
+
+    assert client.is_closed()
+    assert client.connect(cluster[1].port) == "resumed"
+    assert client.exists("/e") == "OK"
+
+
+def test_a_restart_of_all_keeps_the_state_or_not(cluster: Cluster) -> None:
+    cluster.create("/a")
+    cluster.restart()
+    assert "/a" in cluster.tree()
+    assert all("/a" in member.tree() for member in cluster)
+    cluster.restart(keep=False)
+    assert cluster.tree() == {}
+    assert [dict(member.tree()) for member in cluster] == [{}, {}, {}]
+    with pytest.raises(ValueError, match="whole cluster"):
+        cluster[0].restart(keep=False)
+    cluster[0].restart()
+    assert cluster[0].status == "follower"
+
+
+def test_an_election_takes_its_time(clients: list[ScriptClient]) -> None:
+    with Cluster(3, election=0.2) as cluster:
+        assert cluster.leader is not None  # the first one is at once
+        cluster.stop_leader()
+        assert cluster.leader is None
+        assert [member.status for member in cluster if member.running] == ["looking", "looking"]
+        assert clients[0].connect(cluster[0].port) == "closed"
+        cluster.wait_for(lambda: cluster.leader is not None)
+
+
+# --- members that come and go ---
+
+
+def test_observers_follow_and_do_not_vote(clients: list[ScriptClient]) -> None:
+    with Cluster(3, observers=1) as cluster:
+        observer = cluster[3]
+        assert (observer.role, observer.status) == ("observer", "observer")
+        clients[0].connect(observer.port)
+        assert clients[0].create("/a") == "/a"
+        cluster[0].stop()
+        assert cluster.leader is not None
+        cluster[1].stop()
+        assert cluster.leader is None
+
+
+def test_members_are_added_and_removed() -> None:
+    with Cluster(3, config={"reconfigEnabled": "true"}) as cluster:
+        cluster.create("/a", b"1")
+        added = cluster.add()
+        assert (added.status, added.index, len(cluster)) == ("follower", 3, 4)
+        assert "/a" in added.tree()
+        assert cluster.hosts.endswith(added.hosts)
+        observer = cluster.add(role="observer")
+        assert observer.role == "observer"
+        config = (cluster.tree("/zookeeper")["/zookeeper/config"].data or b"").decode()
+        assert [line.split(";")[0].rsplit(":")[-1] for line in config.splitlines()[:-1]] == ["participant"] * 4 + [
+            "observer"
+        ]
+
+        leader = cluster.leader
+        assert leader is not None
+        cluster.remove(leader.index)
+        assert cluster.leader not in (None, leader)
+        assert len(cluster) == 4
+        with pytest.raises(ValueError, match="role"):
+            cluster.add(role="leader")  # type: ignore[arg-type]
+
+
+def test_the_last_voter_stays() -> None:
+    with Cluster(1) as cluster:
+        with pytest.raises(ValueError, match="last one that votes"):
+            cluster.remove(0)
+
+
+# --- the calls of a server ---
+
+
+def test_changes_go_through_the_leader(cluster: Cluster) -> None:
+    cluster.populate({"/app": {"a": b"1"}})
+    cluster[0].create("/app/b", b"2")
+    cluster.set("/app/a", b"3")
+    cluster[1].delete("/app/b")
+
+    for member in cluster:
+        assert {path: node.data for path, node in member.tree().items()} == {"/app": b"", "/app/a": b"3"}
+    with pytest.raises(NodeExistsError):
+        cluster.create("/app")
+    with pytest.raises(NoNodeError):
+        cluster.set("/none", b"")
+
+
+def test_a_fault_applies_at_all_members_or_at_one(cluster: Cluster, clients: list[ScriptClient]) -> None:
+    one, two = clients[:2]
+    one.connect(cluster[0].port)
+    two.connect(cluster[1].port)
+    with cluster.fault(error("NODE_EXISTS"), "create", times=2) as fault:
+        assert (one.create("/a"), two.create("/b"), two.create("/c")) == ("NODE_EXISTS", "NODE_EXISTS", "/c")
+        assert fault.hits == 2
+    with cluster[0].fault(lose_reply(), "setData"):
+        assert one.set("/c", b"1") == "closed"
+        assert two.set("/c", b"2") == "OK"
+    with cluster[1].fault(delay(0.1), "getData"):
+        began = time.monotonic()
+        assert two.get("/c") == "2"
+        assert time.monotonic() - began >= 0.1
+
+
+def test_requests_of_all_members_are_recorded(cluster: Cluster, clients: list[ScriptClient]) -> None:
+    one, two = clients[:2]
+    one.connect(cluster[0].port)
+    with cluster.recording() as everywhere, cluster[1].recording() as there:
+        two.connect(cluster[1].port)
+        two.create("/a")
+        one.exists("/a")
+
+    assert [entry.op for entry in everywhere] == ["connect", "create", "exists"]
+    assert [entry.op for entry in there] == ["connect", "create"]
+    assert [op.op for op in cluster.ops(1)] == ["exists"]
+
+
+def test_a_session_is_expired_dropped_and_paused_at_any_member(cluster: Cluster, clients: list[ScriptClient]) -> None:
+    one, two, three = clients[:3]
+    for number, client in enumerate((one, two, three)):
+        client.connect(cluster[number].port)
+    one.create("/e", b"", EPHEMERAL)
+    cluster.expire(one.session.session_id)
+    assert "/e" not in cluster.tree()
+    assert one.is_closed()
+    assert one.connect(cluster[2].port) == "expired"
+    cluster.drop(two.session.session_id)
+    assert two.is_closed()
+    assert two.connect(cluster[0].port) == "resumed"
+    cluster.pause(three.session.session_id)
+    three.send(OpCode.PING)
+    assert three.answer(0.05)[0] == "nothing"
+    cluster.resume(three.session.session_id)
+    assert three.answer()[0] == "OK"
+    cluster[0].expire("all")
+    assert cluster.sessions() == {}
+
+
+def test_a_snapshot_is_restored_at_all_members(cluster: Cluster) -> None:
+    cluster.create("/a", b"1")
+    snapshot = cluster.snapshot()
+    zxid = cluster.zxid()
+    cluster.set("/a", b"2")
+    cluster.create("/b")
+    cluster.stop_leader()
+    cluster.restore(snapshot)
+
+    for member in cluster:
+        assert {path: node.data for path, node in member.tree().items()} == {"/a": b"1"}
+    assert cluster.zxid() > zxid
+    cluster.set("/a", b"3")
+    assert cluster[0].tree()["/a"].version == 1
+    with Cluster(1) as other, pytest.raises(ValueError, match="not a snapshot of this cluster"):
+        other.restore(snapshot)
+
+
+def test_a_reset_begins_again(cluster: Cluster, clients: list[ScriptClient]) -> None:
+    clients[0].connect(cluster[0].port)
+    clients[0].create("/e", b"", EPHEMERAL)
+    before = cluster.hosts
+    cluster.stop_leader()
+    cluster.partition([0], [1])
+    cluster.fault(error("NODE_EXISTS"), "create")
+
+    cluster.reset()
+
+    assert clients[0].is_closed()
+    assert (cluster.tree(), cluster.sessions(), cluster.faults()) == ({}, {}, [])
+    assert sorted(member.status for member in cluster) == ["follower", "follower", "leader"]
+    assert cluster.hosts != before
+    assert clients[1].connect(cluster[0].port) == "new"
+    assert clients[1].create("/a") == "/a"
+
+
+def test_a_manual_clock_is_the_clock_of_all(clients: list[ScriptClient]) -> None:
+    with Cluster(3, clock="manual", seed=1) as cluster:
+        client, other = clients[:2]
+        client.connect(cluster[0].port, timeout_ms=10_000)
+        other.connect(cluster[1].port, timeout_ms=40_000)
+        client.create("/e", b"", EPHEMERAL)
+        cluster.lag(1, 5.0)
+        cluster.create("/a")
+        assert "/a" not in cluster[1].tree()
+        cluster.advance(5)
+        assert "/a" in cluster[1].tree()
+        assert other.ping() == "OK"
+        cluster.advance(6)
+        assert client.is_closed()
+        assert list(cluster.sessions()) == [other.session.session_id]
+        assert "/e" not in cluster.tree()
+
+
+def test_read_only_is_not_set_by_hand(cluster: Cluster) -> None:
+    for one in (cluster, cluster[0]):
+        with pytest.raises(ValueError, match="without a quorum"):
+            one.set_read_only(True)
+
+
+def test_a_report_says_who_leads_who_lags_and_who_is_alone(cluster: Cluster) -> None:
+    cluster.create("/a")
+    cluster.partition([0], [1, 2])
+
+    report = cluster.report()
+
+    assert "epoch 2, 1 transactions" in report or "epoch 1, 1 transactions" in report
+    assert f"0 {cluster[0].address} looking, reaches no leader" in report
+    assert "/a" in report
+
+
+def test_what_clients_leave_is_listed_once(cluster: Cluster, clients: list[ScriptClient]) -> None:
+    clients[0].connect(cluster[0].port)
+    clients[0].create("/e", b"", EPHEMERAL)
+    clients[0].exists("/w", watch=True)
+
+    leaks = cluster.leaks()
+
+    assert [leak.split(" ")[0] for leak in leaks] == ["session", "ephemeral", "data"]
+
+
+# --- asyncio, virtual time ---
+
+
+async def test_in_a_running_loop_the_same_calls_work() -> None:
+    async with Cluster(3) as cluster, Client(cluster.hosts) as zk:
+        await zk.create("/a", b"1")
+        cluster.stop_leader()
+        assert (await zk.get("/a"))[0] == b"1"
+        cluster.add()
+        await cluster.until_node("/a")
+
+
+@pytest.mark.parametrize("seed", range(effort(8, 100)))
+def test_a_lock_has_one_holder_while_leaders_die_in_virtual_time(seed: int) -> None:
+    sim = Simulation(seed)
+    held: list[tuple[str, int]] = []
+
+    async def contend(name: str, hosts: str, until: float) -> None:
+        holder: list[str] = []
+        async with Client(hosts, timeout=8.0) as zk:
+            while sim.time() < until:
+                async with zk.lock("/lock", on_lost="flag") as lease:
+                    held.append((name, lease.token))
+                    await asyncio.sleep(sim.rng.uniform(0.01, 0.5))
+        assert holder == []
+
+    async def main() -> None:
+        async with sim.cluster(3) as cluster:
+            tasks = [asyncio.create_task(contend(name, cluster.hosts, 40.0)) for name in "abc"]
+            for _ in range(8):
+                await asyncio.sleep(sim.rng.uniform(0.5, 4.0))
+                old = cluster.kill_leader()
+                await asyncio.sleep(sim.rng.uniform(0.0, 1.0))
+                old.start()
+            await asyncio.gather(*tasks)
+
+    sim.run(main())
+    tokens = [token for _, token in held]
+    assert len(held) > 20
+    assert tokens == sorted(tokens)
+    assert len(set(tokens)) == len(tokens)

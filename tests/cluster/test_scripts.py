@@ -1,0 +1,71 @@
+"""A Cluster does what three servers of Apache ZooKeeper do, in the same order: see :mod:`cluster.scripts`.
+
+What those did is in ``golden/``; ``make clusters`` compares with them again, and ``ZOOLET_GOLDEN=write`` writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+from cluster import failover_scripts
+from cluster.scripts import LOCAL, PLAIN, READ_ONLY, RECONFIG, Script
+from cluster.worlds import Apache, Ours, World
+from support.apache import ALL_RELEASES
+from support.effort import FULL
+
+assert failover_scripts  # it adds to the groups
+GOLDEN: Final = Path(__file__).with_name("golden")
+LOCAL_CONFIG: Final = {"localSessionsEnabled": "true", "localSessionsUpgradingEnabled": "true"}
+GROUPS: Final[Mapping[str, tuple[list[Script], dict[str, str]]]] = {
+    "plain": (PLAIN, {}),
+    "local": (LOCAL, {**LOCAL_CONFIG, "readonlymode.enabled": "true"}),
+    "read-only": (READ_ONLY, {"readonlymode.enabled": "true"}),
+    "reconfig": (RECONFIG, {"reconfigEnabled": "true", "skipACL": "yes"}),
+}
+ALL: Final = [(group, script) for group, (scripts, _) in GROUPS.items() for script in scripts]
+
+
+def golden(release: str) -> dict[str, list[object]]:
+    """Return what a release did, by script."""
+    read: dict[str, list[object]] = json.loads((GOLDEN / f"{release}.json").read_text())
+    return read
+
+
+def run(script: Script, world: World) -> object:
+    """Run a script; return what happened, as JSON has it."""
+    return json.loads(json.dumps(script(world), default=repr))
+
+
+@pytest.mark.parametrize("release", ALL_RELEASES)
+@pytest.mark.parametrize(("group", "script"), ALL, ids=[script.__name__ for _, script in ALL])
+def test_a_cluster_does_what_three_servers_did(release: str, group: str, script: Script) -> None:
+    with Ours(release, GROUPS[group][1]) as world:
+        assert run(script, world) == golden(release)[script.__name__]
+
+
+@pytest.fixture(scope="module")
+def apache(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, World]]:
+    """Three real servers, for the scripts of a group."""
+    release, group = request.param
+    with Apache(release, GROUPS[group][1]) as world:
+        yield release, group, world
+
+
+@pytest.mark.skipif(not FULL, reason="takes minutes: `make clusters`, or ZOOLET_FULL=1")
+@pytest.mark.parametrize("apache", [(release, group) for release in ALL_RELEASES for group in GROUPS], indirect=True)
+def test_three_servers_do_what_they_did(apache: tuple[str, str, World]) -> None:
+    release, group, world = apache
+    happened = {}
+    for script in GROUPS[group][0]:
+        world.recover()
+        happened[script.__name__] = run(script, world)
+    if os.environ.get("ZOOLET_GOLDEN") == "write":
+        path = GOLDEN / f"{release}.json"
+        before = golden(release) if path.exists() else {}
+        path.write_text(json.dumps({**before, **happened}, indent=1) + "\n")
+    assert happened == {name: golden(release)[name] for name in happened}
