@@ -115,10 +115,12 @@ kills: setup  ## 1,000 kills of a daemon under load, 7,200 losses of power, a ki
 	ZOOLET_FULL=1 ZOOLET_LOSSES=40 $(BIN)/pytest -q tests/server/storage/test_store.py -k kills_and_losses
 	ZOOLET_KILLS=$(or $(KILLS),1000) $(BIN)/pytest -q tests/server/storage/test_kills.py
 
-kazoo-suite: setup  ## kazoo's own test suite against the daemon
+kazoo-suite: setup  ## kazoo's own test suite against the daemon, and against a Cluster of three
 	$(INSTALL) pyopenssl pyjks pure-sasl gevent eventlet objgraph
 	cd /tmp && PYTHONPATH=$(CURDIR)/tests $(CURDIR)/$(BIN)/python -m pytest -p kazoo_suite.adapter --pyargs kazoo.tests \
 	    -q -rs -p no:cacheprovider -p no:asyncio $(ARGS)
+	cd /tmp && ZOOKEEPER_CLUSTER_SIZE=3 PYTHONPATH=$(CURDIR)/tests $(CURDIR)/$(BIN)/python -m pytest -p kazoo_suite.adapter \
+	    --pyargs kazoo.tests -q -rs -p no:cacheprovider -p no:asyncio $(ARGS)
 
 fuzz: setup  ## 10,000,000 broken frames in process and 5 minutes over sockets, about 10 minutes (FRAMES=, MINUTES=, SEED=)
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(if $(FRAMES),--frames $(FRAMES)) $(if $(MINUTES),--minutes $(MINUTES)) \

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 DEFAULTS: Final = {"maxClientCnxns": "0", "4lw.commands.whitelist": "*"}
 """The configuration, which -D options override."""
-_WITH_VALUE: Final = ("--load", "--clock", "--seed", "--host", "--port", "--admin-port")
+MAX_MEMBERS: Final = 15
+_WITH_VALUE: Final = ("--load", "--clock", "--seed", "--host", "--port", "--admin-port", "--cluster")
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,6 +39,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--admin-port", type=int, help="the port of the control API; it implies --admin")
     parser.add_argument(
         "--admin", action="store_true", help="serve the control API; its address is in ZOOLET_ADMIN (extra: admin)"
+    )
+    parser.add_argument(
+        "--cluster",
+        type=int,
+        metavar="N",
+        help="serve N members of one ensemble, on N ports from --port on or free ones",
     )
     parser.add_argument("--load", metavar="FILE", help="create the nodes of a JSON file first")
     parser.add_argument("--clock", choices=("real", "manual"), default="real", help="with --admin: the server's clock")
@@ -58,6 +65,8 @@ def _run(options: argparse.Namespace, definitions: list[str]) -> int:
     options.admin = options.admin or options.admin_port is not None
     if not options.host:
         raise ConfigError("run: --host must be an address or a name, not ''")
+    if options.cluster is not None and not 1 <= options.cluster <= MAX_MEMBERS:
+        raise ConfigError(f"run: --cluster is {options.cluster}; it must be a number from 1 to {MAX_MEMBERS}")
     if not options.admin and (options.clock != "real" or options.seed is not None):
         raise ConfigError("run: --clock and --seed need --admin")
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
@@ -67,8 +76,8 @@ def _run(options: argparse.Namespace, definitions: list[str]) -> int:
     if config.secure_port is not None:
         raise ConfigError("zoolet run does not support secureClientPort; zoolet serve does.")
     nodes = _read_tree(options.load) if options.load is not None else {}
-    if options.admin:
-        return run_loop(_run_with_control(_test_server(options, {**settings, **given}), nodes, options))
+    if options.admin or options.cluster is not None:
+        return run_loop(_run_with_test_server(_test_server(options, {**settings, **given}), nodes, options))
     return run_loop(_run_with_server(config, nodes, options))
 
 
@@ -92,6 +101,13 @@ def _test_server(options: argparse.Namespace, settings: dict[str, Setting]) -> S
     # The same limits as without --admin; a test server's own are shorter.
     values = {"tickTime": "2000", "minSessionTimeout": "4000", "maxSessionTimeout": "40000"}
     values |= {name: setting.value for name, setting in settings.items()}
+    if options.cluster is not None:
+        from zoolet.server.testing.cluster.cluster import Cluster
+
+        ports = [options.port + number for number in range(options.cluster)] if options.port else ()
+        return Cluster(
+            options.cluster, host=options.host, ports=ports, clock=options.clock, seed=options.seed, config=values
+        )
     return Server(options.host, options.port, clock=options.clock, seed=options.seed, config=values)
 
 
@@ -116,19 +132,22 @@ async def _run_with_server(config: Config, nodes: dict[str, Any], options: argpa
         await daemon.stop(gracefully=False)
 
 
-async def _run_with_control(server: Server, nodes: dict[str, Any], options: argparse.Namespace) -> int:
-    """Serve, under the control of the command, while it runs; return its exit code."""
+async def _run_with_test_server(server: Server, nodes: dict[str, Any], options: argparse.Namespace) -> int:
+    """Serve with a test server or a cluster while the command runs, with --admin under its control; return its exit
+    code.
+    """
     signals = Signals() if options.words else None
     async with AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(server)
         except OSError as error:
             raise cannot_listen(options.host, options.port, error) from None
-        control = await stack.enter_async_context(control_server(server, options.host, options.admin_port or 0))
+        environment = dict.fromkeys(("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS"), server.hosts)
+        if options.admin:
+            control = await stack.enter_async_context(control_server(server, options.host, options.admin_port or 0))
+            environment["ZOOLET_ADMIN"] = control.url
         try:
             server.populate(nodes)
         except ValueError as error:
             raise ConfigError(f"--load: {error}") from None
-        hosts = server.hosts
-        environment = {"ZOOLET_HOSTS": hosts, "ZOOKEEPER_HOSTS": hosts, "ZOOLET_ADMIN": control.url}
         return await serve_command(options.words, environment, signals)

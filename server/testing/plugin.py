@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from kazoo.client import KazooClient
 
+    from zoolet.server.testing.cluster.cluster import Cluster
     from zoolet.server.testing.pytest.factories import KazooFactory, ServerFactory
     from zoolet.server.testing.run.registry import Test
     from zoolet.server.testing.server import Server
@@ -31,6 +32,7 @@ _CHOICES: Final = {
 _FAILURES: Final = pytest.StashKey[list[str]]()
 """Why the server of ``--zoolet-hosts`` could not be reached."""
 _OPTIONS: Final = ("config", "clock", "compat", "seed", "data_dir", "begin_from", "tls", "sasl_users", "recording")
+_CLUSTER_OPTIONS: Final = ("config", "clock", "compat", "seed")
 _HOSTS: Final = ("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS")
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether a test has failed: then what it has left is not reported, too."""
@@ -185,6 +187,30 @@ def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@pytest.fixture
+def zoolet_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster of three members, with ports of their own, for each test. The ini file, the command line and the marker
+    say its configuration, clock, release and seed, as for ``zoolet``.
+    """
+    if request.config.getoption("zoolet_hosts"):
+        pytest.skip("zoolet_cluster needs embedded members, without --zoolet-hosts")
+    from zoolet.server.testing.cluster.cluster import Cluster
+
+    options = {name: value for name, value in _options(request).items() if name != "begin_from"}
+    if wrong := [name for name in options if name not in _CLUSTER_OPTIONS]:
+        raise pytest.UsageError(
+            f"{request.node.nodeid}: the marker has {', '.join(wrong)}, which zoolet_cluster has not; "
+            f"it has {', '.join(_CLUSTER_OPTIONS)}"
+        )
+    try:
+        cluster = Cluster(3, **options)
+    except ValueError as error:
+        raise pytest.UsageError(f"the options of the fixture zoolet_cluster are invalid: {error}") from None
+    with cluster:
+        _begin()
+        yield cluster
 
 
 def _server(config: pytest.Config, options: dict[str, Any], *arguments: Any) -> Server:
@@ -373,7 +399,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
 def _check_markers(item: pytest.Item) -> None:
     """Raise a UsageError if a test has a marker for a server that others share."""
     names = set(getattr(item, "fixturenames", ()))
-    if "zoolet_server" in names and not names & {"zoolet", "zoolet_factory"}:
+    if "zoolet_server" in names and not names & {"zoolet", "zoolet_factory", "zoolet_cluster"}:
         if any(marker.name == "zoolet" for marker in item.own_markers):
             raise pytest.UsageError(
                 f"{item.nodeid} has @pytest.mark.zoolet, which is for the fixture zoolet: "

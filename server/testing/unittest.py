@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from zoolet.server.testing.cluster.cluster import Cluster
 from zoolet.server.testing.run import registry
 from zoolet.server.testing.server import Server
 
@@ -32,17 +33,23 @@ class ZooletTestCase(unittest.TestCase):
 
     Attributes:
         zoolet_options: The arguments of the :class:`~zoolet.server.testing.Server`.
-        zoolet: The server.
+        zoolet_members: How many members there are: with more than one ``self.zoolet`` is a
+            :class:`~zoolet.server.testing.Cluster`, whose arguments these are.
+        zoolet: The server, or the cluster.
     """
 
     zoolet_options: ClassVar[dict[str, Any]] = {}
-    zoolet: ClassVar[Server]
+    zoolet_members: ClassVar[int] = 1
+    zoolet: ClassVar[Any]  # a Server, or what has all of its calls
 
     @classmethod
     def setUpClass(cls) -> None:
         """Start the server."""
         super().setUpClass()
-        cls.zoolet = Server(**cls.zoolet_options)
+        if cls.zoolet_members > 1:
+            cls.zoolet = Cluster(cls.zoolet_members, **cls.zoolet_options)
+        else:
+            cls.zoolet = Server(**cls.zoolet_options)
         cls.zoolet.start()
         cls.addClassCleanup(cls.zoolet.stop)
 
@@ -93,76 +100,82 @@ class ZooletTestCase(unittest.TestCase):
 
 
 @cache
-def _shared() -> Server:
-    """Return the server that all of kazoo's harnesses in this process share, started by the first call.
+def _shared() -> Cluster:
+    """Return the cluster that all of kazoo's harnesses in this process share, started by the first call.
 
-    It has the port of the first server of kazoo's own cluster, 20000 or what ZOOKEEPER_PORT_OFFSET says, because some
-    tests have it written down; if another process has that port, one that is free.
+    It has as many members as kazoo's own, three or what ZOOKEEPER_CLUSTER_SIZE says, on its ports: 20000 or what
+    ZOOKEEPER_PORT_OFFSET says, and each ten further, because some tests have them written down; if another process has
+    one of them, on ports that are free.
     """
     config = {
         "reconfigEnabled": True,
+        "readonlymode.enabled": True,
+        "localSessionsEnabled": os.environ.get("ZOOKEEPER_LOCAL_SESSION_RO") == "true",
+        "localSessionsUpgradingEnabled": True,
         "DigestAuthenticationProvider.superDigest": "super:D/InIHSb7yEEbrWz8b9l71RjZJU=",
     }
-    server = Server(port=int(os.environ.get("ZOOKEEPER_PORT_OFFSET", "20000")), config=config)
+    size = int(os.environ.get("ZOOKEEPER_CLUSTER_SIZE", "3"))
+    first = int(os.environ.get("ZOOKEEPER_PORT_OFFSET", "20000"))
+    cluster = Cluster(size, ports=[first + 10 * number for number in range(size)], config=config)
     try:
-        server.start()
+        cluster.start()
     except OSError as error:
-        _log.info("the harness has a port of its own: %s", error)
-        server = Server(config=config)
-        server.start()
-    atexit.register(server.stop)
-    return server
+        _log.info("the harness has ports of its own: %s", error)
+        cluster = Cluster(size, config=config)
+        cluster.start()
+    atexit.register(cluster.stop)
+    return cluster
 
 
 def get_global_cluster() -> _Cluster:
-    """Return the cluster that all harnesses share, which is one server; as ``kazoo.testing.harness`` has it."""
-    return _Cluster([_Member(_shared())])
+    """Return the cluster that all harnesses share; as ``kazoo.testing.harness`` has it."""
+    return _Cluster(_Member(_shared(), index) for index in range(len(_shared())))
 
 
 class _Member:
     """A server as kazoo's ``cluster`` lists them."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, cluster: Cluster, index: int) -> None:
+        self._cluster = cluster
+        self._member = cluster[index]
 
-    address = property(lambda self: self._server.hosts)
-    secure_address = property(lambda self: self._server.hosts)
-    client_port = property(lambda self: self._server.port)
-    secure_client_port = property(lambda self: self._server.port)
-    running = property(lambda self: True)
+    address = property(lambda self: self._member.address)
+    secure_address = property(lambda self: self._member.address)
+    client_port = property(lambda self: self._member.port)
+    secure_client_port = property(lambda self: self._member.port)
+    running = property(lambda self: self._member.running)
 
     def run(self) -> None:
-        """Accept connections; the server runs already."""
-        self._server.accept_connections()
+        """Start, unless it runs."""
+        self._member.start()
 
     def stop(self) -> None:
-        """Refuse connections and close the open ones, as if stopped. The tree is kept, as on a disk."""
-        self._server.refuse_connections()
-        self._server.drop("all")
+        """Stop; its data is kept, as on a disk."""
+        self._member.stop()
 
     def reset(self) -> None:
-        """Remove all state."""
-        self._server.reset()
+        """Remove all state, that of the others too: it is one."""
+        self._cluster.reset()
 
     def destroy(self) -> None:
-        """Remove all state; the server stops with the process."""
-        self._server.reset()
+        """Remove all state; the members stop with the process."""
+        self._cluster.reset()
 
     def get_logs(self, num_lines: int = 100) -> list[str]:
         """Return the last requests."""
-        return [str(op) for op in self._server.ops(num_lines)]
+        return [str(op) for op in self._member.ops(num_lines)]
 
 
 class _Cluster(list[_Member]):
-    """One server as kazoo's ``cluster``."""
+    """The members as kazoo's ``cluster``."""
 
     def start(self) -> None:
-        """Accept connections."""
+        """Start the members that do not run."""
         for member in self:
             member.run()
 
     def stop(self) -> None:
-        """Refuse connections and close the open ones, as if stopped."""
+        """Stop all members; their data is kept."""
         for member in self:
             member.stop()
 
@@ -171,7 +184,7 @@ class _Cluster(list[_Member]):
         _shared().reset()
 
     def terminate(self) -> None:
-        """Remove all state; the server stops with the process."""
+        """Remove all state; the members stop with the process."""
         _shared().reset()
 
     def get_logs(self, num_lines: int = 100) -> list[str]:
@@ -197,7 +210,7 @@ class KazooTestHarness(unittest.TestCase):
 
     @property
     def cluster(self) -> _Cluster:
-        """The cluster, which is one server."""
+        """The cluster."""
         return get_global_cluster()
 
     @property

@@ -458,6 +458,16 @@ def test_what_clients_leave_is_listed_once(cluster: Cluster, clients: list[Scrip
     assert [leak.split(" ")[0] for leak in leaks] == ["session", "ephemeral", "data"]
 
 
+def test_what_is_no_frame_closes_the_connection(cluster: Cluster, clients: list[ScriptClient]) -> None:
+    client, other = clients[:2]
+    client.connect(cluster[0].port)
+    client.send(OpCode.CREATE, b"-" * (3 << 20))
+
+    assert client.answer()[0] == "closed"
+    assert other.connect(cluster[0].port) == "new"
+    assert cluster.zxid() & 0xFFFF == 2
+
+
 # --- asyncio, virtual time ---
 
 

@@ -268,7 +268,7 @@ def test_several_clients_share_a_tree_and_are_stopped_with_the_test() -> None:
     assert [client.connected for client in case.made] == [False] * 3  # type: ignore[attr-defined]
 
 
-def test_a_stopped_server_suspends_the_client_until_it_runs_again() -> None:
+def test_a_stopped_cluster_suspends_the_client_until_it_runs_again() -> None:
     case = ported(
         """
         import threading
@@ -284,10 +284,10 @@ def test_a_stopped_server_suspends_the_client_until_it_runs_again() -> None:
 
                 self.client.create("/kept", b"1")
                 self.client.add_listener(listen)
-                self.cluster[0].stop()
+                self.cluster.stop()
                 self.assertTrue(suspended.wait(5))
                 self.assertFalse(back.is_set())
-                self.cluster[0].run()
+                self.cluster.start()
                 self.assertTrue(back.wait(5))
                 self.assertEqual(self.client.get("/kept")[0], b"1")
         """

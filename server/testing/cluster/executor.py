@@ -15,7 +15,7 @@ from typing import Final
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
-from zoolet.protocol.codec import put_str
+from zoolet.protocol.codec import int_at, put_str
 from zoolet.protocol.enums import EPHEMERAL_MODES
 from zoolet.protocol.errors import ErrorCode, MarshallingError
 from zoolet.protocol.framing import frame
@@ -129,6 +129,8 @@ class MemberExecutor:
         if passed.has(Effect.DROP) or not self._gateway.replica.status.has_leader | self._is_read_only:
             queue.record(passed, None, inner.engine.zxid)
             self.close()
+        elif int_at(head, 0)[0] + 4 != len(head):  # no frame: the core closes the connection, and says why
+            self._answer_here(head, passed)
         elif opcode == CONNECT:
             self._connect(head, passed)
         elif opcode in AT_ONCE:

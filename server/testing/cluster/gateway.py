@@ -1,4 +1,4 @@
-"""What the connections of a member ask: the leader, or for local sessions the member itself."""
+"""The way from the connections of a member to the leader, and the sessions that are known to the member only."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Gateway:
             self._ensemble.touch(self.replica, session_id)
 
     def forward(self, request: Forwarded) -> None:
-        """Give a request to the leader."""
+        """Forward a request to the leader."""
         self._ensemble.forward(self.replica, request)
 
     def sync(self, synced: Callable[[], object]) -> None:

@@ -169,8 +169,8 @@ class Member(Server):
             self._shared.ensemble.settle()
 
     def pause(self, who: Who | None = None, *, direction: Direction = "both", missing_ok: bool = False) -> None:
-        """Pause clients, as :meth:`Server.pause`; or without *who* the whole member, as if its process was stopped by SIGSTOP: it
-        answers nothing, applies nothing, and leads nobody, until :meth:`resume`.
+        """Pause clients, as :meth:`Server.pause`; or without *who* the whole member, as if SIGSTOP had stopped its
+        process: it answers nothing, applies nothing, and leads nobody, until :meth:`resume`.
         """
         if who is not None:
             super().pause(who, direction=direction, missing_ok=missing_ok)

@@ -1,4 +1,4 @@
-"""What all members of a cluster share."""
+"""The state that all members of a cluster share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zoolet.server.testing.state.clock import SkewedClock
 
 @dataclass
 class Shared:
-    """What all members share; the ensemble and the interceptor are made at each start.
+    """The state that all members share; the ensemble and the interceptor are made at each start.
 
     Args:
         seed: The seed of all randomness.

@@ -24,7 +24,13 @@ MAX_WAIT: Final = 600.0
 
 
 def control_of(endpoint: Endpoint) -> Control:
-    """Return the control of a server or proxy."""
+    """Return the control of a server, a cluster or a proxy."""
+    from zoolet.server.testing.cluster.cluster import Cluster
+
+    if isinstance(endpoint, Cluster):
+        from zoolet.server.testing.control.cluster_commands import CLUSTER_COMMANDS
+
+        return Control(endpoint, COMMANDS | CLUSTER_COMMANDS)
     return Control(endpoint, COMMANDS)
 
 

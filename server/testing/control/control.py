@@ -102,7 +102,7 @@ class Control:
         Raises:
             UsageError: The command is unknown, or its parameters are invalid.
             ValueError: A parameter is invalid; from the server.
-            LookupError: The session, fault, snapshot or recording does not exist.
+            LookupError: The session, fault, snapshot, recording or member does not exist.
             ZooKeeperError: The server refuses it.
             TimeoutError: What was waited for did not happen in time.
         """

@@ -18,6 +18,7 @@ from zoolet.server.admin.http import LOCAL, HttpError, Request, Response, check_
 from zoolet.server.console.attach import EngineConsole
 from zoolet.server.console.pages import ConsolePages
 from zoolet.server.net.http import HttpServer, Limits
+from zoolet.server.testing.cluster.cluster import Cluster
 from zoolet.server.testing.control.console import console_of
 from zoolet.server.testing.control.control import Control
 from zoolet.server.testing.server import Server
@@ -53,7 +54,8 @@ class ControlServer:
     async def __aenter__(self) -> ControlServer:
         port = await self._http.start(self._host, self._port)
         self.url = f"http://{self._host}:{port}/{self._token}"
-        if isinstance(self._control.endpoint, Server):
+        endpoint = self._control.endpoint
+        if isinstance(endpoint, Server) and not isinstance(endpoint, Cluster):  # `zoolet console` shows a cluster
             self._console = console_of(self._control.server)
             self._pages = self._console.pages(None, True)  # the token is in the path
         return self
