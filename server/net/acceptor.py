@@ -116,6 +116,7 @@ class Acceptor:
             return
         if self._server is None or self._refused is not None:
             return
+        self._end_starting()
         bound: socket.socket = self._server.sockets[0]
         self._refused = bound.family, bound.getsockname()
         _stop_listening(self._server)
@@ -197,15 +198,21 @@ class Acceptor:
                 self._next.close()
             self._next = listening
         else:
+            self._end_starting()
             if self._server is not None:
                 _stop_listening(self._server)
             self._listen_on(listening)
         return port
 
+    def _end_starting(self) -> None:
+        if self._starting is not None:
+            self._starting.cancel()  # the loop accepts nothing yet
+
     async def close(self) -> None:
         """Stop listening; open connections stay open."""
         if self._resuming is not None:
             await self._resuming
+        self._end_starting()
         refused, self._refused = self._refused, None
         if self._placeholder is not None:
             self._placeholder.close()

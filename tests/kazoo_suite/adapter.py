@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -160,6 +161,11 @@ class MembersOfOne:
         properties = [one.removeprefix("-D").partition("=") for one in options.get("java_system_properties", ())]
         config: dict[str, object] = {"reconfigEnabled": "true", "readonlymode.enabled": "true"}
         config |= {name.removeprefix("zookeeper."): value for name, _, value in lines + properties if value}
+        self._home = tempfile.TemporaryDirectory(prefix="zoolet-kazoo-")
+        if jaas := options.get("jaas_config"):
+            file = Path(self._home.name, "jaas.conf")
+            file.write_text(jaas)
+            config["java.security.auth.login.config"] = str(file)
         self._cluster = testing.Cluster(int(options["size"]), config=config)
         self._cluster.start()
 

@@ -92,9 +92,9 @@ class Ensemble:
 
     # --- the network ---
 
-    def now(self) -> float:
-        """Return the time in seconds."""
-        return self._read_time()[1] / 1000
+    def now(self) -> int:
+        """Return the time in milliseconds."""
+        return self._read_time()[1]
 
     def reaches(self, one: Replica, other: Replica) -> bool:
         """Return whether what one sends arrives at the other at present."""
@@ -444,7 +444,7 @@ class Ensemble:
         due = min((each.next_due() for each in self.replicas.values() if each.status.has_leader), default=inf)
         if due < inf and due < self._timer_at:
             self._timer_at = due
-            self._schedule(max(due - self.now(), 0.0), self._on_timer)
+            self._schedule((due - self.now()) / 1000, self._on_timer)  # a millisecond at least: the rest is applied
 
     def _on_timer(self) -> None:
         self._timer_at = inf

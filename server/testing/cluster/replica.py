@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from math import inf
+from math import ceil, inf
 from typing import Final
 
 from zoolet.protocol.operations import OpCode
@@ -82,26 +82,26 @@ class Replica:
         if before is not status:
             self.on_status(before)
 
-    def receive(self, now: float, upto: int, mark: Callable[[], object] | None = None) -> float:
+    def receive(self, now: int, upto: int, mark: Callable[[], object] | None = None) -> None:
         """Receive a message of the leader: so many transactions are committed.
 
         Args:
-            now: The time in seconds.
+            now: The time in milliseconds.
             upto: How many.
             mark: Called when they are applied; None for nobody.
-
-        Returns:
-            When the message is due.
         """
-        due = now + self.lag
+        due = self._due(now)
         self.inbox.append((max(due, self.inbox[-1][0]) if self.inbox else due, upto, mark))
-        return self.inbox[-1][0]
 
-    def apply_due(self, now: float, log: list[Applied], first: int) -> bool:
+    def _due(self, now: int) -> float:
+        """Return when what is sent now is due: whole milliseconds, as clocks have them, or infinite."""
+        return inf if self.lag == inf else now + ceil(self.lag * 1000)
+
+    def apply_due(self, now: int, log: list[Applied], first: int) -> bool:
         """Apply what is due; return whether anything was.
 
         Args:
-            now: The time in seconds; infinite for all.
+            now: The time in milliseconds.
             log: The ensemble's log.
             first: The place of its first transaction.
         """
@@ -138,10 +138,10 @@ class Replica:
         self.waiting.clear()
         self.inbox.clear()
 
-    def delay(self, seconds: float, now: float) -> None:
+    def delay(self, seconds: float, now: int) -> None:
         """Change the lag, of what is on its way, too."""
         self.lag = seconds
-        self.inbox = deque((now + seconds, upto, mark) for _, upto, mark in self.inbox)
+        self.inbox = deque((self._due(now), upto, mark) for _, upto, mark in self.inbox)
 
     def next_due(self) -> float:
         """Return when the next message is due; infinite for never."""

@@ -1,0 +1,1 @@
+"""Checks of what servers have answered, from recordings."""
