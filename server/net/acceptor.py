@@ -38,6 +38,7 @@ class Acceptor:
         self._backlog = backlog
         self.context: ssl.SSLContext | None = None  # for zoolet.testing: all connections are over TLS
         self._server: asyncio.Server | None = None
+        self._starting: asyncio.Task[None] | None = None  # gives the socket to the loop, which accepts then
         self._refused: tuple[int, Any] | None = None  # family and address, while connections are refused
         self._placeholder: socket.socket | None = None  # keeps the port while connections are refused
         self._resuming: asyncio.Task[None] | None = None
