@@ -431,6 +431,12 @@ def test_a_manual_clock_is_the_clock_of_all(clients: list[ScriptClient]) -> None
         assert "/e" not in cluster.tree()
 
 
+@pytest.mark.parametrize(("name", "arguments"), [("snapshot", ()), ("restore", (1,)), ("reset", ()), ("advance", (1,))])
+def test_what_is_for_all_members_is_not_for_one(cluster: Cluster, name: str, arguments: tuple[object, ...]) -> None:
+    with pytest.raises(ValueError, match="for the whole cluster"):
+        getattr(cluster[0], name)(*arguments)
+
+
 def test_read_only_is_not_set_by_hand(cluster: Cluster) -> None:
     for one in (cluster, cluster[0]):
         with pytest.raises(ValueError, match="without a quorum"):

@@ -1,4 +1,4 @@
-"""Recipes in virtual time on a cluster whose members die, lag and are cut off: what each promises, for each seed."""
+"""Recipes in virtual time on a cluster whose members die, lag and are isolated: the promise of each, for each seed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from zoolet.testing import Cluster, Simulation
 SECONDS = 25.0
 
 
-class Held:
-    """Who holds something now, for all that it knows; at most so many may.
+class Holders:
+    """The number of clients that hold something now, for all that they know; at most so many may.
 
     Args:
         most: How many.
@@ -42,28 +42,28 @@ class Held:
             self.now -= 1
 
 
-async def lock(zk: Client, held: Held, rng: Random) -> None:
+async def lock(zk: Client, held: Holders, rng: Random) -> None:
     async with Lock(zk, "/lock", on_lost="flag") as lease:
         await held.hold(lease, rng.uniform(0.0, 0.5))
 
 
-async def write_lock(zk: Client, held: Held, rng: Random) -> None:
+async def write_lock(zk: Client, held: Holders, rng: Random) -> None:
     async with ReadWriteLock(zk, "/rw", on_lost="flag").write() as lease:
         await held.hold(lease, rng.uniform(0.0, 0.5))
 
 
-async def semaphore(zk: Client, held: Held, rng: Random) -> None:
+async def semaphore(zk: Client, held: Holders, rng: Random) -> None:
     held.most = 2
     async with Semaphore(zk, "/s", 2, on_lost="flag") as lease:
         await held.hold(lease, rng.uniform(0.0, 0.5))
 
 
-async def election(zk: Client, held: Held, rng: Random) -> None:
+async def election(zk: Client, held: Holders, rng: Random) -> None:
     async with Election(zk, "/e", on_lost="flag") as lease:
         await held.hold(lease, rng.uniform(0.0, 0.5))
 
 
-RECIPES: list[Callable[[Client, Held, Random], Awaitable[None]]] = [lock, write_lock, semaphore, election]
+RECIPES: list[Callable[[Client, Holders, Random], Awaitable[None]]] = [lock, write_lock, semaphore, election]
 
 
 async def trouble(cluster: Cluster, rng: Random) -> None:
@@ -88,7 +88,7 @@ async def trouble(cluster: Cluster, rng: Random) -> None:
 
 @pytest.mark.parametrize("seed", range(effort(16, 1000)))
 def test_a_recipe_keeps_its_promise_through_any_trouble(seed: int) -> None:
-    sim, recipe, held = Simulation(seed), RECIPES[seed % len(RECIPES)], Held()
+    sim, recipe, held = Simulation(seed), RECIPES[seed % len(RECIPES)], Holders()
 
     async def contend(cluster: Cluster, rng: Random) -> None:
         async with Client(cluster.hosts, timeout=6.0) as zk:

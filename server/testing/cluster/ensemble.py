@@ -243,8 +243,8 @@ class Ensemble:
     def _lead(self, winner: Replica) -> None:
         self._candidate = None
         self.epoch += 1
-        self._truncate(winner.logged)
         winner.forget_requests()
+        self._truncate(winner)
         winner.apply(winner.logged, self.log, self.first)
         self.committed = winner.logged
         self.preparing.owners.clear()
@@ -262,18 +262,15 @@ class Ensemble:
                     self._look(each)
                 self._follow(each, winner)
 
-    def _truncate(self, length: int) -> None:
+    def _truncate(self, winner: Replica) -> None:
         """Forget what the new leader has not logged: nobody was answered."""
-        is_shorter = length < self.first + len(self.log)
-        if is_shorter:
+        length = winner.logged
+        if length < self.first + len(self.log):
             del self.log[length - self.first :]
+            winner.apply(length, self.log, self.first)
+            copy_state(winner.engine, self.leading)
         for each in self.replicas.values():
             each.logged = min(each.logged, length)
-        if is_shorter:
-            source = next(each for each in self.replicas.values() if each.logged == length)
-            source.forget_requests()
-            source.apply(length, self.log, self.first)
-            copy_state(source.engine, self.leading)
 
     def _follow(self, replica: Replica, leader: Replica) -> None:
         """Bring a member up to date, and let it serve."""

@@ -20,6 +20,7 @@ from zoolet.server.testing.frames.frame_queue import FrameQueue
 from zoolet.server.testing.run import arguments, clients
 from zoolet.server.testing.server import Server
 from zoolet.server.testing.signatures import Direction, Who
+from zoolet.server.testing.state.history import Snapshot
 
 Role = Literal["participant", "observer"]
 
@@ -273,6 +274,38 @@ class Member(Server):
             f"a member becomes read-only without a quorum: cluster.partition(...), not set_read_only({on})"
         )
 
+    def snapshot(self) -> Snapshot:
+        """Refuse, as ``restore``, ``reset`` and ``advance`` do: they are for the whole cluster.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise _whole("snapshot")
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Refuse.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise _whole("restore")
+
+    def reset(self) -> None:
+        """Refuse.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise _whole("reset")
+
+    def advance(self, seconds: float) -> None:
+        """Refuse.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise _whole("advance")
+
     def restart(self, *, keep: bool = True, downtime: float = 0.0) -> None:
         """Stop it and start it again.
 
@@ -287,3 +320,7 @@ class Member(Server):
             self._interceptor.call_later(downtime, lambda: self._shared.call(self.go_on))
         else:
             self.start()
+
+
+def _whole(name: str) -> ValueError:
+    return ValueError(f"{name}() is for the whole cluster: call it there, and not on one member")
