@@ -142,7 +142,7 @@ async def _run_with_test_server(server: Server, nodes: dict[str, Any], options: 
             await stack.enter_async_context(server)
         except OSError as error:
             raise cannot_listen(options.host, options.port, error) from None
-        environment = dict.fromkeys(("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS"), server.hosts)
+        environment: dict[str, str] = dict.fromkeys(("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS"), server.hosts)
         if options.admin:
             control = await stack.enter_async_context(control_server(server, options.host, options.admin_port or 0))
             environment["ZOOLET_ADMIN"] = control.url
