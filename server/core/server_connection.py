@@ -207,10 +207,11 @@ class ServerConnection:
             engine.take_zxid(self.client.session_id, xid, code)
         self.answer(xid, opcode, code)
 
-    def answer(self, xid: int, opcode: int, code: int, body: bytes = b"") -> None:
-        """Answer a request that was executed elsewhere."""
+    def answer(self, xid: int, opcode: int, code: int, body: bytes = b"", zxid: int | None = None) -> None:
+        """Answer a request that was executed elsewhere, at a zxid; None for the last one."""
         self._count(1, 1, self.client.session, opcode)
-        self.client.outbox.append(_REPLY(16 + len(body), xid, self.engine.zxid, code) + body)
+        shown = self.engine.zxid if zxid is None else zxid
+        self.client.outbox.append(_REPLY(16 + len(body), xid, shown, code) + body)
 
     # --- incomplete frames ---
 

@@ -6,9 +6,10 @@ import asyncio
 import time
 from collections.abc import Iterator
 from math import inf
-from typing import Final
+from typing import Final, Literal
 
 import pytest
+from support import frames
 from support.effort import effort
 from support.script_client import ScriptClient
 
@@ -17,7 +18,7 @@ from zoolet.protocol import records as r
 from zoolet.protocol.errors import NodeExistsError, NoNodeError
 from zoolet.protocol.operations import OpCode
 from zoolet.server.testing.cluster import ensemble
-from zoolet.testing import Cluster, Simulation, delay, error, lose_reply
+from zoolet.testing import Cluster, Server, Simulation, delay, error, lose_reply
 
 EPHEMERAL: Final = 1
 AGES_S: Final = 1000.0
@@ -170,6 +171,41 @@ def test_a_partition_that_heals_unnoticed_loses_nothing(cluster: Cluster, client
 
     assert [client.answer()[0], client.answer()[0]] == ["INVALID_ACL", "OK"]
     assert cluster.epoch == epoch
+
+
+def test_requests_that_wait_for_the_network_keep_their_order(cluster: Cluster, clients: list[ScriptClient]) -> None:
+    follower = cluster.followers[0]
+    client = clients[0]
+    client.connect(follower.port)
+    everyone = [member.index for member in cluster]
+    cluster.partition([follower.index], [i for i in everyone if i != follower.index], noticed_after=AGES_S)
+    client.create("/a", b"", 0, 0.05)
+    cluster.partition(everyone, noticed_after=AGES_S)
+    for op, body in ((OpCode.SET_DATA, r.SetDataRequest("/a", b"1", -1)), (OpCode.SYNC, r.SyncRequest("/"))):
+        client.send(op, body)
+    client.send(OpCode.GET_DATA, r.GetDataRequest("/a", False))
+
+    answers = [client.answer() for _ in range(4)]
+
+    assert [error for error, _ in answers] == ["OK"] * 4
+    assert answers[0][1] == frames.string("/a")
+    assert r.GetDataResponse.decode(answers[3][1]).data == b"1"
+
+
+@pytest.mark.parametrize("compat", ["3.8", "3.9"])
+def test_an_operation_that_no_client_may_send_is_answered_as_by_a_server(
+    compat: Literal["3.8", "3.9"], clients: list[ScriptClient]
+) -> None:
+    answers = []
+    with Cluster(3, compat=compat) as cluster, Server(compat=compat) as server:
+        for client, port in zip(clients, (cluster[0].port, server.port), strict=False):
+            client.connect(port)
+            client.send(OpCode.DELETE_CONTAINER, r.DeleteRequest("/a", -1))
+            answers.append((client.answer()[0], client.create("/a")))
+            client.drop()
+        assert cluster.create("/b") == "/b"
+        assert [list(member.tree()) for member in cluster] == [list(cluster.tree())] * 3
+    assert answers[0] == answers[1]
 
 
 def test_a_paused_member_answers_nothing_and_catches_up(cluster: Cluster, clients: list[ScriptClient]) -> None:

@@ -347,18 +347,21 @@ class Ensemble:
                 self.leading.sessions.touch(session, self.leading.monotonic_ms)
 
     def _to_leader(self, origin: Replica, execute: Callable[[], object]) -> None:
-        leader = self.leader
-        if leader is not None and origin.status.has_leader and (origin is leader or self.reaches(origin, leader)):
-            self._update_time()
-            execute()
-            self.pump()
-        else:
-            self._outgoing.append((origin, execute))
+        self._outgoing.append((origin, execute))
+        self._send_outgoing()
 
     def _send_outgoing(self) -> None:
+        """Send the requests that reach the leader; those of a member keep their order."""
+        leader = self.leader
         outgoing, self._outgoing = self._outgoing, []
         for origin, execute in outgoing:
-            self._to_leader(origin, execute)
+            is_near = leader is not None and (origin is leader or self.reaches(origin, leader))
+            if is_near and origin.status.has_leader:
+                self._update_time()
+                execute()
+            else:
+                self._outgoing.append((origin, execute))
+        self.pump()
 
     def _execute(self, origin: Replica, request: Forwarded) -> None:
         before = len(self.log)

@@ -22,6 +22,7 @@ from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest
 from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.server.core.client_connection import ClientConnection, Session
+from zoolet.server.core.ops.dispatch import TABLE
 from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.testing.cluster.gateway import Gateway
 from zoolet.server.testing.cluster.preparing import Forwarded
@@ -32,7 +33,7 @@ from zoolet.server.testing.frames.interceptor import Reply
 from zoolet.server.testing.frames.requests import CONNECT
 
 FORWARDED: Final = frozenset(
-    [op for op, row in OPERATIONS.items() if row.takes_zxid and op != CONNECT] + [int(OpCode.CLOSE_SESSION)]
+    [op for op in TABLE if OPERATIONS[op].takes_zxid] + [int(OpCode.CLOSE_SESSION), int(OpCode.SYNC)]
 )
 """What the leader decides."""
 AT_ONCE: Final = frozenset({int(OpCode.AUTH), int(OpCode.SASL)})
@@ -48,7 +49,8 @@ class _Slot:
     head: bytes
     passed: Passed
     is_local: bool
-    is_done: bool = False
+    outcome: tuple[int, int, bytes] | None = None
+    """Of a request that the leader has decided: the zxid, the error code and the body of its reply."""
 
 
 class MemberExecutor:
@@ -149,7 +151,12 @@ class MemberExecutor:
     def _is_forwarded(self, opcode: int) -> bool:
         if opcode == OpCode.CLOSE_SESSION:
             return not self._gateway.is_local(self._inner.client.session_id)
-        return opcode in FORWARDED or opcode == OpCode.SYNC
+        if opcode == OpCode.DELETE_CONTAINER:  # it may take a zxid, though no client may send it
+            return self._container_error() != ErrorCode.UNIMPLEMENTED
+        return opcode in FORWARDED
+
+    def _container_error(self) -> int:
+        return self._inner.engine.settings.compat.delete_container_refused_with
 
     def _answer_here(self, head: bytes, passed: Passed) -> None:
         """Have the core answer a frame."""
@@ -170,10 +177,16 @@ class MemberExecutor:
 
     def _answer_slots(self) -> None:
         """Answer the requests that wait for nothing any more, in order."""
-        while self._slots and self._slots[0].is_local and not self._inner.closing:
-            slot = self._slots.popleft()
+        while self._slots and not self._inner.closing:
+            slot = self._slots[0]
+            if not slot.is_local and slot.outcome is None:
+                break
+            self._slots.popleft()
             self._queue.send_unasked(slot.passed.request.session)
-            self._answer_here(slot.head, slot.passed)
+            if slot.outcome is None:
+                self._answer_here(slot.head, slot.passed)
+            else:
+                self._answer_decided(slot, *slot.outcome)
 
     # --- through the leader ---
 
@@ -183,6 +196,8 @@ class MemberExecutor:
         slot = _Slot(head, passed, is_local=False)
         self._slots.append(slot)
         fails_with = passed.effect.code if passed.effect is not None and passed.has(Effect.FAIL) else 0
+        if opcode == OpCode.DELETE_CONTAINER:
+            fails_with = fails_with or self._container_error()
         body = head[12:]
         if self._gateway.is_local(inner.client.session_id) and creates_ephemeral(opcode, body):
             if not self._gateway.upgrade(inner.client.session_id):
@@ -192,7 +207,9 @@ class MemberExecutor:
 
         def answered(code: int, reply: bytes) -> None:
             if slot in self._slots:
-                self._answered(slot, header.xid, code, reply)
+                slot.outcome = inner.engine.zxid, code, reply
+                self._answer_slots()
+                self._resume()
 
         if opcode == OpCode.SYNC and not fails_with:
             try:
@@ -205,23 +222,18 @@ class MemberExecutor:
             asking = _copy_of(inner.client)
             self._gateway.forward(Forwarded(asking, header.xid, opcode, body, answered, fails_with))
 
-    def _answered(self, slot: _Slot, xid: int, code: int, body: bytes) -> None:
-        """Answer a request whose outcome this member has applied; those before it are answered."""
+    def _answer_decided(self, slot: _Slot, zxid: int, code: int, body: bytes) -> None:
+        """Answer a request whose outcome this member has applied."""
         inner, queue, opcode = self._inner, self._queue, slot.passed.request.opcode
-        self._answer_slots()
-        self._slots.remove(slot)
         if code == ErrorCode.SESSION_MOVED:
-            queue.record(slot.passed, None, inner.engine.zxid)
+            queue.record(slot.passed, None, zxid)
             self.close()
-        else:
-            queue.send_unasked(slot.passed.request.session)
-            inner.answer(xid, opcode, code, body)
-            reply = Reply.parse(inner.data_to_send(), opcode)
-            self._sent += queue.answer(slot.passed, reply, inner.engine.zxid)
-            if opcode == OpCode.CLOSE_SESSION:
-                self.close()
-            self._answer_slots()
-        self._resume()
+            return
+        inner.answer(r.RequestHeader.decode(slot.head, 4).xid, opcode, code, body, zxid)
+        reply = Reply.parse(inner.data_to_send(), opcode)
+        self._sent += queue.answer(slot.passed, reply, zxid)
+        if opcode == OpCode.CLOSE_SESSION:
+            self.close()
 
     def _resume(self) -> None:
         """Have the transport send what was answered, unless it is about to do so."""
