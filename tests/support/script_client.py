@@ -58,7 +58,8 @@ class ScriptClient:
         before = self.session.session_id
         seen = self.zxid if zxid is None else zxid
         request = ConnectRequest(seen, timeout_ms, before, self.session.password or bytes(16), read_only)
-        self._socket.sendall(frame(request.encode()))
+        with suppress(OSError):  # it is closed already
+            self._socket.sendall(frame(request.encode()))
         payload = self._next()
         if payload is None:
             return "closed"
