@@ -86,6 +86,10 @@ class Sessions:
         """Use only ids above one that a session had: its client may still have its password."""
         self._next_id = max(self._next_id, session_id + 1)
 
+    def continue_after(self, session_id: int) -> None:
+        """Use the ids behind one, whatever was skipped since."""
+        self._next_id = session_id + 1
+
     @property
     def highest_id(self) -> int:
         """The highest id that was given."""

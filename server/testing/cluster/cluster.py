@@ -98,7 +98,10 @@ class Cluster(Server):
         if isinstance(config, Mapping):
             flags |= {key: str(config[key]).lower() == "true" for key in ENSEMBLE_KEYS if key in config}
             config = {key: value for key, value in config.items() if key not in ENSEMBLE_KEYS}
+        given = config
         super().__init__(host, 0, clock=clock, seed=seed, config=config, compat=compat, initial_zxid=0)
+        if not isinstance(given, Mapping) and (set(ENSEMBLE_KEYS) & set(self._config.ignored)):
+            raise ValueError(f"{' and '.join(ENSEMBLE_KEYS)} have no effect in a file here: give a dict")
         self._config.settings.expire_clients_ahead = False  # another member may be ahead
         local_sessions, upgrades_sessions = (flags[key] for key in ENSEMBLE_KEYS)
         key = Random(f"passwords {self.seed}").randbytes(32)
@@ -367,9 +370,12 @@ class Cluster(Server):
             raise ValueError(f"member {index} is the last one that votes")
 
         def remove() -> None:
+            if member.is_leader and (others := self.followers):
+                self.ensemble.transfer(others[0].number)
             leading = self._writer
             del self._members[member.number]
             reconfigure(self, leading)
+            self.ensemble.pump()
             member.halt(abort=False)
             del self.ensemble.replicas[member.number]
             self.ensemble.settle()
@@ -383,7 +389,10 @@ class Cluster(Server):
         """Expire sessions, as :meth:`Server.expire`."""
 
         def expire() -> None:
-            for session in clients.sessions_of(self._engine, who):
+            named = who if clients.is_all(who) else clients.session_id_of(who)
+            was_local = any([member.gateway.expire(named) for member in self])
+            known = () if was_local and not clients.is_all(who) else clients.sessions_of(self._engine, who)
+            for session in known:
                 self._shared.expire(session.id)
 
         self._runner.call(expire)
@@ -401,7 +410,7 @@ class Cluster(Server):
     def advance(self, seconds: float) -> None:
         """Advance a manual clock, as :meth:`Server.advance`."""
         arguments.check_seconds(f"advance({seconds!r})", seconds)
-        self._runner.call(lambda: advance(Time(self._shared), self._clock, seconds))
+        self._runner.call(lambda: advance(Time(self._shared, lambda: self), self._clock, seconds))
 
     def skew_clock(self, seconds: float) -> None:
         """Set the wall clock of all members, as :meth:`Server.skew_clock`."""
@@ -430,8 +439,10 @@ class Cluster(Server):
 
     def _set_tree(self, copy: Copy) -> None:
         self.ensemble.catch_up()
+        self.ensemble.forget_uncommitted()
         for engine in self._shared.engines():
             copy_tree(copy, engine)
+        self.ensemble.settle()
 
     def reset(self) -> None:
         """Remove all sessions, connections, faults, pauses and nodes, start all members, and connect them again; ports
@@ -446,7 +457,7 @@ class Cluster(Server):
             self._clear()
             for member in self:
                 member.begin_again()
-            write_config(self, self._shared.engines())
+            write_config(self, self._shared.engines())  # the ports have changed
             self.ensemble.restart()
             self._faults_made = 0
 
@@ -456,6 +467,9 @@ class Cluster(Server):
         for engine in self._shared.engines():
             engine.clear()
         self.ensemble.clear()
+        for member in self:
+            member.restore_role()
+        write_config(self, self._shared.engines())
         self._others = None
         for engine in self._shared.engines():
             engine.quota.enforced = engine.settings.enforce_quota

@@ -11,7 +11,9 @@ from zoolet.server.storage.snapshot import Snapshot
 def copy_state(source: Engine, target: Engine) -> None:
     """Replace the state of one engine by that of another; the connections of the one are closed."""
     record, target.record = target.record, None
+    last_id = target.sessions.highest_id
     replace(target, snapshot_of(source))
+    target.sessions.continue_after(last_id)  # each member makes ids of its own
     target.sessions.touch_all(target.monotonic_ms)
     target.record = record
 

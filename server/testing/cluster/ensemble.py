@@ -204,11 +204,13 @@ class Ensemble:
         replica.forget_requests()
         self._outgoing = [entry for entry in self._outgoing if entry[0] is not replica]
         replica.set_status(Status.LOOKING if replica.is_up else Status.DOWN)
+        replica.looks += 1
         if self.alone is not None and replica.is_up:
-            self._schedule(self.alone, lambda: self._be_read_only(replica))
+            looks = replica.looks
+            self._schedule(self.alone, lambda: self._be_read_only(replica, looks))
 
-    def _be_read_only(self, replica: Replica) -> None:
-        if replica.status is Status.LOOKING and not replica.is_paused and replica.votes:
+    def _be_read_only(self, replica: Replica, looks: int) -> None:
+        if looks == replica.looks and replica.status is Status.LOOKING and not replica.is_paused and replica.votes:
             replica.set_status(Status.READ_ONLY)
 
     def _elect_soon(self) -> None:
@@ -246,7 +248,7 @@ class Ensemble:
         winner.forget_requests()
         self._truncate(winner)
         winner.apply(winner.logged, self.log, self.first)
-        self.committed = winner.logged
+        self.committed = winner.sent = winner.logged
         self.preparing.owners.clear()
         self._update_time()
         leading = self.leading
@@ -280,6 +282,7 @@ class Ensemble:
             replica.applied = leader.applied
         replica.apply(self.committed, self.log, self.first)
         replica.logged = self.first + len(self.log)
+        replica.sent = self.committed
         replica.epoch = self.epoch
         replica.set_status(Status.FOLLOWING if replica.votes else Status.OBSERVING)
 
@@ -403,9 +406,15 @@ class Ensemble:
                 for entry in fresh:
                     if isinstance(entry[5], SetDataTxn) and entry[5].path == CONFIG:
                         self._on_config(entry[5].data)
-                for each in self._linked(leader):
-                    each.receive(self.now(), length) if each is not leader else each.inbox.append((0.0, length, None))
                 changed = True
+            for each in self._linked(leader):
+                if each.sent < self.committed:
+                    each.sent = self.committed
+                    if each is leader:
+                        each.inbox.append((0.0, self.committed, None))
+                    else:
+                        each.receive(self.now(), self.committed)
+                    changed = True
             due = [entry for entry in self._syncs if entry[0] <= self.committed]
             if due:
                 self._syncs = [entry for entry in self._syncs if entry[0] > self.committed]
@@ -466,8 +475,20 @@ class Ensemble:
             if each.applied >= self.first:
                 each.apply(self.committed, self.log, self.first)
 
+    def forget_uncommitted(self) -> None:
+        """Forget what no quorum has: clients are disconnected, and another leader begins with what is committed."""
+        if self.committed == self.first + len(self.log):
+            return
+        del self.log[self.committed - self.first :]
+        for each in self.replicas.values():
+            each.logged = min(each.logged, self.committed)
+        copy_state(max(self.replicas.values(), key=lambda each: each.applied).engine, self.leading)
+        if self.leader is not None:
+            self._lose_leader()
+
     def clear(self) -> None:
         """Forget the log: the state of all engines is empty."""
+        self._absent = 0
         self.log.clear()
         self.first = self.committed = 0
         self._syncs.clear()
@@ -475,7 +496,7 @@ class Ensemble:
         self.preparing.owners.clear()
         for each in self.replicas.values():
             each.forget_requests()
-            each.logged = each.applied = 0
+            each.logged = each.applied = each.sent = 0
 
     def restart(self) -> None:
         """Connect all members again, and elect; all of them run."""

@@ -100,6 +100,20 @@ class Gateway:
         self._ensemble.open_session(self.replica, session_id, session.timeout_ms, lambda: None)
         return True
 
+    def next_due(self) -> int | None:
+        """Return when the next local session expires, in monotonic milliseconds; None for never."""
+        return min((each.heard + each.timeout_ms + 1 for each in self._local.values()), default=None)
+
+    def expire(self, who: object) -> bool:
+        """Expire a local session by its id, or all of them; return whether there was one."""
+        named = [one for one in self._local if who in (one, "all")]
+        for session_id in named:
+            client = self._local[session_id].client
+            self.close_local(session_id)
+            if client is not None:
+                self.replica.engine.close_connection(client)
+        return bool(named)
+
     def close_local(self, session_id: int) -> None:
         """Close a local session."""
         session = self._local.pop(session_id, None)

@@ -71,8 +71,9 @@ class Member(Server):
 
     @property
     def index(self) -> int:
-        """Its place in the cluster, from 0."""
-        return self.number - 1
+        """Its place in the cluster, from 0, which changes when one before it is removed; -1 for a removed one."""
+        numbers = list(self._shared.ensemble.replicas)
+        return numbers.index(self.number) if self.number in numbers else -1
 
     @property
     def role(self) -> Role:
@@ -164,6 +165,8 @@ class Member(Server):
             self._set_refusing(down=True)
             if abort:
                 clients.drop(self._runner.daemon, set(), everybody=True)
+            if self.replica.is_paused:
+                self._interceptor.all_paused = None  # a new process is not stopped
             self.replica.is_up = self.replica.is_paused = False
             self.replica.forget_requests()
             self.replica.set_status(Status.DOWN)
@@ -226,6 +229,10 @@ class Member(Server):
         clients.drop(self._runner.daemon, set(), everybody=True)
         self.replica.forget_requests()
 
+    def restore_role(self) -> None:
+        """Vote, or not, as at the start."""
+        self.replica.votes = self._role == "participant"
+
     def begin_again(self) -> None:
         """Run, on another port unless it was chosen."""
         self.replica.is_up = True
@@ -259,7 +266,9 @@ class Member(Server):
         """Expire sessions of the ensemble that are known to this member, as :meth:`Server.expire`."""
 
         def expire() -> None:
-            for session in clients.sessions_of(self._engine, who):
+            was_local = self.gateway.expire(who if clients.is_all(who) else clients.session_id_of(who))
+            known = () if was_local and not clients.is_all(who) else clients.sessions_of(self._engine, who)
+            for session in known:
                 self._shared.expire(session.id)
 
         self._shared.call(expire)

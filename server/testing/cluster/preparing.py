@@ -67,7 +67,7 @@ class Preparing:
             first_zxid: The zxid with which the epoch began.
         """
         engine, log, session_id = self.engine, self._log, request.client.session_id
-        if code := self._refusal(origin, session_id):
+        if code := self._refusal(origin, session_id, request.opcode):
             return code
         before = len(log)
         if code := request.fails_with:
@@ -95,10 +95,12 @@ class Preparing:
             return error.code
         return 0
 
-    def _refusal(self, origin: Replica, session_id: int) -> int:
+    def _refusal(self, origin: Replica, session_id: int, opcode: int) -> int:
         """Return why a session may not change anything through a member; 0 if it may."""
         if session_id not in self.engine.sessions.alive:
             return 0 if origin.is_local(session_id) else ErrorCode.SESSION_EXPIRED
+        if opcode == OpCode.CLOSE_SESSION:
+            return 0  # wherever its client is
         if self.owners.setdefault(session_id, origin.number) != origin.number:
             return ErrorCode.SESSION_MOVED
         return 0

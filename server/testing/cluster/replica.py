@@ -57,6 +57,8 @@ class Replica:
         epoch: The last epoch in which it had a leader.
         logged: How many transactions it has in its log; no quorum may have the last ones.
         applied: How many its engine has.
+        sent: How many it was sent as committed.
+        looks: How often it has looked for a leader.
         waiting: Who is to be notified of the outcome of a transaction, by its place in the log.
     """
 
@@ -73,6 +75,8 @@ class Replica:
     epoch: int = 0
     logged: int = 0
     applied: int = 0
+    sent: int = 0
+    looks: int = 0
     waiting: dict[int, Answered] = field(default_factory=dict)
     inbox: deque[tuple[float, int, Callable[[], object] | None]] = field(default_factory=deque)
 

@@ -17,15 +17,20 @@ class Time:
 
     Args:
         shared: The engine that prepares, and the members' engines.
+        members: Returns the members.
     """
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, members: Callable[[], Iterable[Member]]) -> None:
         self._shared = shared
+        self._members = members
 
     def next_due(self) -> int | None:
-        """Return when something becomes due at the leader; None for never."""
+        """Return when something becomes due at the leader, or a local session at a member; None for never."""
         ensemble = self._shared.ensemble
-        return ensemble.leading.next_due() if ensemble.leader is not None else None
+        moments = [member.gateway.next_due() for member in self._members()]
+        if ensemble.leader is not None:
+            moments.append(ensemble.leading.next_due())
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def set_time(self, now: int, monotonic_ms: int) -> None:
         """Set the time of all engines."""

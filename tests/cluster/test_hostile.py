@@ -1,0 +1,176 @@
+"""What hostile readers of the cluster have found; each was a defect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.script_client import ScriptClient
+
+from zoolet.protocol import records as r
+from zoolet.protocol.operations import OpCode
+from zoolet.server.testing.cluster import ensemble
+from zoolet.testing import Cluster
+
+EPHEMERAL = 1
+AGES_S = 1000.0
+RECONFIG = {"reconfigEnabled": "true", "skipACL": "yes"}
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """Three members."""
+    with Cluster(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def clients() -> Iterator[list[ScriptClient]]:
+    """Clients whose connections end with the test."""
+    made = [ScriptClient() for _ in range(5)]
+    yield made
+    for client in made:
+        client.drop()
+
+
+def others(cluster: Cluster, index: int) -> list[int]:
+    """Return all members but one."""
+    return [member.index for member in cluster if member.index != index]
+
+
+def test_what_was_missed_in_an_unnoticed_partition_comes_after_it(
+    cluster: Cluster, clients: list[ScriptClient]
+) -> None:
+    reader, writer = clients[:2]
+    follower = cluster.followers[0]
+    reader.connect(follower.port)
+    writer.connect(cluster.followers[1].port)
+    reader.exists("/a", watch=True)
+    cluster.partition([follower.index], others(cluster, follower.index), noticed_after=AGES_S)
+    writer.create("/a")
+
+    cluster.heal()
+
+    assert reader.wait_for_events(1) == ["NODE_CREATED /a"]
+    assert "behind" not in cluster.report()
+
+
+@pytest.mark.parametrize("operation", ["set", "create"])
+def test_a_restore_forgets_what_is_not_committed(operation: str, cluster: Cluster, clients: list[ScriptClient]) -> None:
+    snapshot = cluster.snapshot()
+    cluster.create("/a", b"1")
+    leader = cluster.leader
+    assert leader is not None
+    client = clients[0]
+    client.connect(leader.port)
+    cluster.partition([leader.index], others(cluster, leader.index), noticed_after=AGES_S)
+    if operation == "set":
+        client.set("/a", b"x", -1, 0.05)
+    else:
+        client.create("/b", b"", 0, 0.05)
+
+    cluster.restore(snapshot)
+    cluster.heal()
+
+    assert client.is_closed()
+    assert [dict(each.tree()) for each in (cluster, *cluster)] == [{}] * 4
+    assert client.connect_patiently(cluster[0].port) == "resumed"
+    assert client.create("/b") == "/b"
+
+
+def test_ids_of_sessions_are_of_the_member_that_made_them(
+    cluster: Cluster, clients: list[ScriptClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ensemble, "MAX_LOG", 5)
+    for client, member in zip(clients, cluster, strict=False):
+        client.connect(member.port)
+    cluster[0].kill()
+    for number in range(30):
+        cluster.create(f"/n{number}")
+    cluster[0].start()
+
+    clients[3].connect(cluster[0].port)
+    clients[4].connect(cluster[2].port)
+
+    assert len({client.session.session_id for client in clients}) == 5
+    assert clients[3].session.session_id >> 56 == 1
+
+
+def test_a_paused_member_that_is_killed_starts_unpaused(cluster: Cluster, clients: list[ScriptClient]) -> None:
+    follower = cluster.followers[0]
+    follower.pause()
+    follower.kill()
+    follower.start()
+
+    assert clients[0].connect(follower.port) == "new"
+
+
+def test_votes_are_those_of_the_start_after_a_reset(clients: list[ScriptClient]) -> None:
+    with Cluster(3, config=RECONFIG) as cluster:
+        clients[0].connect(cluster[2].port)
+        for joining, leaving in (("server.9=127.0.0.1:1:2:participant;127.0.0.1:4", None), (None, "1")):
+            error, _ = clients[0].call(OpCode.RECONFIG, r.ReconfigRequest(joining, leaving, None, -1))
+            assert error == "OK"
+        cluster.reset()
+
+        assert [member.role for member in cluster] == ["participant"] * 3
+        cluster.kill_leader()
+        assert cluster.leader is not None
+
+
+def test_the_configuration_names_the_members_that_there_are(clients: list[ScriptClient]) -> None:
+    with Cluster(3, config=RECONFIG) as cluster:
+        cluster.restart(keep=False)
+        assert len(lines_of(cluster)) == 3
+        leader = cluster.leader
+        assert leader is not None
+        cluster.remove(leader.index)
+        assert len(lines_of(cluster)) == 2
+        assert [member.index for member in cluster] == [0, 1]
+        cluster.create("/a")
+        cluster.lag(cluster[0].index, 0.0)
+
+
+def lines_of(cluster: Cluster) -> list[str]:
+    """Return the members that the configuration names."""
+    data = cluster.tree("/zookeeper")["/zookeeper/config"].data or b""
+    return [line for line in data.decode().splitlines() if line.startswith("server.")]
+
+
+def test_a_session_is_closed_from_the_member_that_it_has_left(cluster: Cluster, clients: list[ScriptClient]) -> None:
+    old, new = clients[:2]
+    old.connect(cluster[0].port)
+    old.create("/e", b"", EPHEMERAL)
+    new.session, new.zxid = old.session, old.zxid
+    new.connect(cluster[1].port)
+
+    assert old.close() == "OK"
+    assert cluster.sessions() == {}
+    assert "/e" not in cluster.tree()
+
+
+def test_local_sessions_expire_by_a_manual_clock_and_by_hand(clients: list[ScriptClient]) -> None:
+    with Cluster(3, clock="manual", config={"localSessionsEnabled": True}) as cluster:
+        first, second = clients[:2]
+        first.connect(cluster[0].port, timeout_ms=4000)
+        cluster.advance(60)
+        assert cluster.sessions() == {}
+        assert first.is_closed()
+        for who in (None, "all"):
+            second = ScriptClient()
+            second.connect(cluster[1].port)
+            cluster.expire(who or second.session.session_id)
+            assert second.is_closed()
+            assert cluster.sessions() == {}
+
+
+def test_a_member_is_read_only_after_two_seconds_alone_each_time(clients: list[ScriptClient]) -> None:
+    with Cluster(3, clock="manual", config={"readonlymode.enabled": True}) as cluster:
+        cluster.partition([0], [1, 2])
+        cluster.advance(1.5)
+        cluster.heal()
+        cluster.partition([0], [1, 2])
+        cluster.advance(1.0)
+        assert cluster[0].status == "looking"
+        cluster.advance(1.0)
+        assert cluster[0].status == "read-only"
