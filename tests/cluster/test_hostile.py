@@ -174,3 +174,58 @@ def test_a_member_is_read_only_after_two_seconds_alone_each_time(clients: list[S
         assert cluster[0].status == "looking"
         cluster.advance(1.0)
         assert cluster[0].status == "read-only"
+
+
+# --- what a newcomer stumbled over ---
+
+
+def test_those_that_no_group_names_are_one_group(cluster: Cluster) -> None:
+    cluster.partition([2])
+
+    assert [member.status for member in cluster] == ["follower", "leader", "looking"]
+    for groups in ((), (0,), ("01",)):
+        with pytest.raises(ValueError, match="needs groups of members"):
+            cluster.partition(*groups)  # type: ignore[arg-type]
+
+
+def test_a_change_by_the_test_is_refused_where_it_would_wait(cluster: Cluster) -> None:
+    leader = cluster.leader
+    assert leader is not None
+    cluster.partition([leader], noticed_after=AGES_S)
+
+    with pytest.raises(RuntimeError, match="reaches no quorum"):
+        cluster.create("/a")
+    cluster.heal()
+    cluster.create("/a")
+
+
+def test_a_partition_is_noticed_in_its_time_whatever_else_happens() -> None:
+    with Cluster(5, clock="manual") as cluster:
+        leader = cluster.leader
+        assert leader is not None
+        cluster.partition([leader], noticed_after=10)
+        cluster[0].kill()
+        cluster[1].pause()
+        cluster.advance(9)
+        assert cluster.leader is leader
+        cluster[0].start()
+        cluster.advance(1)
+        assert cluster.leader not in (None, leader)
+
+
+def test_members_are_named_by_themselves_too(cluster: Cluster) -> None:
+    follower = cluster.followers[0]
+    cluster.transfer_leadership(follower)
+    assert cluster.leader is follower
+    cluster.lag(cluster.followers[0], 1.0)
+    cluster.remove(follower)
+    assert follower not in list(cluster)
+    assert cluster.leader is not None
+
+
+def test_what_is_not_started_says_so() -> None:
+    cluster = Cluster(3)
+    for call in (lambda: cluster.leader, lambda: cluster.followers, lambda: cluster[0].status, cluster.kill_leader):
+        with pytest.raises(RuntimeError, match="not started; use it as 'with Cluster"):
+            call()
+    assert repr(cluster[0]) == "<zoolet Member 0, not started>"

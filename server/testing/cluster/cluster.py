@@ -121,7 +121,8 @@ class Cluster(Server):
         return Member(self._shared, number, role, host, port)
 
     def __repr__(self) -> str:
-        return f"<zoolet {type(self).__name__.strip('_')} of {len(self._members)}>"
+        name = f"zoolet {type(self).__name__.strip('_')} of {len(self._members)}"
+        return f"<{name} {self[0].address}>" if self.running else f"<{name}>"
 
     # --- members ---
 
@@ -236,29 +237,34 @@ class Cluster(Server):
             raise RuntimeError(f"the cluster has no leader: {self._shared.who_is_who()}")
         return leader
 
-    def transfer_leadership(self, index: int) -> None:
+    def _named(self, which: int | Member) -> Member:
+        return which if isinstance(which, Member) and which in list(self) else self[which]  # type: ignore[index]
+
+    def transfer_leadership(self, index: int | Member) -> None:
         """Make a member the leader: all clients are disconnected, as at every election.
 
         Raises:
             ValueError: It cannot lead.
         """
-        number = self[index].number
+        number = self._named(index).number
         self._runner.call(lambda: self.ensemble.transfer(number))
 
-    def partition(self, *groups: Collection[int], noticed_after: float = 0.0) -> None:
+    def partition(self, *groups: Collection[int | Member], noticed_after: float = 0.0) -> None:
         """Divide the network between members: they reach only those of their own group. Clients reach all.
 
         Args:
-            groups: Indexes of members; one that is in no group is alone.
+            groups: Members, or their indexes; those that are in no group are one together.
             noticed_after: Seconds until members notice whom they do not reach, which ZooKeeper calls ``syncLimit``.
                 Until then a leader without a quorum goes on answering reads, and its clients believe in it.
 
         Raises:
-            ValueError: A member is in two groups.
+            ValueError: A member is in two groups, or there is no group.
             IndexError: There is no such member.
         """
         arguments.check_seconds(f"partition(noticed_after={noticed_after!r})", noticed_after)
-        numbers = [[self[index].number for index in group] for group in groups]
+        if not groups or not all(isinstance(group, Collection) and not isinstance(group, str) for group in groups):
+            raise ValueError(f"partition{groups!r}: it needs groups of members, such as partition([0], [1, 2])")
+        numbers = [[self._named(which).number for which in group] for group in groups]
         named = [number for group in numbers for number in group]
         if len(set(named)) < len(named):
             raise ValueError(f"partition{groups!r}: a member is in two groups")
@@ -277,7 +283,7 @@ class Cluster(Server):
 
         self._runner.call(heal)
 
-    def lag(self, index: int, seconds: float) -> None:
+    def lag(self, index: int | Member, seconds: float) -> None:
         """Make a member late: it applies what was committed so many seconds later, answers writes only then, and
         reads from the past. While it leads this has no effect.
 
@@ -290,7 +296,7 @@ class Cluster(Server):
         """
         if seconds != float("inf"):
             arguments.check_seconds(f"lag({index}, {seconds!r})", seconds)
-        replica = self[index].replica
+        replica = self._named(index).replica
 
         def lag() -> None:
             replica.delay(seconds, self.ensemble.now())
@@ -358,16 +364,16 @@ class Cluster(Server):
         self._runner.call(join)
         return member
 
-    def remove(self, index: int) -> None:
+    def remove(self, index: int | Member) -> None:
         """Remove a member for good: it stops, and the others do without it.
 
         Raises:
             ValueError: It is the last one that votes.
             RuntimeError: There is no leader.
         """
-        member = self[index]
+        member = self._named(index)
         if member.replica.votes and len(self.ensemble.voters()) == 1:
-            raise ValueError(f"member {index} is the last one that votes")
+            raise ValueError(f"member {member.index} is the last one that votes")
 
         def remove() -> None:
             if member.is_leader and (others := self.followers):

@@ -81,7 +81,9 @@ class Ensemble:
         self.alone = alone
         self._schedule = schedule
         self._read_time = read_time
-        self._group_of: dict[int, int] = {}  # which part of the network a member is in; none is the first
+        self._group_of: dict[int, int] = {}  # which part of the network a member is in; none is the rest
+        self._noticed: dict[int, int] = {}  # the same, as far as members have noticed
+        self._partitions = 0
         self._outgoing: list[tuple[Replica, Callable[[], object]]] = []  # requests that do not reach the leader
         self._syncs: list[tuple[int, Replica, Callable[[], object]]] = []  # marks that wait for a commit
         self._pumping = False
@@ -103,20 +105,35 @@ class Ensemble:
         return self._group_of.get(one.number, 0) == self._group_of.get(other.number, 0)
 
     def partition(self, groups: Collection[Collection[int]], noticed_after: float = 0.0) -> None:
-        """Divide the network: members reach only those of their own group; one that is in no group is alone.
+        """Divide the network: members reach only those of their own group; those in no group are one, too.
 
         Args:
             groups: Numbers of members.
             noticed_after: Seconds until the members notice.
         """
-        self._group_of = {number: -number for number in self.replicas}  # alone
-        for place, group in enumerate(groups, 1):
-            self._group_of.update(dict.fromkeys(group, place))
-        self.settle_after(noticed_after)
+        self._group_of = {number: place for place, group in enumerate(groups, 1) for number in group}
+        self._partitions += 1
+        number = self._partitions
+        if noticed_after > 0:
+            self._schedule(noticed_after, lambda: self._notice(number))
+            self.settle()
+        else:
+            self._notice(number)
+
+    def _notice(self, number: int) -> None:
+        if number == self._partitions:
+            self._noticed = self._group_of
+            self.settle()
+
+    def _believes_in(self, one: Replica, other: Replica) -> bool:
+        """Return whether a member still thinks that it reaches another."""
+        is_here = one.is_up and other.is_up and not one.is_paused and not other.is_paused
+        return is_here and self._noticed.get(one.number, 0) == self._noticed.get(other.number, 0)
 
     def heal(self) -> None:
         """Connect all members again, and end lags and pauses."""
-        self._group_of = {}
+        self._group_of = self._noticed = {}
+        self._partitions += 1
         for replica in self.replicas.values():
             replica.is_paused = False
             replica.delay(0.0, self.now())
@@ -156,26 +173,17 @@ class Ensemble:
                 each.status = Status.FOLLOWING if each.votes else Status.OBSERVING
         self._absent = len(set(voters) - self.replicas.keys())
 
-    def settle_after(self, seconds: float) -> None:
-        """Settle after some seconds, at once for 0."""
-        if seconds > 0:
-            self._schedule(seconds, self.settle)
-        else:
-            self.settle()
-
     def settle(self) -> None:
         """Decide who leads and who follows, after something has changed."""
         leader = self.leader
-        if leader is not None and not (
-            leader.is_up and leader.votes and not leader.is_paused and self.has_quorum(leader)
-        ):
+        if leader is not None and not self._still_leads(leader):
             self._lose_leader()
             leader = None
         if leader is None:
             self._elect_soon()
             leader = self.leader
         for each in self.replicas.values():
-            if each.status.has_leader and each is not leader and (leader is None or not self.reaches(leader, each)):
+            if each.status.has_leader and each is not leader and not (leader and self._believes_in(leader, each)):
                 self._look(each)
         if leader is not None:
             for each in self.replicas.values():
@@ -183,6 +191,10 @@ class Ensemble:
                     self._follow(each, leader)
             self._send_outgoing()
         self.pump()
+
+    def _still_leads(self, leader: Replica) -> bool:
+        believers = sum(each is leader or self._believes_in(leader, each) for each in self.voters())
+        return leader.is_up and leader.votes and not leader.is_paused and 2 * believers > self.votes
 
     def lost(self, replica: Replica) -> None:
         """Notify a member that it has no leader: it was paused when that was lost."""
@@ -293,8 +305,10 @@ class Ensemble:
             ValueError: It cannot: it is an observer, does not run, or does not reach the leader.
         """
         replica, leader = self.replicas[number], self.leader
-        if leader is None or replica is leader:
+        if replica is leader:
             return
+        if leader is None:
+            raise ValueError("the cluster has no leader that could make another one")
         if not replica.votes or not self.reaches(leader, replica):
             raise ValueError(f"member {number - 1} cannot lead: it is an observer, or does not reach the leader")
         self._candidate = number
@@ -500,7 +514,8 @@ class Ensemble:
 
     def restart(self) -> None:
         """Connect all members again, and elect; all of them run."""
-        self._group_of = {}
+        self._group_of = self._noticed = {}
+        self._partitions += 1
         self.leader = None
         for each in self.replicas.values():
             each.is_paused = False

@@ -47,13 +47,12 @@ class Member(Server):
         role: Whether it votes.
 
     Attributes:
-        replica: Its copy of the state.
         gateway: What its connections ask.
         number: As given; the server number in the configuration of the ensemble, one more than its index.
     """
 
-    replica: Replica
     gateway: Gateway
+    _replica: Replica | None = None
 
     def __init__(self, shared: Shared, number: int, role: Role, host: str, port: int) -> None:
         self._shared = shared
@@ -67,7 +66,20 @@ class Member(Server):
         self._runner.at_once = True
 
     def __repr__(self) -> str:
+        if self._replica is None:
+            return f"<zoolet Member {self.number - 1}, not started>"
         return f"<zoolet Member {self.index}: {self.status}>"
+
+    @property
+    def replica(self) -> Replica:
+        """Its copy of the state.
+
+        Raises:
+            RuntimeError: The cluster has not been started.
+        """
+        if self._replica is None:
+            raise RuntimeError("this member's Cluster is not started; use it as 'with Cluster() as cluster:'")
+        return self._replica
 
     @property
     def index(self) -> int:
@@ -122,7 +134,7 @@ class Member(Server):
         interceptor = MemberInterceptor(self._shared.interceptor)
         self._intercept(interceptor, partial(self._filter_events, engine))
         interceptor.whole.on_event_faults_of.append(lambda: interceptor.check_event_faults())
-        self.replica = Replica(
+        self._replica = Replica(
             self.number,
             engine,
             self._role == "participant",

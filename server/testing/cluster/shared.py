@@ -40,8 +40,23 @@ class Shared:
     call: Callable[[Callable[[], Any]], Any]
 
     def __post_init__(self) -> None:
-        self.ensemble: Ensemble
+        self._ensemble: Ensemble | None = None
         self.interceptor: ClusterInterceptor
+
+    @property
+    def ensemble(self) -> Ensemble:
+        """The log, and who leads.
+
+        Raises:
+            RuntimeError: The cluster has not been started.
+        """
+        if self._ensemble is None:
+            raise RuntimeError("this Cluster is not started; use it as 'with Cluster() as cluster:'")
+        return self._ensemble
+
+    @ensemble.setter
+    def ensemble(self, ensemble: Ensemble) -> None:
+        self._ensemble = ensemble
 
     def engines(self) -> list[Engine]:
         """Return the engine that prepares, and those of all members."""
@@ -51,10 +66,12 @@ class Shared:
         """Return the engine that prepares, at the present time.
 
         Raises:
-            RuntimeError: There is no leader.
+            RuntimeError: There is no leader, or it reaches no quorum.
         """
         if self.ensemble.leader is None:
             raise RuntimeError(f"the cluster has no leader: {self.who_is_who()}; start() members or heal() the network")
+        if not self.ensemble.has_quorum(self.ensemble.leader):
+            raise RuntimeError("the leader reaches no quorum, so a change would wait; heal() the network")
         self.ensemble.leading.set_time(*self.clock.read())
         return self.ensemble.leading
 
