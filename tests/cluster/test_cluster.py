@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 from math import inf
@@ -10,15 +9,13 @@ from typing import Final, Literal
 
 import pytest
 from support import frames
-from support.effort import effort
 from support.script_client import ScriptClient
 
-from zoolet.client import Client
 from zoolet.protocol import records as r
 from zoolet.protocol.errors import NodeExistsError, NoNodeError
 from zoolet.protocol.operations import OpCode
 from zoolet.server.testing.cluster import ensemble
-from zoolet.testing import Cluster, Server, Simulation, delay, error, lose_reply
+from zoolet.testing import Cluster, Server, delay, error, lose_reply
 
 EPHEMERAL: Final = 1
 AGES_S: Final = 1000.0
@@ -508,46 +505,3 @@ def test_what_is_no_frame_closes_the_connection(cluster: Cluster, clients: list[
     assert client.answer()[0] == "closed"
     assert other.connect(cluster[0].port) == "new"
     assert cluster.zxid() & 0xFFFF == 2
-
-
-# --- asyncio, virtual time ---
-
-
-async def test_in_a_running_loop_the_same_calls_work() -> None:
-    async with Cluster(3) as cluster, Client(cluster.hosts) as zk:
-        await zk.create("/a", b"1")
-        cluster.stop_leader()
-        assert (await zk.get("/a"))[0] == b"1"
-        cluster.add()
-        await cluster.until_node("/a")
-
-
-@pytest.mark.parametrize("seed", range(effort(8, 100)))
-def test_a_lock_has_one_holder_while_leaders_die_in_virtual_time(seed: int) -> None:
-    sim = Simulation(seed)
-    held: list[tuple[str, int]] = []
-
-    async def contend(name: str, hosts: str, until: float) -> None:
-        holder: list[str] = []
-        async with Client(hosts, timeout=8.0) as zk:
-            while sim.time() < until:
-                async with zk.lock("/lock", on_lost="flag") as lease:
-                    held.append((name, lease.token))
-                    await asyncio.sleep(sim.rng.uniform(0.01, 0.5))
-        assert holder == []
-
-    async def main() -> None:
-        async with sim.cluster(3) as cluster:
-            tasks = [asyncio.create_task(contend(name, cluster.hosts, 40.0)) for name in "abc"]
-            for _ in range(8):
-                await asyncio.sleep(sim.rng.uniform(0.5, 4.0))
-                old = cluster.kill_leader()
-                await asyncio.sleep(sim.rng.uniform(0.0, 1.0))
-                old.start()
-            await asyncio.gather(*tasks)
-
-    sim.run(main())
-    tokens = [token for _, token in held]
-    assert len(held) > 20
-    assert tokens == sorted(tokens)
-    assert len(set(tokens)) == len(tokens)

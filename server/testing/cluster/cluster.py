@@ -11,8 +11,8 @@ from typing import Final, TypeVar
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.storage.live import snapshot_of
-from zoolet.server.storage.snapshot import Snapshot as Copy
-from zoolet.server.testing.cluster.copying import copy_tree
+from zoolet.server.storage.snapshot import Snapshot
+from zoolet.server.testing.cluster.copying import ClusterSnapshot, copy_tree
 from zoolet.server.testing.cluster.ensemble import Ensemble
 from zoolet.server.testing.cluster.interceptor import ClusterInterceptor
 from zoolet.server.testing.cluster.member import Member, Role
@@ -32,19 +32,6 @@ ALONE_S: Final = 2.0
 """Seconds after which a member without a quorum becomes read-only, as in ZooKeeper."""
 ENSEMBLE_KEYS: Final = ("localSessionsEnabled", "localSessionsUpgradingEnabled")
 """Keys of a configuration that have an effect in a cluster only."""
-
-
-class ClusterSnapshot:
-    """The tree of a cluster at some moment.
-
-    Args:
-        of: The cluster.
-        copy: The tree.
-    """
-
-    def __init__(self, of: Cluster, copy: Copy) -> None:
-        self.of = of
-        self.copy = copy
 
 
 class Cluster(Server):
@@ -176,12 +163,14 @@ class Cluster(Server):
         call_later = clock.call_later if isinstance(clock, ManualClock) else loop.call_later
         leading = Engine(self._config.settings, now=now, monotonic_ms=monotonic_ms, rng=Random(self.seed))
         leading.sessions.set_key(self._shared.key)
-        self._shared.ensemble = Ensemble(
-            leading,
-            call_later,
-            self._clock.read,
-            election=self._election,
-            alone=ALONE_S if self._config.isro else None,
+        self._shared.begin(
+            Ensemble(
+                leading,
+                call_later,
+                self._clock.read,
+                election=self._election,
+                alone=ALONE_S if self._config.isro else None,
+            )
         )
         leading.has_quorum = self.ensemble.would_have_quorum
         self._shared.interceptor = ClusterInterceptor(call_later, lambda: self._clock.read()[0] / 1000)
@@ -443,7 +432,7 @@ class Cluster(Server):
             raise ValueError(f"restore({snapshot!r}): this is not a snapshot of this cluster; snapshot() returns one")
         self._runner.call(lambda: self._set_tree(snapshot.copy))
 
-    def _set_tree(self, copy: Copy) -> None:
+    def _set_tree(self, copy: Snapshot) -> None:
         self.ensemble.catch_up()
         self.ensemble.forget_uncommitted()
         for engine in self._shared.engines():

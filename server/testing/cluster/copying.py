@@ -21,3 +21,16 @@ def copy_state(source: Engine, target: Engine) -> None:
 def copy_tree(copy: Snapshot, target: Engine) -> None:
     """Replace the tree of an engine, and nothing else: sessions, watches and the zxid stay, and no watch fires."""
     load_tree(target, copy)
+
+
+class ClusterSnapshot:
+    """The tree of a cluster at some moment.
+
+    Args:
+        of: The cluster.
+        copy: The tree.
+    """
+
+    def __init__(self, of: object, copy: Snapshot) -> None:
+        self.of = of
+        self.copy = copy

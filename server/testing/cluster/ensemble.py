@@ -32,6 +32,7 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.core.ops.reconfig import parse_config, voters_of
 from zoolet.server.core.ops.replay import Applied
 from zoolet.server.testing.cluster.copying import copy_state
+from zoolet.server.testing.cluster.network import Network
 from zoolet.server.testing.cluster.preparing import GONE, Forwarded, Preparing
 from zoolet.server.testing.cluster.replica import Replica, Status
 
@@ -59,6 +60,7 @@ class Ensemble:
         log: What was prepared, from ``first`` on.
         committed: How many transactions a quorum has.
         preparing: Executes the requests that change something.
+        network: Which members reach each other.
     """
 
     def __init__(
@@ -81,9 +83,8 @@ class Ensemble:
         self.alone = alone
         self._schedule = schedule
         self._read_time = read_time
-        self._group_of: dict[int, int] = {}  # which part of the network a member is in; none is the rest
-        self._noticed: dict[int, int] = {}  # the same, as far as members have noticed
-        self._partitions = 0
+        self.network = Network()
+        self.reaches = self.network.reaches
         self._outgoing: list[tuple[Replica, Callable[[], object]]] = []  # requests that do not reach the leader
         self._syncs: list[tuple[int, Replica, Callable[[], object]]] = []  # marks that wait for a commit
         self._pumping = False
@@ -98,12 +99,6 @@ class Ensemble:
         """Return the time in milliseconds."""
         return self._read_time()[1]
 
-    def reaches(self, one: Replica, other: Replica) -> bool:
-        """Return whether what one sends arrives at the other at present."""
-        if not (one.is_up and other.is_up) or one.is_paused or other.is_paused:
-            return False
-        return self._group_of.get(one.number, 0) == self._group_of.get(other.number, 0)
-
     def partition(self, groups: Collection[Collection[int]], noticed_after: float = 0.0) -> None:
         """Divide the network: members reach only those of their own group; those in no group are one, too.
 
@@ -111,9 +106,7 @@ class Ensemble:
             groups: Numbers of members.
             noticed_after: Seconds until the members notice.
         """
-        self._group_of = {number: place for place, group in enumerate(groups, 1) for number in group}
-        self._partitions += 1
-        number = self._partitions
+        number = self.network.partition(groups)
         if noticed_after > 0:
             self._schedule(noticed_after, lambda: self._notice(number))
             self.settle()
@@ -121,19 +114,12 @@ class Ensemble:
             self._notice(number)
 
     def _notice(self, number: int) -> None:
-        if number == self._partitions:
-            self._noticed = self._group_of
+        if self.network.notice(number):
             self.settle()
-
-    def _believes_in(self, one: Replica, other: Replica) -> bool:
-        """Return whether a member still thinks that it reaches another."""
-        is_here = one.is_up and other.is_up and not one.is_paused and not other.is_paused
-        return is_here and self._noticed.get(one.number, 0) == self._noticed.get(other.number, 0)
 
     def heal(self) -> None:
         """Connect all members again, and end lags and pauses."""
-        self._group_of = self._noticed = {}
-        self._partitions += 1
+        self.network.heal()
         for replica in self.replicas.values():
             replica.is_paused = False
             replica.delay(0.0, self.now())
@@ -183,7 +169,11 @@ class Ensemble:
             self._elect_soon()
             leader = self.leader
         for each in self.replicas.values():
-            if each.status.has_leader and each is not leader and not (leader and self._believes_in(leader, each)):
+            if (
+                each.status.has_leader
+                and each is not leader
+                and not (leader and self.network.believes_in(leader, each))
+            ):
                 self._look(each)
         if leader is not None:
             for each in self.replicas.values():
@@ -193,7 +183,7 @@ class Ensemble:
         self.pump()
 
     def _still_leads(self, leader: Replica) -> bool:
-        believers = sum(each is leader or self._believes_in(leader, each) for each in self.voters())
+        believers = sum(each is leader or self.network.believes_in(leader, each) for each in self.voters())
         return leader.is_up and leader.votes and not leader.is_paused and 2 * believers > self.votes
 
     def lost(self, replica: Replica) -> None:
@@ -514,8 +504,7 @@ class Ensemble:
 
     def restart(self) -> None:
         """Connect all members again, and elect; all of them run."""
-        self._group_of = self._noticed = {}
-        self._partitions += 1
+        self.network.heal()
         self.leader = None
         for each in self.replicas.values():
             each.is_paused = False

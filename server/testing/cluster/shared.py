@@ -54,8 +54,8 @@ class Shared:
             raise RuntimeError("this Cluster is not started; use it as 'with Cluster() as cluster:'")
         return self._ensemble
 
-    @ensemble.setter
-    def ensemble(self, ensemble: Ensemble) -> None:
+    def begin(self, ensemble: Ensemble) -> None:
+        """Use an ensemble from now on."""
         self._ensemble = ensemble
 
     def engines(self) -> list[Engine]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from zoolet.server.testing.cluster.cluster import Cluster, ClusterSnapshot
+from zoolet.server.testing.cluster.cluster import Cluster
+from zoolet.server.testing.cluster.copying import ClusterSnapshot
 from zoolet.server.testing.control.control import Command, Control, Parameter
 from zoolet.server.testing.control.values import UsageError
 

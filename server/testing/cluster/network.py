@@ -1,0 +1,48 @@
+"""Which members reach each other, and how much of that they have noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from zoolet.server.testing.cluster.replica import Replica
+
+
+class Network:
+    """The links between members: in groups, of which the members that none names are one."""
+
+    def __init__(self) -> None:
+        self._group_of: Mapping[int, int] = {}
+        self._noticed: Mapping[int, int] = {}
+        self._partitions = 0
+
+    def reaches(self, one: Replica, other: Replica) -> bool:
+        """Return whether what one sends arrives at the other at present."""
+        return _are_running(one, other) and _are_together(self._group_of, one, other)
+
+    def believes_in(self, one: Replica, other: Replica) -> bool:
+        """Return whether a member thinks that it reaches another."""
+        return _are_running(one, other) and _are_together(self._noticed, one, other)
+
+    def partition(self, groups: Collection[Collection[int]]) -> int:
+        """Divide it, noticed by nobody; return the number of this partition."""
+        self._group_of = {number: place for place, group in enumerate(groups, 1) for number in group}
+        self._partitions += 1
+        return self._partitions
+
+    def notice(self, number: int) -> bool:
+        """Make a partition known to all; return False if there was another one since."""
+        if number == self._partitions:
+            self._noticed = self._group_of
+        return number == self._partitions
+
+    def heal(self) -> None:
+        """Connect all, known to all."""
+        self.notice(self.partition(()))
+
+
+def _are_running(one: Replica, other: Replica) -> bool:
+    return one.is_up and other.is_up and not one.is_paused and not other.is_paused
+
+
+def _are_together(group_of: Mapping[int, int], one: Replica, other: Replica) -> bool:
+    return group_of.get(one.number, 0) == group_of.get(other.number, 0)
