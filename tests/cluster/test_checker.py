@@ -72,7 +72,7 @@ async def disturb(cluster: Cluster, rng: Random) -> None:
                 member.start()
 
 
-@pytest.mark.parametrize("seed", range(effort(15, 300)))
+@pytest.mark.parametrize("seed", range(effort(15, 60)))
 def test_what_a_cluster_answers_under_faults_is_in_order(seed: int) -> None:
     sim = Simulation(seed)
 
@@ -88,7 +88,7 @@ def test_what_a_cluster_answers_under_faults_is_in_order(seed: int) -> None:
                     cluster.heal()
                     for member in cluster:
                         member.start()
-            assert len(recording) > 200
+            assert len(recording) > 50
             assert check(recording.entries) is None
             assert cluster[0].tree() == cluster[1].tree() == cluster[2].tree()
 

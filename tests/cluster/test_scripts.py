@@ -16,7 +16,6 @@ from cluster import failover_scripts
 from cluster.scripts import LOCAL, PLAIN, READ_ONLY, RECONFIG, Script
 from cluster.worlds import Apache, Ours, World
 from support.apache import ALL_RELEASES
-from support.effort import FULL
 
 assert failover_scripts  # it adds to the groups
 GOLDEN: Final = Path(__file__).with_name("golden")
@@ -56,7 +55,7 @@ def apache(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, World]]:
         yield release, group, world
 
 
-@pytest.mark.skipif(not FULL, reason="takes minutes: `make clusters`, or ZOOLET_FULL=1")
+@pytest.mark.skipif(not os.environ.get("ZOOLET_CLUSTERS"), reason="takes six minutes: `make clusters`")
 @pytest.mark.parametrize("apache", [(release, group) for release in ALL_RELEASES for group in GROUPS], indirect=True)
 def test_three_servers_do_what_they_did(apache: tuple[str, str, World]) -> None:
     release, group, world = apache
