@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from math import inf
 from typing import Final, Literal
 
@@ -20,22 +19,6 @@ from zoolet.testing import Cluster, Server, delay, error, lose_reply
 EPHEMERAL: Final = 1
 AGES_S: Final = 1000.0
 """Longer than any test takes."""
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    """Three members."""
-    with Cluster(3) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def clients() -> Iterator[list[ScriptClient]]:
-    """Clients whose connections end with the test."""
-    made = [ScriptClient() for _ in range(4)]
-    yield made
-    for client in made:
-        client.drop()
 
 
 def test_three_members_start_in_milliseconds() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from support.script_client import ScriptClient
 
@@ -15,22 +13,6 @@ from zoolet.testing import Cluster
 EPHEMERAL = 1
 AGES_S = 1000.0
 RECONFIG = {"reconfigEnabled": "true", "skipACL": "yes"}
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    """Three members."""
-    with Cluster(3) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def clients() -> Iterator[list[ScriptClient]]:
-    """Clients whose connections end with the test."""
-    made = [ScriptClient() for _ in range(5)]
-    yield made
-    for client in made:
-        client.drop()
 
 
 def others(cluster: Cluster, index: int) -> list[int]:
@@ -94,6 +76,24 @@ def test_ids_of_sessions_are_of_the_member_that_made_them(
 
     assert len({client.session.session_id for client in clients}) == 5
     assert clients[3].session.session_id >> 56 == 1
+
+
+@pytest.mark.parametrize("how", ["resume", "heal"])
+def test_a_leader_that_was_paused_disconnects_its_clients(
+    cluster: Cluster, clients: list[ScriptClient], how: str
+) -> None:
+    client, old = clients[0], cluster.leader
+    assert old is not None
+    client.connect(old.port)
+    old.pause()
+    client.send(OpCode.EXISTS, r.ExistsRequest("/a", False))
+    cluster.create("/a")
+
+    old.resume() if how == "resume" else cluster.heal()
+
+    assert client.answer()[0] == "closed"
+    assert old.status == "follower"
+    assert "/a" in old.tree()
 
 
 def test_a_paused_member_that_is_killed_starts_unpaused(cluster: Cluster, clients: list[ScriptClient]) -> None:
@@ -176,7 +176,7 @@ def test_a_member_is_read_only_after_two_seconds_alone_each_time(clients: list[S
         assert cluster[0].status == "read-only"
 
 
-# --- what a newcomer stumbled over ---
+# --- what newcomers have found ---
 
 
 def test_those_that_no_group_names_are_one_group(cluster: Cluster) -> None:

@@ -33,16 +33,22 @@ def require_curator() -> None:
 @contextmanager
 def curator_locks(hosts: str, *, cycle: bool = False) -> Iterator[list[str]]:
     """Hold Curator's locks on a server; yield the ids of two sessions: the one that holds, and the one that waits."""
+    with curator_program(PROGRAM, hosts, *(["cycle"] if cycle else [])) as (ready, _):
+        yield ready
+
+
+@contextmanager
+def curator_program(program: Path, *args: str) -> Iterator[tuple[list[str], subprocess.Popen[str]]]:
+    """Run a Java program that uses Curator until the block ends; yield what it printed behind ``ready``, and it."""
     jars = ":".join(str(jar) for pattern in (*NEEDED, *CURATOR) for jar in sorted(JARS.glob(pattern)))
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, str(PROGRAM), hosts, *(["cycle"] if cycle else [])]
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, str(program), *args]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
-        assert process.stdin is not None
         assert process.stdout is not None
         try:
             line = next((line for line in process.stdout if line.startswith("ready")), "")
             assert line, "Curator's program has ended"
-            yield line.split()[1:]
+            yield line.split()[1:], process
         finally:
             process.kill()

@@ -6,13 +6,14 @@ import asyncio
 import os
 from collections.abc import Collection, Iterator, Mapping
 from random import Random
-from typing import Final, TypeVar
+from typing import Final
 
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.storage.live import snapshot_of
+from zoolet.server.storage.recovery import load_tree
 from zoolet.server.storage.snapshot import Snapshot
-from zoolet.server.testing.cluster.copying import ClusterSnapshot, copy_tree
+from zoolet.server.testing.cluster.copying import ClusterSnapshot
 from zoolet.server.testing.cluster.ensemble import Ensemble
 from zoolet.server.testing.cluster.interceptor import ClusterInterceptor
 from zoolet.server.testing.cluster.member import Member, Role
@@ -26,7 +27,6 @@ from zoolet.server.testing.signatures import ClockName, CompatName, Who
 from zoolet.server.testing.state import report, views
 from zoolet.server.testing.state.clock import ManualClock, advance
 
-T = TypeVar("T")
 MAX_MEMBERS: Final = 15
 ALONE_S: Final = 2.0
 """Seconds after which a member without a quorum becomes read-only, as in ZooKeeper."""
@@ -266,9 +266,9 @@ class Cluster(Server):
         super().heal()
 
         def heal() -> None:
+            self.ensemble.heal()  # first: a member that was paused learns what it is before its clients are answered
             for member in self:
                 member.end_faults()
-            self.ensemble.heal()
 
         self._runner.call(heal)
 
@@ -382,15 +382,7 @@ class Cluster(Server):
 
     def expire(self, who: Who) -> None:
         """Expire sessions, as :meth:`Server.expire`."""
-
-        def expire() -> None:
-            named = who if clients.is_all(who) else clients.session_id_of(who)
-            was_local = any([member.gateway.expire(named) for member in self])
-            known = () if was_local and not clients.is_all(who) else clients.sessions_of(self._engine, who)
-            for session in known:
-                self._shared.expire(session.id)
-
-        self._runner.call(expire)
+        self._runner.call(lambda: self._shared.expire(who, self._engine, [member.gateway for member in self]))
 
     def drop(self, who: Who) -> None:
         """Close the connections of sessions, which stay alive; as :meth:`Server.drop`."""
@@ -436,7 +428,7 @@ class Cluster(Server):
         self.ensemble.catch_up()
         self.ensemble.forget_uncommitted()
         for engine in self._shared.engines():
-            copy_tree(copy, engine)
+            load_tree(engine, copy)
         self.ensemble.settle()
 
     def reset(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zoolet.server.core.engine import Engine
 from zoolet.server.storage.live import snapshot_of
-from zoolet.server.storage.recovery import load_tree, replace
+from zoolet.server.storage.recovery import replace
 from zoolet.server.storage.snapshot import Snapshot
 
 
@@ -16,11 +16,6 @@ def copy_state(source: Engine, target: Engine) -> None:
     target.sessions.continue_after(last_id)  # each member makes ids of its own
     target.sessions.touch_all(target.monotonic_ms)
     target.record = record
-
-
-def copy_tree(copy: Snapshot, target: Engine) -> None:
-    """Replace the tree of an engine, and nothing else: sessions, watches and the zxid stay, and no watch fires."""
-    load_tree(target, copy)
 
 
 class ClusterSnapshot:

@@ -27,7 +27,7 @@ from math import inf
 from typing import Final
 
 from zoolet.protocol.paths import CONFIG
-from zoolet.protocol.txns import CloseSessionTxn, CreateSessionTxn, SetDataTxn
+from zoolet.protocol.txns import CreateSessionTxn, SetDataTxn
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.ops.reconfig import parse_config, voters_of
 from zoolet.server.core.ops.replay import Applied
@@ -169,11 +169,8 @@ class Ensemble:
             self._elect_soon()
             leader = self.leader
         for each in self.replicas.values():
-            if (
-                each.status.has_leader
-                and each is not leader
-                and not (leader and self.network.believes_in(leader, each))
-            ):
+            is_led = leader is not None and (each is leader or self.network.believes_in(leader, each))
+            if each.status.has_leader and not is_led:
                 self._look(each)
         if leader is not None:
             for each in self.replicas.values():
@@ -186,20 +183,12 @@ class Ensemble:
         believers = sum(each is leader or self.network.believes_in(leader, each) for each in self.voters())
         return leader.is_up and leader.votes and not leader.is_paused and 2 * believers > self.votes
 
-    def lost(self, replica: Replica) -> None:
-        """Notify a member that it has no leader: it was paused when that was lost."""
-        self._look(replica)
-
     def _lose_leader(self) -> None:
-        assert self.leader is not None
-        leader, self.leader = self.leader, None
+        self.leader = None
         self._syncs.clear()
         for each in self.replicas.values():
-            if each.status.has_leader and not each.is_paused:
+            if each.status.has_leader:
                 self._look(each)
-        if leader.status is Status.LEADING:  # it stands still: it will learn of it
-            leader.status = Status.FOLLOWING
-            leader.forget_requests()
 
     def _look(self, replica: Replica) -> None:
         """Make a member look for a leader: it closes the connections of its clients, and forgets their requests."""
@@ -262,8 +251,6 @@ class Ensemble:
         winner.set_status(Status.LEADING)
         for each in self.replicas.values():
             if each is not winner and self.reaches(winner, each):
-                if each.status.has_leader:  # it was paused while there was another election
-                    self._look(each)
                 self._follow(each, winner)
 
     def _truncate(self, winner: Replica) -> None:
@@ -300,7 +287,8 @@ class Ensemble:
         if leader is None:
             raise ValueError("the cluster has no leader that could make another one")
         if not replica.votes or not self.reaches(leader, replica):
-            raise ValueError(f"member {number - 1} cannot lead: it is an observer, or does not reach the leader")
+            index = list(self.replicas).index(number)
+            raise ValueError(f"member {index} cannot lead: it is an observer, or does not reach the leader")
         self._candidate = number
         self._lose_leader()
         self.settle()
@@ -509,8 +497,7 @@ class Ensemble:
         for each in self.replicas.values():
             each.is_paused = False
             each.lag = 0.0
-            each.status = Status.LOOKING
-            each.engine.set_read_only(False)
+            each.set_status(Status.LOOKING)
         election, self.election = self.election, 0.0
         self.settle()
         self.election = election
@@ -534,7 +521,5 @@ class Ensemble:
         session = self.leading.sessions.alive.get(session_id)
         if session is not None:
             self._update_time()
-            self.leading.zxid += 1
-            owned = list(self.leading.tree.ephemerals.get(session_id, ()))
-            self.leading.apply(CloseSessionTxn(owned), session_id)
+            self.leading.close_session(session)
             self.pump()

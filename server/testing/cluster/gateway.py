@@ -108,10 +108,7 @@ class Gateway:
         """Expire a local session by its id, or all of them; return whether there was one."""
         named = [one for one in self._local if who in (one, "all")]
         for session_id in named:
-            client = self._local[session_id].client
-            self.close_local(session_id)
-            if client is not None:
-                self.replica.engine.close_connection(client)
+            self._end(self._local[session_id])
         return bool(named)
 
     def close_local(self, session_id: int) -> None:
@@ -125,10 +122,14 @@ class Gateway:
         engine = self.replica.engine
         for session in list(self._local.values()):
             if session.heard + session.timeout_ms < engine.monotonic_ms:
-                client = session.client
-                self.close_local(session.id)
-                if client is not None:
-                    engine.close_connection(client)
+                self._end(session)
+
+    def _end(self, session: Session) -> None:
+        """Close a local session, and its connection."""
+        client = session.client
+        self.close_local(session.id)
+        if client is not None:
+            self.replica.engine.close_connection(client)
 
     def close_all_local(self) -> None:
         """Close all local sessions: they end with the leader."""

@@ -207,12 +207,9 @@ class Member(Server):
 
         def resume() -> None:
             self.replica.is_paused = False
-            ensemble = self._shared.ensemble
-            if self.replica.status.has_leader and self.replica is not ensemble.leader:
-                ensemble.lost(self.replica)
             self._interceptor.all_paused = None
             self._interceptor.recheck()
-            ensemble.settle()
+            self._shared.ensemble.settle()
 
         self._shared.call(resume)
 
@@ -277,13 +274,7 @@ class Member(Server):
     def expire(self, who: Who) -> None:
         """Expire sessions of the ensemble that are known to this member, as :meth:`Server.expire`."""
 
-        def expire() -> None:
-            was_local = self.gateway.expire(who if clients.is_all(who) else clients.session_id_of(who))
-            known = () if was_local and not clients.is_all(who) else clients.sessions_of(self._engine, who)
-            for session in known:
-                self._shared.expire(session.id)
-
-        self._shared.call(expire)
+        self._shared.call(lambda: self._shared.expire(who, self._engine, [self.gateway]))
 
     def set_read_only(self, on: bool) -> None:
         """Refuse: a member is read-only when it reaches no quorum.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from zoolet.server.config import Config
 from zoolet.server.core.engine import Engine
 from zoolet.server.testing.cluster.ensemble import Ensemble
+from zoolet.server.testing.cluster.gateway import Gateway
 from zoolet.server.testing.cluster.interceptor import ClusterInterceptor
+from zoolet.server.testing.run import clients
+from zoolet.server.testing.signatures import Who
 from zoolet.server.testing.state.clock import SkewedClock
 
 
@@ -80,13 +83,24 @@ class Shared:
         replicas = self.ensemble.replicas.values()
         return ", ".join(f"member {index} is {each.status.value}" for index, each in enumerate(replicas))
 
-    def expire(self, session_id: int) -> None:
-        """Expire a session of the ensemble.
+    def expire(self, who: Who, engine: Engine, gateways: Iterable[Gateway]) -> None:
+        """Expire sessions, be they of the ensemble or known to one member only.
+
+        Args:
+            who: Whose.
+            engine: The one whose sessions are meant.
+            gateways: Those of the members.
 
         Raises:
+            LookupError: There is no such session.
             RuntimeError: There is no leader.
         """
-        self.writer()
-        self.ensemble.expire(session_id)
-        self.interceptor.paused.pop(session_id, None)
-        self.interceptor.recheck()
+        named = who if clients.is_all(who) else clients.session_id_of(who)
+        was_local = any([gateway.expire(named) for gateway in gateways])
+        if was_local and not clients.is_all(who):
+            return
+        for session in clients.sessions_of(engine, who):
+            self.writer()
+            self.ensemble.expire(session.id)
+            self.interceptor.paused.pop(session.id, None)
+            self.interceptor.recheck()

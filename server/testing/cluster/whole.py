@@ -134,7 +134,7 @@ def member_lines(shared: Shared, members: Iterable[Member]) -> list[str]:
     for member in members:
         replica = member.replica
         facts = [f"{member.index} {member.address} {member.status}"]
-        behind = committed - max(replica.applied, 0)
+        behind = committed - max(replica.applied, 0)  # -1 for one that was added, and has nothing yet
         if replica.is_paused:
             facts.append("paused")
         if behind:
