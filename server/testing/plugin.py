@@ -194,10 +194,6 @@ def zoolet_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster of three members, with ports of their own, for each test. The ini file, the command line and the marker
     say its configuration, clock, release and seed, as for ``zoolet``.
     """
-    if request.config.getoption("zoolet_hosts"):
-        pytest.skip("zoolet_cluster needs embedded members, without --zoolet-hosts")
-    from zoolet.server.testing.cluster.cluster import Cluster
-
     options = {name: value for name, value in _options(request).items() if name != "begin_from"}
     if wrong := [name for name in options if name not in _CLUSTER_OPTIONS]:
         raise pytest.UsageError(
@@ -205,7 +201,7 @@ def zoolet_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
             f"it has {', '.join(_CLUSTER_OPTIONS)}"
         )
     try:
-        cluster = Cluster(3, **options)
+        cluster = _cluster(request.config, options)
     except ValueError as error:
         raise pytest.UsageError(f"the options of the fixture zoolet_cluster are invalid: {error}") from None
     with cluster:
@@ -215,18 +211,34 @@ def zoolet_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 def _server(config: pytest.Config, options: dict[str, Any], *arguments: Any) -> Server:
     """Return a server, not started: an embedded one, or with ``--zoolet-hosts`` a real one behind a proxy."""
-    hosts = config.getoption("zoolet_hosts")
-    if hosts is None:
+    if config.getoption("zoolet_hosts") is None:
         from zoolet.server.testing.server import Server
 
         return Server(*arguments, **options)
     from zoolet.server.testing.real import RealServer
 
+    return cast("Server", _real(RealServer, "zoolet", config, options))
+
+
+def _cluster(config: pytest.Config, options: dict[str, Any]) -> Cluster:
+    """Return a cluster, not started: an embedded one, or with ``--zoolet-hosts`` real servers, each behind a proxy."""
+    if config.getoption("zoolet_hosts") is None:
+        from zoolet.server.testing.cluster.cluster import Cluster
+
+        return Cluster(3, **options)
+    from zoolet.server.testing.cluster.real import RealCluster
+
+    return cast("Cluster", _real(RealCluster, "zoolet_cluster", config, options))
+
+
+def _real(kind: type, fixture: str, config: pytest.Config, options: dict[str, Any]) -> Any:
+    """Return real servers behind proxies; skip the test if it needs more than they can do."""
     plain: tuple[object, ...] = (None, False, "real", {})
     needed = [name for name, value in options.items() if value not in plain and name not in ("seed", "compat")]
     if needed:  # not the seed, which the proxy has too, and not the release: that of a real server is given
-        pytest.skip(f"{', '.join(needed)} of the fixture zoolet needs the embedded server, without --zoolet-hosts")
-    return cast("Server", RealServer(hosts, seed=options.get("seed"), failures=config.stash.setdefault(_FAILURES, [])))
+        pytest.skip(f"{', '.join(needed)} of the fixture {fixture} needs the embedded server, without --zoolet-hosts")
+    hosts, failures = config.getoption("zoolet_hosts"), config.stash.setdefault(_FAILURES, [])
+    return kind(hosts, seed=options.get("seed"), failures=failures)
 
 
 def _recording_file(request: pytest.FixtureRequest, file: object) -> Path:

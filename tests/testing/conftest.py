@@ -67,17 +67,3 @@ def kazoo() -> Iterator[Callable[..., KazooClient]]:
 def client(server: Server, kazoo: Callable[..., KazooClient]) -> KazooClient:
     """A connected KazooClient."""
     return kazoo(server)
-
-
-@pytest.fixture
-def project(pytester: pytest.Pytester) -> pytest.Pytester:
-    """A project that says nothing of zoolet; its options are about plugins that this test environment has."""
-    pytester.makeini(
-        """
-        [pytest]
-        addopts = -p no:hypothesispytest
-        asyncio_default_fixture_loop_scope = function
-        filterwarnings = default
-        """
-    )
-    return pytester

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.daemon import Daemon
@@ -49,6 +50,17 @@ class Time:
             self._shared.ensemble.pump()
 
 
+class Opened(Protocol):
+    """A member, as far as starting and stopping are concerned."""
+
+    @property
+    def daemon(self) -> Daemon:
+        """The daemon that listens."""
+
+    async def close(self) -> None:
+        """Stop for good."""
+
+
 class Daemons:
     """The daemons of all members, as one daemon for the runner of a cluster.
 
@@ -62,7 +74,7 @@ class Daemons:
 
     def __init__(
         self,
-        members: Callable[[], Iterable[Member]],
+        members: Callable[[], Iterable[Opened]],
         shown: Callable[[], Engine],
         open_members: Callable[[], Awaitable[None]],
     ) -> None:
