@@ -198,6 +198,7 @@ def monitor(observed: Observed) -> dict[str, str | float]:
     """
     now = figures(observed)
     shown: dict[str, str | float] = {"version": observed.version(), "server_state": observed.mode()}
+    shown |= observed.quorum()
     shown |= now.gauges
     shown |= _by_key(now.gauge_sets)
     shown |= now.counters

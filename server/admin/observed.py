@@ -38,6 +38,7 @@ class Observed:
         data_dir: The data directory; None for a server in memory.
         samples: The times of some requests in milliseconds, by the name of a label and its value.
         role: Returns ``standalone``, or what the server is in an ensemble.
+        quorum: Returns the figures of ``mntr`` that only a member of an ensemble has.
     """
 
     engine: Engine
@@ -49,6 +50,7 @@ class Observed:
     data_dir: str | None = None
     samples: dict[str, dict[str, Summary]] = field(default_factory=dict)
     role: Callable[[], str] = lambda: "standalone"
+    quorum: Callable[[], Mapping[str, str | int]] = dict
 
     def version(self) -> str:
         """Return the text of the version line, in the form that tools parse."""

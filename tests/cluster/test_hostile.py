@@ -179,6 +179,14 @@ def test_a_member_is_read_only_after_two_seconds_alone_each_time(clients: list[S
 # --- what newcomers have found ---
 
 
+def test_the_report_says_how_the_network_is_divided(cluster: Cluster) -> None:
+    assert "divided" not in cluster.report()
+    cluster.partition([0])
+    assert "  the network is divided: 0, 1 and 2\n  0 " in cluster.report()
+    cluster.heal()
+    assert "divided" not in cluster.report()
+
+
 def test_those_that_no_group_names_are_one_group(cluster: Cluster) -> None:
     cluster.partition([2])
 

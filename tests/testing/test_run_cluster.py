@@ -58,12 +58,16 @@ def test_members_are_controlled_by_http() -> None:
         assert run.call("stop_leader") == 2
         assert [member["status"] for member in run.call("members")] == ["follower", "leader", "down"]
         run.call("start_member", member=2)
+        assert run.call("kill_leader") == 1
+        run.call("start_member", member=1)
         run.call("partition", groups=[[0], [1, 2]])
         assert run.call("members")[0]["status"] == "looking"
         run.call("heal")
         run.call("lag", member=0, seconds=1000)
         run.call("populate", nodes={"/a": "1"})
-        assert "behind by" in run.call("report")
+        assert "behind by 1 transaction" in run.call("report")
+        late = run.call("members")[0]
+        assert (late["behind"], late["lag"], late["paused"]) == (1, 1000, False)
         run.call("lag", member=0, seconds=0)
         number = run.call("snapshot")
         run.call("set", path="/a", data="2")

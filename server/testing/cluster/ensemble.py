@@ -40,6 +40,8 @@ MAX_LOG: Final = 10_000
 """Transactions that are kept for members that are behind; a member that needs older ones is given the whole state."""
 COUNTER_BITS: Final = 32
 """Bits of a zxid that count within an epoch."""
+VERBS: Final = {Status.LEADING: "leading", Status.FOLLOWING: "following", Status.OBSERVING: "observing"}
+"""What ``mntr`` calls the states of those who serve."""
 Schedule = Callable[[float, Callable[[], object]], object]
 
 
@@ -293,6 +295,20 @@ class Ensemble:
         self._lose_leader()
         self.settle()
 
+    def figures(self, replica: Replica) -> dict[str, str | int]:
+        """Return what ``mntr`` says of a member's part in the ensemble.
+
+        Source: QuorumZooKeeperServer.dumpMonitorValues, Leader.registerMetrics, QuorumPeer.start.
+        """
+        verb = VERBS.get(replica.status)
+        shown: dict[str, str | int] = {} if verb is None else {"peer_state": f"{verb} - broadcast"}
+        if replica is self.leader:
+            linked = [each.status for each in self._linked(replica)]
+            followers, observers = linked.count(Status.FOLLOWING), linked.count(Status.OBSERVING)
+            shown |= {"synced_followers": followers, "synced_non_voting_followers": 0, "synced_observers": observers}
+            shown |= {"pending_syncs": len(self._syncs), "learners": followers + observers}
+        return shown | {"quorum_size": self.votes}
+
     # --- requests ---
 
     def forward(self, origin: Replica, request: Forwarded) -> None:
@@ -458,6 +474,10 @@ class Ensemble:
             if count > 0:
                 del self.log[:count]
                 self.first += count
+
+    def behind(self, replica: Replica) -> int:
+        """Return how many committed transactions a member has not applied."""
+        return self.committed - max(replica.applied, 0)  # -1 for one that was added, and has nothing yet
 
     # --- the whole state ---
 

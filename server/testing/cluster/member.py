@@ -103,6 +103,11 @@ class Member(Server):
         return self._shared.ensemble.leader is self.replica
 
     @property
+    def behind(self) -> int:
+        """How many committed transactions it has not applied."""
+        return self._shared.ensemble.behind(self.replica)
+
+    @property
     def address(self) -> str:
         """Its ``host:port``, while it does not run, too."""
         return self._runner.hosts
@@ -131,6 +136,7 @@ class Member(Server):
         )
         assert daemon.observed is not None
         daemon.observed.role = lambda: self.status
+        daemon.observed.quorum = lambda: self._shared.ensemble.figures(self.replica)
         interceptor = MemberInterceptor(self._shared.interceptor)
         self._intercept(interceptor, partial(self._filter_events, engine))
         interceptor.whole.on_event_faults_of.append(lambda: interceptor.check_event_faults())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from zoolet.server.testing.cluster.replica import Replica
 
@@ -34,6 +34,13 @@ class Network:
         if number == self._partitions:
             self._noticed = self._group_of
         return number == self._partitions
+
+    def groups(self, numbers: Iterable[int]) -> list[list[int]]:
+        """Return members by number, those together that reach each other."""
+        by_group: dict[int, list[int]] = {}
+        for number in numbers:
+            by_group.setdefault(self._group_of.get(number, 0), []).append(number)
+        return list(by_group.values())
 
     def heal(self) -> None:
         """Connect all, known to all."""

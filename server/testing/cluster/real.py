@@ -50,7 +50,7 @@ class RealMember(Proxy):
 
     @property
     def daemon(self) -> Daemon:
-        """What listens; for its cluster."""
+        """The daemon that listens; for its cluster."""
         return self._runner.daemon
 
     @property
@@ -60,8 +60,8 @@ class RealMember(Proxy):
 
     @property
     def status(self) -> str:
-        """What the server says: ``leader``, ``follower``, ``observer`` or ``read-only``; ``looking`` if it does not
-        serve, ``down`` if it does not answer, or was stopped here.
+        """The state by the server's word, as that of a cluster's member; ``looking`` if it does not serve, ``down`` if it
+        does not answer, or was stopped here.
         """
         if self._down:
             return "down"

@@ -143,10 +143,15 @@ def member_lines(shared: Shared, members: Iterable[Member]) -> list[str]:
     """Return a line for each member: who leads, who lags by how many transactions, who reaches no leader."""
     committed = shared.ensemble.committed
     lines = [f"epoch {shared.ensemble.epoch}, {committed} transactions"]
+    numbers = list(shared.ensemble.replicas)
+    groups = shared.ensemble.network.groups(numbers)
+    if len(groups) > 1:
+        texts = [" and ".join(str(numbers.index(number)) for number in group) for group in groups]
+        lines.append(f"the network is divided: {', '.join(texts)}")
     for member in members:
         replica = member.replica
         facts = [f"{member.index} {member.address} {member.status}"]
-        behind = committed - max(replica.applied, 0)  # -1 for one that was added, and has nothing yet
+        behind = shared.ensemble.behind(replica)
         if replica.is_paused:
             facts.append("paused")
         if behind:

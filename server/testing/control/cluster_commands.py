@@ -11,6 +11,7 @@ from zoolet.server.testing.cluster.cluster import Cluster
 from zoolet.server.testing.cluster.copying import ClusterSnapshot
 from zoolet.server.testing.control.control import Command, Control, Parameter
 from zoolet.server.testing.control.values import UsageError
+from zoolet.server.testing.run.arguments import MAX_SECONDS
 
 CLUSTER_COMMANDS: Final[dict[str, Command]] = {}
 """The commands by name."""
@@ -59,9 +60,17 @@ def _cluster(control: Control) -> Cluster:
 
 @_command()
 def members(control: Control) -> object:
-    """Return the members: their addresses, roles, and what each is at present."""
+    """Return the members: their addresses, roles, what each is at present, and how far it is behind."""
     return [
-        {"index": member.index, "hosts": member.address, "role": member.role, "status": member.status}
+        {
+            "index": member.index,
+            "hosts": member.address,
+            "role": member.role,
+            "status": member.status,
+            "paused": member.replica.is_paused,
+            "lag": min(member.replica.lag, MAX_SECONDS),  # JSON has no infinity
+            "behind": member.behind,
+        }
         for member in _cluster(control)
     ]
 
@@ -100,6 +109,12 @@ def resume_member(control: Control, member: int) -> None:
 def stop_leader(control: Control) -> object:
     """Stop the leader, and return its index."""
     return _cluster(control).stop_leader().index
+
+
+@_command()
+def kill_leader(control: Control) -> object:
+    """Kill the leader, and return its index."""
+    return _cluster(control).kill_leader().index
 
 
 @_command(member=_MEMBER)
