@@ -60,8 +60,8 @@ class RealMember(Proxy):
 
     @property
     def status(self) -> str:
-        """The state by the server's word, as that of a cluster's member; ``looking`` if it does not serve, ``down`` if it
-        does not answer, or was stopped here.
+        """The state by the server's word, as that of a cluster's member; ``looking`` if it does not serve, ``down`` if
+        it does not answer, or was stopped here.
         """
         if self._down:
             return "down"
