@@ -4,10 +4,10 @@ These are the public names of :mod:`zoolet.server.testing`, each of which is imp
 of each says more.
 
 ==================  ==========================================================================================
-servers             ``Server``, ``Proxy``, ``Simulation``, ``Znode``
+servers             ``Server``, ``Cluster``, ``Proxy``, ``Simulation``, ``Znode``
 faults              ``delay``, ``error``, ``drop_request``, ``lose_reply``, ``corrupt_reply``, ``cut_reply``,
                     ``slow_reply``, ``close_after``, ``hold``, ``withhold_event``; ``Fault``, ``Action``
-what was requested  ``Recording``, ``OpView``
+what was requested  ``Recording``, ``OpView``; ``check``, ``Violation``
 schedules           ``zoolet_schedules``
 ``unittest``        ``ZooletTestCase``, ``KazooTestCase``, ``KazooTestHarness``, ``get_global_cluster``
 fixtures            ``zoolet_fixture``; their types ``ServerFactory``, ``KazooFactory``, ``ClientFactory``

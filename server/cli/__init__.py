@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from zoolet.server.cli import backup, container, datadir, fault, proxy, run, serve
+from zoolet.server.cli import backup, check, container, datadir, fault, proxy, run, serve
 from zoolet.server.config import ConfigError
 from zoolet.server.console import command as console
 from zoolet.server.storage.errors import StorageError
@@ -71,6 +71,7 @@ def parser(more: AddCommands | None = None) -> argparse.ArgumentParser:
     fault.add_command(commands)
     datadir.add_command(commands)
     backup.add_command(commands)
+    check.add_command(commands)
     container.add_command(commands)
     console.add_command(commands)
     if more is not None:

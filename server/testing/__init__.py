@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zoolet.server.testing.checking.checker import check
+    from zoolet.server.testing.checking.violation import Violation
     from zoolet.server.testing.cluster.cluster import Cluster
     from zoolet.server.testing.frames.actions import (
         Action,
@@ -58,6 +60,8 @@ _HOMES = {
         ),
         "frames.actions",
     ),
+    "check": "checking.checker",
+    "Violation": "checking.violation",
     "Cluster": "cluster.cluster",
     "Fault": "frames.faults",
     "Proxy": "proxy",
@@ -95,8 +99,10 @@ __all__ = [
     "ServerFactory",
     "Simulation",
     "Trouble",
+    "Violation",
     "Znode",
     "ZooletTestCase",
+    "check",
     "close_after",
     "corrupt_reply",
     "cut_reply",

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager
 from random import Random
 from types import TracebackType
 from typing import Any, TypeVar
@@ -324,6 +325,29 @@ class Endpoint(ABC):
             self._end_recording,
             lambda session_id: follow is None or follow() == session_id,
         )
+
+    @contextmanager
+    def checked(self) -> Iterator[Recording]:
+        """Check at the end of the block that what clients were answered inside it is what one ZooKeeper answers, by
+        :func:`zoolet.testing.check`; the value is the recording of the block.
+
+        If the block raises, what is found is a note of that exception.
+
+        Raises:
+            AssertionError: It is not; the message tells why, by as few requests as show it.
+        """
+        from zoolet.server.testing.checking.checker import check
+
+        recording = self.recording()
+        try:
+            with recording:
+                yield recording
+        except BaseException as error:
+            if (found := check(recording)) is not None:
+                error.add_note(found.story)
+            raise
+        if (found := check(recording)) is not None:
+            raise AssertionError(found.story)
 
     def _end_recording(self, receive: Callable[[Any], None]) -> None:
         if self._runner.is_ours():

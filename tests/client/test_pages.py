@@ -16,7 +16,8 @@ from zoolet.__main__ import main
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "docs" / "man"
 COMMANDS: Final = frozenset(
-    "serve run proxy fault datadir backup console container dump load push status shell locks top completion".split()
+    "backup check completion console container datadir dump fault load locks proxy push run serve shell status "
+    "top".split()
 )
 
 

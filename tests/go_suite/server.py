@@ -23,7 +23,7 @@ LINGERS_S = 5.0
 
 
 def main() -> None:
-    """Be the server of a configuration, until killed."""
+    """Serve as a configuration says, until killed."""
     config = Path(sys.argv[1])
     if sys.argv[2:] == ["--cluster"]:
         lead(config)
@@ -44,7 +44,7 @@ def read(config: Path) -> dict[str, str]:
 
 
 def attend(config: Path) -> None:
-    """Be the member of a cluster, until killed."""
+    """Stand for the member of a cluster, until killed."""
     with socket.socket(socket.AF_UNIX) as link:
         for attempt in range(200):
             with contextlib.suppress(OSError):

@@ -1,0 +1,400 @@
+"""Each rule of the checker finds a violation that is planted in a history, and shows it with no request too many."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from random import Random
+
+import pytest
+from checking import histories as h
+from support.effort import effort
+
+from zoolet.protocol import records as r
+from zoolet.protocol.enums import CreateMode
+from zoolet.protocol.errors import ErrorCode
+from zoolet.protocol.handshake import ConnectRequest
+from zoolet.protocol.operations import OpCode
+from zoolet.server.testing.checking.checker import RULES, check
+from zoolet.server.testing.checking.facts import Facts
+from zoolet.server.testing.frames.requests import CONNECT, Entry, RecordedRequest
+
+SIZE = 1500
+READS = (OpCode.GET_DATA, OpCode.EXISTS, OpCode.GET_CHILDREN)
+
+
+@pytest.fixture(scope="module")
+def honest() -> list[Entry]:
+    """A history of four clients."""
+    return h.history(1, SIZE)
+
+
+def test_what_a_server_answers_is_accepted(honest: list[Entry]) -> None:
+    assert len(honest) >= SIZE
+    assert check(honest) is None
+
+
+def test_ten_thousand_operations_are_accepted_in_five_seconds() -> None:
+    entries = h.history(2, 10_000)
+    began = time.perf_counter()
+    assert check(entries) is None
+    assert time.perf_counter() - began < 5.0
+
+
+@pytest.mark.parametrize("seed", range(effort(5, 100)))
+def test_histories_of_any_seed_are_accepted(seed: int) -> None:
+    assert check(h.history(100 + seed, 400, clients=2 + seed % 5)) is None
+
+
+# --- the plants: each changes an answer or two, as a server would that is wrong in one way ---
+
+
+def goes_back(entries: list[Entry], rng: Random) -> None:
+    """A read is answered as of the zxid before the one that its connection has seen."""
+    place = rng.choice(h.requests(entries, *READS))
+    entries[place] = h.with_zxid(entries[place], _seen_before(entries, place) - 1)
+
+
+def _seen_before(entries: list[Entry], place: int) -> int:
+    connection = entries[place].connection
+    return max(
+        (
+            h.zxid(e)
+            for e in entries[:place]
+            if isinstance(e, RecordedRequest) and e.connection == connection and e.opcode != CONNECT
+        ),
+        default=h.zxid(entries[place]),
+    )
+
+
+def is_behind_its_client(entries: list[Entry], rng: Random) -> None:
+    """A server accepts a client that has seen more than it has."""
+    place = rng.choice([p for p, e in enumerate(entries) if isinstance(e, RecordedRequest) and e.opcode == CONNECT])
+    entry = h.request_at(entries, place)
+    asked = ConnectRequest.decode(entry.body)
+    ahead = ConnectRequest(entry.zxid + 10_000, asked.timeout_ms, asked.session_id, asked.password, asked.read_only)
+    entries[place] = entry._replace(body=ahead.encode())
+
+
+def answers_out_of_order(entries: list[Entry], rng: Random) -> None:
+    """A write is given a lower zxid than the one that the same client made before."""
+    places = h.requests(entries, OpCode.SET_DATA)
+    place = rng.choice([p for p in places if p > 200])
+    earlier = [p for p in places if p < place and entries[p].connection == entries[place].connection]
+    before = h.zxid(entries[earlier[-1]]) if earlier else h.zxid(entries[place])
+    entries[place] = h.with_zxid(entries[place], before - 1)
+    if not earlier:
+        goes_back(entries, rng)
+
+
+def gives_a_zxid_twice(entries: list[Entry], rng: Random) -> None:
+    """Two writes of two clients have one zxid."""
+    place = rng.choice(h.requests(entries, OpCode.CREATE)[5:])
+    other = next(
+        p
+        for p in range(place - 1, 0, -1)
+        if p in h.requests(entries, OpCode.CREATE, OpCode.SET_DATA)
+        and entries[p].connection != entries[place].connection
+    )
+    entries[place] = h.with_zxid(entries[place], h.zxid(entries[other]))
+
+
+def serves_a_closed_session(entries: list[Entry], rng: Random) -> None:
+    """A session goes on behind the answer that closed it."""
+    place = rng.choice(h.requests(entries, OpCode.CLOSE_SESSION)[:-1])
+    later = next(p for p in h.requests(entries, *READS) if p > place and h.zxid(entries[p]) > h.zxid(entries[place]))
+    gone = entries[place]
+    entries[later] = h.request_at(entries, later)._replace(session=gone.session, connection=gone.connection)
+
+
+def keeps_an_ephemeral(entries: list[Entry], rng: Random) -> None:
+    """A node is shown whose owner has closed its session."""
+    closed = {entries[p].session: h.zxid(entries[p]) for p in h.requests(entries, OpCode.CLOSE_SESSION)}
+    for place in h.requests(entries, OpCode.EXISTS):
+        answer = h.answer_of(entries[place], r.StatResponse)
+        gone = [s for s, z in closed.items() if answer.stat.czxid < z <= h.zxid(entries[place])]
+        if gone and not answer.stat.ephemeralOwner:
+            entries[place] = h.with_stat(entries[place], r.StatResponse, ephemeralOwner=gone[0])
+            return
+    raise AssertionError("no place for it")
+
+
+def loses_an_ephemeral(entries: list[Entry], rng: Random) -> None:
+    """An ephemeral node is missing, and its session lives."""
+    for place in h.requests(entries, OpCode.EXISTS):
+        if h.answer_of(entries[place], r.StatResponse).stat.ephemeralOwner and _is_known(entries, place):
+            entries[place] = h.with_error(entries[place], ErrorCode.NO_NODE)
+            return
+    raise AssertionError("no place for it")
+
+
+def _is_known(entries: list[Entry], place: int) -> bool:
+    """Return whether the last change of the node that is read is in the history."""
+    facts = Facts.read(entries)
+    path, at = h.path_of(entries[place]), h.zxid(entries[place])
+    changes = [c for c in facts.changes if c.path == path and c.zxid <= at and c.kind != "check"]
+    return bool(changes) and facts.zxids.are_complete(changes[-1].zxid, at)
+
+
+def misses_a_write(entries: list[Entry], rng: Random) -> None:
+    """A read shows the node as it was before the last write of another client."""
+    for place in rng.sample(places := h.requests(entries, OpCode.GET_DATA), len(places)):
+        stat = h.answer_of(entries[place], r.GetDataResponse).stat
+        if stat.version > 1 and _is_known(entries, place):
+            entries[place] = h.with_stat(
+                entries[place], r.GetDataResponse, mzxid=stat.mzxid - 1, version=stat.version - 1
+            )
+            return
+    raise AssertionError("no place for it")
+
+
+def misses_a_part(entries: list[Entry], rng: Random) -> None:
+    """A read shows a node without what a transaction has written."""
+    multis = {h.zxid(entries[p]) for p in h.requests(entries, OpCode.MULTI)}
+    for place in h.requests(entries, OpCode.EXISTS):
+        stat = h.answer_of(entries[place], r.StatResponse).stat
+        if stat.mzxid in multis:
+            entries[place] = h.with_stat(entries[place], r.StatResponse, mzxid=stat.mzxid - 1, version=stat.version - 1)
+            return
+    raise AssertionError("no place for it")
+
+
+def misses_a_delete(entries: list[Entry], rng: Random) -> None:
+    """A node is shown that was deleted."""
+    facts = Facts.read(entries)
+    for change in facts.changes:
+        if change.kind != "delete" or change.entry.opcode != OpCode.DELETE:
+            continue
+        for place in h.requests(entries, OpCode.EXISTS):
+            if h.zxid(entries[place]) == change.zxid:
+                body = r.ExistsRequest(change.path, False).encode()
+                entries[place] = h.with_stat(
+                    h.request_at(entries, place)._replace(body=body),
+                    r.StatResponse,
+                    czxid=change.zxid - 2,
+                    mzxid=change.zxid - 2,
+                    ephemeralOwner=0,
+                )
+                return
+    raise AssertionError("no place for it")
+
+
+def loses_a_node(entries: list[Entry], rng: Random) -> None:
+    """A node is missing that was created."""
+    for place in rng.sample(places := h.requests(entries, OpCode.GET_DATA), len(places)):
+        if _is_known(entries, place):
+            entries[place] = h.with_error(entries[place], ErrorCode.NO_NODE)
+            return
+    raise AssertionError("no place for it")
+
+
+def shows_other_data(entries: list[Entry], rng: Random) -> None:
+    """A read shows data that nobody has written."""
+    for place in rng.sample(places := h.requests(entries, OpCode.GET_DATA), len(places)):
+        if _is_known(entries, place):
+            answer = h.answer_of(entries[place], r.GetDataResponse)
+            entries[place] = h.with_answer(entries[place], r.GetDataResponse(b"never", answer.stat))
+            return
+    raise AssertionError("no place for it")
+
+
+def shows_a_later_write(entries: list[Entry], rng: Random) -> None:
+    """A read shows a write that nobody has made."""
+    for place in rng.sample(places := h.requests(entries, OpCode.EXISTS), len(places)):
+        stat = h.answer_of(entries[place], r.StatResponse).stat
+        if stat.mzxid < h.zxid(entries[place]) - 1 and _is_known(entries, place):
+            entries[place] = h.with_stat(entries[place], r.StatResponse, mzxid=stat.mzxid + 1, version=stat.version + 1)
+            return
+    raise AssertionError("no place for it")
+
+
+def shows_the_future(entries: list[Entry], rng: Random) -> None:
+    """A read shows a write behind its own zxid."""
+    place = rng.choice(h.requests(entries, OpCode.EXISTS))
+    entries[place] = h.with_stat(entries[place], r.StatResponse, mzxid=h.zxid(entries[place]) + 1)
+
+
+def loses_an_update(entries: list[Entry], rng: Random) -> None:
+    """Two conditional writes succeed at one version."""
+    facts = Facts.read(entries)
+    for before, change in pairwise(facts.changes):
+        if change.kind == "set" and before.kind == "set" and change.path == before.path and change.stat is not None:
+            place = entries.index(change.entry)
+            if h.request_at(entries, place).opcode == OpCode.SET_DATA:
+                entries[place] = h.with_stat(entries[place], r.StatResponse, version=change.stat.version - 1)
+                return
+    raise AssertionError("no place for it")
+
+
+def ignores_a_version(entries: list[Entry], rng: Random) -> None:
+    """A write that asks for a version is applied to another one."""
+    for place in h.requests(entries, OpCode.SET_DATA):
+        request = r.SetDataRequest.decode(h.request_at(entries, place).body)
+        if request.version >= 0:
+            body = r.SetDataRequest(request.path, request.data, request.version + 5).encode()
+            entries[place] = h.request_at(entries, place)._replace(body=body)
+            return
+    raise AssertionError("no place for it")
+
+
+def refuses_the_right_version(entries: list[Entry], rng: Random) -> None:
+    """A write that asks for the right version is refused, and so is what depends on it."""
+    for place in h.requests(entries, OpCode.SET_DATA):
+        request = r.SetDataRequest.decode(h.request_at(entries, place).body)
+        facts = Facts.read(entries[:place])
+        changes = [c for c in facts.changes if c.path == request.path]
+        if request.version >= 0 and changes and changes[-1].version == request.version:
+            if facts.zxids.are_complete(changes[-1].zxid, h.zxid(entries[place]) - 1):
+                entries[place] = h.with_error(entries[place], ErrorCode.BAD_VERSION)
+                del entries[place + 1 :]
+                return
+    raise AssertionError("no place for it")
+
+
+def creates_twice(entries: list[Entry], rng: Random) -> None:
+    """A node is created that is there."""
+    facts = Facts.read(entries)
+    for before, change in pairwise(facts.changes):
+        if before.kind == "set" and change.kind == "set" and change.zxid == before.zxid + 1:
+            if change.entry.opcode == OpCode.SET_DATA:
+                place = entries.index(change.entry)
+                body = r.CreateRequest(before.path, b"", (), CreateMode.PERSISTENT).encode()
+                made = h.with_answer(change.entry, r.CreateResponse(before.path))
+                entries[place] = made._replace(opcode=int(OpCode.CREATE), body=body)
+                del entries[place + 1 :]
+                return
+    raise AssertionError("no place for it")
+
+
+def applies_half_a_failure(entries: list[Entry], rng: Random) -> None:
+    """A transaction that failed has set a node."""
+    facts = Facts.read(entries)
+    failed = {number for number, entry in facts.failed.items() if entry.opcode == OpCode.MULTI}
+    for place in h.requests(entries, OpCode.EXISTS):
+        stat = h.answer_of(entries[place], r.StatResponse).stat
+        between = [number for number in failed if stat.mzxid < number <= h.zxid(entries[place])]
+        if between:
+            entries[place] = h.with_stat(entries[place], r.StatResponse, mzxid=between[0], version=stat.version + 1)
+            return
+    raise AssertionError("no place for it")
+
+
+def numbers_twice(entries: list[Entry], rng: Random) -> None:
+    """A sequence number is given to two nodes."""
+    _renumber(entries, lambda before: before)
+
+
+def numbers_backwards(entries: list[Entry], rng: Random) -> None:
+    """A sequence number is below the one before."""
+    _renumber(entries, lambda before: before - 1)
+
+
+def _renumber(entries: list[Entry], number: Callable[[int], int]) -> None:
+    facts = Facts.read(entries)
+    made = [c for c in facts.changes if c.path.startswith("/q/n-") and c.entry.opcode == OpCode.CREATE]
+    for before, change in pairwise(made):
+        if facts.zxids.are_complete(before.zxid, change.zxid) and int(before.path[-10:]) > 0:
+            path = f"{change.path[:-10]}{number(int(before.path[-10:])):010}"
+            place = entries.index(change.entry)
+            entries[place] = h.with_answer(change.entry, r.CreateResponse(path))
+            return
+    raise AssertionError("no place for it")
+
+
+def lists_too_few(entries: list[Entry], rng: Random) -> None:
+    """A list misses a child."""
+    _relist(entries, lambda names, gone: names[1:], needs_gone=False)
+
+
+def lists_too_many(entries: list[Entry], rng: Random) -> None:
+    """A list has a child that was deleted."""
+    _relist(entries, lambda names, gone: [*names, gone], needs_gone=True)
+
+
+def _relist(entries: list[Entry], change_names: Callable[[list[str], str], list[str]], *, needs_gone: bool) -> None:
+    facts = Facts.read(entries)
+    for place in h.requests(entries, OpCode.GET_CHILDREN):
+        at, path = h.zxid(entries[place]), h.path_of(entries[place])
+        names = h.answer_of(entries[place], r.GetChildrenResponse).children
+        since = facts.zxids.complete_since(at)
+        family = [c for c in facts.changes if since <= c.zxid <= at and c.path.rpartition("/")[0] == path.rstrip("/")]
+        last = {c.path.rpartition("/")[2]: c for c in family if c.kind in ("create", "delete")}
+        gone = [name for name, c in last.items() if c.kind == "delete" and name not in names]
+        made = [name for name, c in last.items() if c.kind == "create" and name in names]
+        if gone if needs_gone else made:
+            first = [*made, *(name for name in names if name not in made)]
+            changed = change_names(first, gone[0] if gone else "")
+            entries[place] = h.with_answer(entries[place], r.GetChildrenResponse(changed))
+            return
+    raise AssertionError("no place for it")
+
+
+def loses_an_event(entries: list[Entry], rng: Random) -> None:
+    """A client is answered as of a change that it watches, and has not been sent the event."""
+    for place, entry in enumerate(entries):
+        if h.is_event(entry):
+            shorter = entries[:place] + entries[place + 1 :]
+            if check(shorter) is not None:
+                entries[:] = shorter
+                return
+    raise AssertionError("no place for it")
+
+
+def sends_an_event_to_nobody(entries: list[Entry], rng: Random) -> None:
+    """An event is sent to a client that has no watch."""
+    place = next(p for p, e in enumerate(entries) if h.is_event(e))
+    stranger = next(e for e in entries if e.session != entries[place].session and e.connection != 0)
+    entries.insert(place, entries[place]._replace(connection=stranger.connection, session=stranger.session))
+
+
+PLANTS = [
+    (goes_back, "answered from an earlier state"),
+    (is_behind_its_client, "answered from an earlier state"),
+    (answers_out_of_order, "not in the order of its requests|answered from an earlier state|goes back"),
+    (gives_a_zxid_twice, "the same zxid|earlier state"),
+    (serves_a_closed_session, "A session that was closed is served"),
+    (keeps_an_ephemeral, "and its session is closed"),
+    (loses_an_ephemeral, "is missing, and nobody has deleted it"),
+    (misses_a_write, "misses a (write|part of a transaction)|shows an older node|different nodes|other data"),
+    (misses_a_part, "misses a part of a transaction|shows an older node|different nodes"),
+    (misses_a_delete, "is there, and was deleted before|misses|different nodes"),
+    (loses_a_node, "is missing, and nobody has deleted it"),
+    (shows_other_data, "shows other data than were written|different nodes"),
+    (shows_a_later_write, "shows a write that nobody has made|different nodes"),
+    (shows_the_future, "shows a write that comes after its zxid"),
+    (loses_an_update, "is lost|goes back|another version"),
+    (ignores_a_version, "accepted at another version"),
+    (refuses_the_right_version, "refused with BAD_VERSION"),
+    (creates_twice, "was created twice"),
+    (applies_half_a_failure, "that failed has changed"),
+    (numbers_twice, "was given twice|was created twice"),
+    (numbers_backwards, "go back"),
+    (lists_too_few, "misses"),
+    (lists_too_many, "which was deleted before"),
+    (loses_an_event, "before the event of"),
+    (sends_an_event_to_nobody, "with no watch for it"),
+]
+
+
+@pytest.mark.parametrize(("plant", "rule"), PLANTS, ids=[plant.__name__ for plant, _ in PLANTS])
+@pytest.mark.parametrize("seed", range(effort(1, 5)))
+def test_a_planted_violation_is_found_and_shown_with_no_request_too_many(
+    honest: list[Entry], plant: h.Plant, rule: str, seed: int
+) -> None:
+    entries = list(honest)
+    plant(entries, Random(seed))
+
+    found = check(entries)
+
+    assert found is not None
+    facts = Facts.read(entries)
+    rules = [violation.rule for each in RULES for violation in each(facts)]
+    assert any(re.search(rule, violated) for violated in rules), rules
+    assert 1 <= len(found.entries) <= 3
+    known = facts.zxids
+    for left_out in found.entries:
+        others = Facts.read([entry for entry in found.entries if entry is not left_out], known)
+        assert not [other for each in RULES for other in each(others) if other.rule == found.rule]
+    assert found.story.count("\n  ") == len(found.entries)
