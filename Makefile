@@ -11,7 +11,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE = $(BIN)/python -m compileall -q $(PACKAGE)
 PACKAGE := __init__.py __main__.py event_loop.py pem.py progress.py testing.py usage.py py.typed protocol server client
 
-.PHONY: faces kills help setup links run test types lint limits bench bench-server bench-disk bench-clients bench-compare schedules ensemble clusters budget docs apache-3.9 differential kazoo-suite go-suite wheel clean attacks fuzz
+.PHONY: faces kills help setup links run test types lint limits bench bench-server bench-disk bench-clients bench-compare schedules ensemble clusters budget docs apache-3.9 differential kazoo-suite go-suite mutations soak wheel clean attacks fuzz
 
 help:
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## /  make \1\t/' | expand -t 20
@@ -122,10 +122,16 @@ kazoo-suite: setup  ## kazoo's own test suite against the daemon, and against a 
 	cd /tmp && ZOOKEEPER_CLUSTER_SIZE=3 PYTHONPATH=$(CURDIR)/tests $(CURDIR)/$(BIN)/python -m pytest -p kazoo_suite.adapter \
 	    --pyargs kazoo.tests -q -rs -p no:cacheprovider -p no:asyncio $(ARGS)
 
+mutations: setup  ## 300 planted defects, one by one: how many of them the tests find, about an hour (COUNT=, SEED=, JOBS=)
+	PYTHONPATH=tests $(BIN)/python -m mutations $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))
+
+soak: setup  ## a daemon with 2,000 sessions that come and go, for half an hour: memory, descriptors, latency, histories (MINUTES=)
+	PYTHONPATH=tests $(BIN)/python benchmarks/soak.py $(if $(MINUTES),--minutes $(MINUTES))
+
 go-suite: setup  ## go-zookeeper's tests of clusters, unchanged, on a Cluster of three (SOURCES=a checkout of go-zookeeper/zk)
 	cd $(SOURCES) && ZOOKEEPER_BIN_PATH=$(CURDIR)/tests/go_suite/bin go test -count=1 -run 'Cluster|Quorum|WaitForClose|BadSession' -v .
 
-fuzz: setup  ## 10,000,000 broken frames in process and 5 minutes over sockets, about 10 minutes (FRAMES=, MINUTES=, SEED=)
+fuzz: setup  ## 10,000,000 broken frames in process, 5 minutes over sockets, 8 by coverage (pip install atheris): FRAMES=, MINUTES=, SEED=
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(if $(FRAMES),--frames $(FRAMES)) $(if $(MINUTES),--minutes $(MINUTES)) \
 	    $(if $(SEED),--seed $(SEED))
 

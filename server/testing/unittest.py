@@ -176,8 +176,11 @@ class _Cluster(list[_Member]):
 
     def stop(self) -> None:
         """Stop all members; their data is kept."""
+        cluster = _shared()
+        cluster.refuse_connections()  # or a client would come back at a member that is about to stop
         for member in self:
             member.stop()
+        cluster.accept_connections()
 
     def reset(self) -> None:
         """Remove all state."""

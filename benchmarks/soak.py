@@ -1,0 +1,369 @@
+"""A daemon under everything at once, for half an hour: does it grow, leak, stall, or answer wrongly?
+
+    make soak                     30 minutes
+    make soak MINUTES=5           less
+
+A data directory with snapshots and purge; 2,000 sessions, each with an ephemeral node and a watch, of which in every
+second twenty are closed, five expire and five are reset, and as many begin; writes that fire watches; ten clients that
+watch everything and do not read; three clients that contend for a lock; and a client behind a proxy whose history is
+checked. A neighbour in a process of its own measures exists("/") every 5 ms.
+
+Exit code 1 unless: resident memory after the warm-up (a fifth of the time) grows by 2 % at most, as many descriptors
+are open at the end as at the beginning, the neighbour never waited 100 ms, nobody else held the lock, tokens grew, and
+the histories are in order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, deque
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from adversary.frames import request
+from adversary.neighbour import Neighbour
+from adversary.target import Target
+from checking.histories import one
+from kazoo.client import KazooClient
+
+from zoolet.client import Client
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.enums import AddWatchMode, CreateMode, Xid
+from zoolet.protocol.errors import ZooKeeperError
+from zoolet.protocol.framing import Frames, frame
+from zoolet.protocol.handshake import ConnectRequest
+from zoolet.protocol.operations import OpCode
+from zoolet.testing import Proxy, check
+
+SESSIONS: Final = 2000
+TIMEOUT_MS: Final = 9000
+WATCHED: Final = 200
+"""Nodes that are watched and written."""
+SLOW_READERS: Final = 10
+CLOSED, EXPIRED, RESET = 20, 5, 5  # sessions a second
+WRITES: Final = 100
+"""A second, and a fifth as many creates and deletes."""
+WARM_UP: Final = 0.2
+"""The share of the time after which memory is compared."""
+GROWTH: Final = 0.02
+WORST_S: Final = 0.1
+PING: Final = frame(struct.pack(">ii", Xid.PING, OpCode.PING))
+LINGER_RESET: Final = struct.pack("ii", 1, 0)
+
+
+class Member(asyncio.Protocol):
+    """A session of the crowd: an ephemeral node, a watch that it sets again whenever it fires, and pings."""
+
+    def __init__(self, crowd: Crowd, number: int) -> None:
+        self._crowd = crowd
+        self._number = number
+        self._frames = Frames(limit=None)
+        self._opened = False
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Open a session."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.write(frame(ConnectRequest(0, TIMEOUT_MS, 0, bytes(16), False).encode()))
+
+    def data_received(self, data: bytes) -> None:
+        """Go on when the session is open, and watch again when a watch has fired."""
+        for payload in self._frames.feed(data):
+            self._crowd.count["replies"] += 1
+            if not self._opened:
+                self._opened = True
+                path = f"/soak/e/{self._number}"
+                create = r.CreateRequest(path, b"here", OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL)
+                self.send(request(OpCode.CREATE, create))
+                self._watch()
+            elif payload[:4] == b"\xff\xff\xff\xff":
+                self._crowd.count["events"] += 1
+                self._watch()
+
+    def _watch(self) -> None:
+        self.send(request(OpCode.GET_DATA, r.GetDataRequest(f"/soak/w/{self._number % WATCHED}", True)))
+
+    def send(self, data: bytes) -> None:
+        """Send, unless the connection is closed."""
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Note it."""
+        self._crowd.lost(self._number, self)
+
+
+class Crowd:
+    """Two thousand sessions that come and go."""
+
+    def __init__(self, port: int, rng: Random) -> None:
+        self._port = port
+        self._rng = rng
+        self._members: dict[int, Member] = {}
+        self._next = 0
+        self._ended: set[Member] = set()
+        self.count: Counter[str] = Counter()
+
+    def lost(self, number: int, member: Member) -> None:
+        """Note that a connection is closed; nobody but us should have done that."""
+        self._members.pop(number, None)
+        if member not in self._ended:
+            self.count["lost"] += 1
+        self._ended.discard(member)
+
+    async def run(self, until: float) -> None:
+        """Keep them all busy."""
+        loop = asyncio.get_running_loop()
+        while time.monotonic() < until:
+            began = time.monotonic()
+            while len(self._members) < SESSIONS and time.monotonic() < began + 0.5:
+                await self._open(loop)
+            members = list(self._members.values())
+            for place, member in enumerate(members):
+                if place % 3 == int(began) % 3:
+                    member.send(PING)
+            if len(members) == SESSIONS:
+                self._churn(members)
+            await asyncio.sleep(max(began + 1.0 - time.monotonic(), 0.01))
+        for member in list(self._members.values()):
+            self._end(member, request(OpCode.CLOSE_SESSION, b""))
+        await asyncio.sleep(1.0)
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
+        number, self._next = self._next, self._next + 1
+        self.count["opened"] += 1
+        _, self._members[number] = await loop.create_connection(lambda: Member(self, number), "127.0.0.1", self._port)
+
+    def _churn(self, members: list[Member]) -> None:
+        chosen = self._rng.sample(members, CLOSED + EXPIRED + RESET)
+        for member in chosen[:CLOSED]:
+            self._end(member, request(OpCode.CLOSE_SESSION, b""))
+        for member in chosen[CLOSED : CLOSED + EXPIRED]:
+            self._end(member)
+        for member in chosen[CLOSED + EXPIRED :]:
+            assert member.transport is not None
+            member.transport.get_extra_info("socket").setsockopt(1, 13, LINGER_RESET)  # SO_LINGER
+            self._end(member, abort=True)
+
+    def _end(self, member: Member, data: bytes = b"", *, abort: bool = False) -> None:
+        self._ended.add(member)
+        if member.transport is not None:
+            member.send(data) if data else None
+            member.transport.abort() if abort else member.transport.close()
+
+
+async def write(hosts: str, until: float, count: Counter[str]) -> None:
+    """Write what is watched, and create and delete nodes."""
+    async with Client(hosts, timeout=10.0) as zk:
+        number = 0
+        while time.monotonic() < until:
+            began = time.monotonic()
+            for _ in range(WRITES // 10):
+                number += 1
+                await zk.set(f"/soak/w/{number % WATCHED}", b"%064d" % number)
+            for _ in range(WRITES // 50):
+                path = await zk.create("/soak/n-", b"x" * 500, sequential=True)
+                await zk.delete(path)
+            count["writes"] = number
+            await asyncio.sleep(max(began + 0.1 - time.monotonic(), 0))
+
+
+async def read_nothing(port: int, until: float) -> None:
+    """Watch everything for half a minute without reading, and reset the connection."""
+    while time.monotonic() < until:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        writer.write(frame(ConnectRequest(0, TIMEOUT_MS, 0, bytes(16), False).encode()))
+        add = r.AddWatchRequest("/soak", AddWatchMode.PERSISTENT_RECURSIVE)
+        writer.write(request(OpCode.ADD_WATCH, add))
+        for _ in range(10):
+            await asyncio.sleep(min(3.0, max(until - time.monotonic(), 0)))
+            writer.write(PING)
+        writer.transport.abort()
+
+
+class Holders:
+    """Who holds the lock: one at a time, with tokens that grow."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._inside = 0
+        self._token = 0
+        self.rounds: Counter[str] = Counter()
+        self.wrong: list[str] = []
+
+    def enter(self, name: str, token: int = 0) -> None:
+        """Note that somebody holds it."""
+        with self._guard:
+            self._inside += 1
+            self.rounds[name] += 1
+            if self._inside > 1:
+                self.wrong.append(f"{name} is the second holder")
+            if token and token <= self._token:
+                self.wrong.append(f"the token {token} of {name} is not above {self._token}")
+            self._token = max(token, self._token)
+
+    def leave(self) -> None:
+        """Note that it is free."""
+        with self._guard:
+            self._inside -= 1
+
+
+async def lock(hosts: str, name: str, holders: Holders, until: float) -> None:
+    """Take the lock again and again."""
+    async with Client(hosts, timeout=10.0) as zk:
+        while time.monotonic() < until:
+            async with zk.lock("/soak-lock") as lease:
+                holders.enter(name, lease.token)
+                await asyncio.sleep(0.01)
+                holders.leave()
+
+
+def lock_by_kazoo(hosts: str, holders: Holders, until: float) -> None:
+    """Take the lock again and again, with kazoo; in a thread."""
+    zk = KazooClient(hosts, timeout=10.0)
+    zk.start()
+    while time.monotonic() < until:
+        with zk.Lock("/soak-lock", "kazoo"):
+            holders.enter("kazoo")
+            time.sleep(0.01)
+            holders.leave()
+    zk.stop()
+    zk.close()
+
+
+async def sample(port: int, until: float, seed: int, stories: list[str]) -> int:
+    """Check histories of ten seconds, again and again; return how many requests were checked."""
+    checked = 0
+    rng = Random(seed)
+    while time.monotonic() < until - 5:
+        async with Proxy(f"127.0.0.1:{port}") as proxy:
+            with proxy.recording() as recording:
+                ends = min(time.monotonic() + 10, until)
+                await asyncio.gather(*(_use(proxy.hosts, rng, ends) for _ in range(3)))
+            found = await asyncio.to_thread(check, recording)
+            checked += len(recording)
+            if found is not None:
+                stories.append(found.story)
+        await asyncio.sleep(min(20.0, max(until - time.monotonic(), 0)))
+    return checked
+
+
+async def _use(hosts: str, rng: Random, until: float) -> None:
+    async with Client(hosts, timeout=10.0) as zk:
+        while time.monotonic() < until:
+            try:
+                await one(zk, rng)
+            except ZooKeeperError:
+                pass
+            await asyncio.sleep(0.02)
+
+
+async def watch_memory(target: Target, until: float, samples: deque[float], crowd: Crowd) -> None:
+    """Sample the memory every second, and say each minute how it is."""
+    began = time.monotonic()
+    while time.monotonic() < until:
+        samples.append(target.memory("VmRSS"))
+        passed = time.monotonic() - began
+        if len(samples) % 60 == 0:
+            facts = ", ".join(f"{number:,} {name}" for name, number in sorted(crowd.count.items()))
+            print(
+                f"{passed / 60:4.0f} min  {samples[-1]:6.1f} MB  {target.cpu_s() / passed:4.0%} CPU  {facts}",
+                flush=True,
+            )
+        await asyncio.sleep(1.0)
+
+
+def descriptors(target: Target) -> int:
+    """Return how many descriptors the daemon has."""
+    return len(os.listdir(f"/proc/{target.pid}/fd"))
+
+
+async def run(target: DurableTarget, minutes: float, seed: int) -> list[str]:
+    """Run everything; return what is wrong."""
+    hosts = f"127.0.0.1:{target.port}"
+    async with Client(hosts, timeout=10.0) as zk:
+        for path in ("/soak/e", *(f"/soak/w/{number}" for number in range(WATCHED))):
+            await zk.create(path, b"%064d" % 0, parents=True)
+    await asyncio.sleep(0.5)
+    before = descriptors(target)
+    until = time.monotonic() + minutes * 60
+    crowd, holders = Crowd(target.port, Random(seed)), Holders()
+    memory: deque[float] = deque()
+    stories: list[str] = []
+    neighbour = Neighbour(target.port)
+    began = time.monotonic()
+    thread = asyncio.to_thread(lock_by_kazoo, hosts, holders, until)
+    *_, checked = await asyncio.gather(
+        crowd.run(until), write(hosts, until, crowd.count), watch_memory(target, until, memory, crowd), thread,
+        lock(hosts, "one", holders, until), lock(hosts, "two", holders, until),
+        *(read_nothing(target.port, until) for _ in range(SLOW_READERS)), sample(target.port, until, seed, stories),
+    )  # fmt: skip
+    latencies = [latency for start, latency in neighbour.stop() if start > began + 0.1 * minutes * 60]
+    await asyncio.sleep(TIMEOUT_MS / 1000 + 3)
+    after = descriptors(target)
+    fifth = max(len(memory) // 5, 1)
+    warm, last = max(list(memory)[fifth : 2 * fifth]), max(list(memory)[-fifth:])
+    worst = max(latencies, default=float("inf"))
+    latencies.sort()
+    print(f"\nmemory {warm:.1f} MB after the warm-up, {last:.1f} MB at the end: {last / warm - 1:+.1%}")
+    print(f"descriptors {before} before, {after} after; {target.snapshots()} snapshots kept")
+    print(f'exists("/") worst {worst * 1000:.1f} ms, 99.9 % {latencies[len(latencies) * 999 // 1000] * 1000:.1f} ms')
+    print(f"{sum(holders.rounds.values()):,} rounds of the lock ({dict(holders.rounds)}), {checked:,} requests checked")
+    wrong = list(holders.wrong) + stories
+    if last > warm * (1 + GROWTH):
+        wrong.append(f"memory has grown by {last / warm - 1:.1%}; {GROWTH:.0%} is the limit")
+    if after > before:
+        wrong.append(f"{after - before} descriptors more are open than before")
+    if worst >= WORST_S:
+        slow = sum(latency >= WORST_S for latency in latencies)
+        wrong.append(f"the neighbour waited {worst * 1000:.0f} ms, and {slow} times at least {WORST_S * 1000:.0f} ms")
+    if crowd.count["lost"]:
+        wrong.append(f"{crowd.count['lost']} sessions were disconnected by the server")
+    if not checked or not all(holders.rounds[name] for name in ("one", "two", "kazoo")):
+        wrong.append("something did not run at all")
+    return wrong
+
+
+class DurableTarget(Target):
+    """A daemon with a data directory, snapshots and purge."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        properties = {"snapCount": "20000", "autopurge.purgeInterval": "1", "maxSessionTimeout": "60000"}
+        super().__init__(properties, ["--data-dir", folder])
+
+    def snapshots(self) -> int:
+        """Return how many snapshots are kept."""
+        return sum(1 for _ in Path(self.folder).rglob("snapshot.*"))
+
+
+def main() -> int:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    print(f"this takes {options.minutes:g} minutes", flush=True)
+    with tempfile.TemporaryDirectory(prefix="zoolet-soak-") as folder, DurableTarget(folder) as target:
+        wrong = asyncio.run(run(target, options.minutes, options.seed))
+        log = target.log()
+    if "Traceback" in log:
+        wrong.append(f"the daemon logged a traceback: {log[log.index('Traceback') :][:2000]}")
+    if target.stopped:
+        wrong.append(target.stopped)
+    print("\n".join(f"WRONG: {line}" for line in wrong) or "all in order")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

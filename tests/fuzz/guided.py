@@ -1,0 +1,194 @@
+"""Inputs that grow by coverage: what leads to code that was not reached before is kept and changed further.
+
+Everything that reads bytes or text of a stranger has a target here: the server's port, a client's, data files, files of
+``zoolet dump``, recordings, zoo.cfg, and the lines of the shell. An input may be refused by the error that the reader
+documents; anything else is a finding, and is printed by atheris with the input. Needs atheris (`pip install atheris`)::
+
+    python -m fuzz.guided frames -max_total_time=60
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import atheris
+
+with atheris.instrument_imports(include=["zoolet", "h11"]):
+    import h11
+    from fuzz import engines, frames
+
+    from zoolet.client.blocking import Client
+    from zoolet.client.shell import flags, words
+    from zoolet.client.transfer import files as dumps
+    from zoolet.client.wire.session import ConnectionBroken, Session
+    from zoolet.protocol.errors import ZooKeeperError
+    from zoolet.server.admin.http import HttpError, check_browser, shows_token
+    from zoolet.server.config import ConfigError
+    from zoolet.server.config.properties import parse_properties
+    from zoolet.server.net.http import _request
+    from zoolet.server.storage import snapshot, txnlog
+    from zoolet.server.storage.errors import StorageError
+    from zoolet.server.storage.live import snapshot_of
+    from zoolet.server.testing.checking.checker import check
+    from zoolet.server.testing.recording.recording import Recording
+    from zoolet.server.testing.server import Server
+
+Target = Callable[[bytes], object]
+TARGETS: Final[dict[str, Target]] = {}
+ROUNDS: Final = 200
+"""Inputs after which a server is looked at as a whole, and replaced."""
+FILE: Final = Path(tempfile.mkdtemp(prefix="zoolet-guided-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+
+
+def target(function: Target) -> Target:
+    """Add a target."""
+    TARGETS[function.__name__] = function
+    return function
+
+
+class _Server:
+    """The server that the frames go to, for some rounds."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.engine = engines.engine_for(0)
+
+    def feed(self, data: bytes) -> None:
+        """Connect, open a session, and send bytes."""
+        if self.rounds == ROUNDS:
+            engines.check(self.engine)
+            self.rounds = 0
+            self.engine = engines.engine_for(Random(data).randrange(100))
+        self.rounds += 1
+        connection = engines.connection_to(self.engine, "127.0.0.1")
+        engines.receive(connection, frames.HELLO + data)
+        connection.data_to_send()
+        connection.connection_lost()
+
+
+_SERVER: Final = _Server()
+
+
+@target
+def server(data: bytes) -> None:
+    """Bytes behind a handshake at the server's port."""
+    _SERVER.feed(data)
+
+
+@target
+def client(data: bytes) -> None:
+    """Bytes of a server at a client's connection."""
+    session = Session(10_000, Random(0))
+    with contextlib.suppress(ConnectionBroken, ZooKeeperError):
+        session.begin(0.0)
+        session.receive(data, 0.0)
+
+
+@target
+def http(data: bytes) -> None:
+    """The head of a request at the admin port."""
+    connection = h11.Connection(h11.SERVER)
+    with contextlib.suppress(h11.RemoteProtocolError, HttpError):
+        connection.receive_data(data)
+        head = connection.next_event()
+        if isinstance(head, h11.Request):
+            asked = _request(head, b"{}")
+            check_browser(asked, ["localhost"])
+            shows_token(asked, "secret")
+            asked.parameters()
+
+
+@target
+def snapshots(data: bytes) -> None:
+    """A file ``snapshot.*``."""
+    with contextlib.suppress(StorageError):
+        snapshot.parse(data, 1)
+
+
+@target
+def logs(data: bytes) -> None:
+    """A file ``log.*``."""
+    with contextlib.suppress(StorageError):
+        list(txnlog.Log(data))
+
+
+@target
+def recordings(data: bytes) -> None:
+    """A file of ``zoolet check``."""
+    (FILE / "recording").write_bytes(data)
+    with contextlib.suppress(ValueError):
+        check(Recording.load(FILE / "recording"))
+
+
+@target
+def dumped(data: bytes) -> None:
+    """A file of ``zoolet load``."""
+    (FILE / "dump").write_bytes(data)
+    with contextlib.suppress(dumps.FileError, ValueError):
+        list(dumps.read(FILE / "dump"))
+
+
+@target
+def settings(data: bytes) -> None:
+    """A zoo.cfg."""
+    with contextlib.suppress(ConfigError):
+        parse_properties(data.decode("utf-8", "replace"), "zoo.cfg")
+
+
+@target
+def shell(data: bytes) -> None:
+    """A line of the shell."""
+    with contextlib.suppress(flags.FlagError, ValueError):
+        words.split(data.decode("utf-8", "replace"))
+        words.last_word(data.decode("utf-8", "replace"))
+
+
+def _recording() -> bytes:
+    with Server() as server, server.recording() as recording, Client(server.hosts) as zk:
+        zk.create("/a", b"1")
+        zk.get("/a")
+    recording.save(FILE / "seed")
+    return (FILE / "seed").read_bytes()
+
+
+def _snapshot() -> bytes:
+    return b"".join(snapshot.encode(snapshot_of(engines.engine_for(0))))
+
+
+SEEDS: Final[dict[str, Callable[[], list[bytes]]]] = {
+    "server": lambda: frames.pool(Random(1), 300),
+    "http": lambda: [b"POST /commands/ruok?a=1&b=%20 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\n\r\n"],
+    "snapshots": lambda: [_snapshot()],
+    "logs": lambda: [txnlog.encode_header()],
+    "recordings": lambda: [_recording()],
+    "dumped": lambda: [b'{"/a": "1"}'],
+    "settings": lambda: [b"tickTime=2000\nserver.1=a:1:2\n"],
+    "shell": lambda: [b"create -e -s /a 'b c' world:anyone:r"],
+}
+"""The inputs to begin with."""
+
+
+def main() -> None:
+    """Run one target."""
+    name, *options = sys.argv[1:] or [""]
+    logging.disable(logging.WARNING)
+    if name not in TARGETS:
+        sys.exit(f"there is no target {name}; there are {', '.join(TARGETS)}")
+    corpus = FILE / "corpus"
+    corpus.mkdir()
+    for number, data in enumerate(SEEDS[name]() if name in SEEDS else [b""]):
+        (corpus / str(number)).write_bytes(data)
+    atheris.Setup([sys.argv[0], "-max_len=4096", *options, str(corpus)], TARGETS[name])
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Planted defects by the hundred: how many of them the suite finds."""
