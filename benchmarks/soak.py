@@ -192,7 +192,7 @@ async def read_nothing(port: int, until: float) -> None:
 
 
 class Holders:
-    """Who holds the lock: one at a time, with tokens that grow."""
+    """The holders of the lock: one at a time, with tokens that grow."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
