@@ -11,7 +11,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE = $(BIN)/python -m compileall -q $(PACKAGE)
 PACKAGE := __init__.py __main__.py event_loop.py pem.py progress.py testing.py usage.py py.typed protocol server client
 
-.PHONY: faces kills help setup links run test types lint limits bench bench-server bench-disk bench-clients bench-compare schedules ensemble clusters budget docs apache-3.9 differential kazoo-suite go-suite mutations soak wheel clean attacks fuzz
+.PHONY: faces kills audit help setup links run test types lint limits bench bench-server bench-disk bench-clients bench-compare schedules ensemble clusters budget docs apache-3.9 differential kazoo-suite go-suite mutations soak wheel clean attacks fuzz
 
 help:
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## /  make \1\t/' | expand -t 20
@@ -70,6 +70,10 @@ bench-disk: setup  ## writes with a data directory on the disk of FOLDER (defaul
 bench-clients: setup  ## clients and locks (pip install aiozk redis; apt-get install redis-server memcached)
 	$(BIN)/python benchmarks/clients.py
 	$(BIN)/python benchmarks/locks.py
+
+audit: setup  ## known vulnerabilities of the dependencies, from a database on the network
+	$(INSTALL) pip-audit
+	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 attacks: setup  ## exit 1 if a misbehaving client can delay, fill or stop the server for others (ARGS="--only 7")
 	$(BIN)/python benchmarks/attacks.py $(ARGS)

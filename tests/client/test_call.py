@@ -80,3 +80,11 @@ async def test_a_lower_limit_for_requests_can_be_set(hosts: str, connect: Connec
         async with zk.transaction() as t:
             t.create("/a", bytes(500))
     assert await zk.create("/a", bytes(300)) == "/a"
+
+
+async def test_a_call_that_is_closed_as_a_coroutine_is_cancelled(zk: Client) -> None:
+    call = zk.get("/")
+    call.close()
+
+    with pytest.raises(asyncio.CancelledError):
+        await call

@@ -55,6 +55,7 @@ class Call:
         self.idempotent = idempotent
         self.then = then
         self.xid = 0
+        self.retries_throttled = False
         self.sent_at = 0.0
         self.outcome: object = None
         self._done = False

@@ -9,7 +9,7 @@ from support import kazoo_bugs
 from support.leftovers import nothing_left
 from support.simulation import Connect, client_of, simulate_clients, with_client
 
-from zoolet.client import Client, ConnectionLossError
+from zoolet.client import Client, ConnectionLossError, acl
 from zoolet.client.recipes import DeadlockError, Lock, LockLostError, ReadWriteLock
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, lose_reply
@@ -250,3 +250,13 @@ def test_only_a_writer_s_lease_of_this_lock_is_downgraded(which: str) -> None:
             await lease.release()
 
     with_client(main)
+
+
+def test_its_nodes_have_the_acl_that_is_given() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        rw = ReadWriteLock(await connect(), "/rw", acl=acl.OPEN + acl.digest("user", "password", acl.READ))
+        async with rw.write():
+            (name,) = (path for path in server.tree() if path.startswith("/rw/"))
+            assert server.tree()[name].acl == tuple(acl.OPEN + acl.digest("user", "password", acl.READ))
+
+    simulate_clients(main)

@@ -6,11 +6,12 @@ import pytest
 from support.calls import ask, check_watches, connected, engine_with, error
 from support.frames import unhex
 from support.log import Log
-from support.numbers import END, NO_WATCHER, OK, THROTTLED_OP
+from support.numbers import END, MARSHALLING_ERROR, NO_NODE, NO_WATCHER, OK, THROTTLED_OP
 from support.peer import Peer, Reply
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import put_str
 from zoolet.protocol.operations import OpCode
 
@@ -130,3 +131,18 @@ def test_lists_of_children_count_among_the_results_of_a_multi_read() -> None:
     )
 
     assert code == THROTTLED_OP
+
+
+@pytest.mark.parametrize(
+    ("release", "flags", "results"), [("new", 0, unhex(END)), ("new", 5, b""), ("old", 5, unhex(END))]
+)
+def test_a_multi_read_of_writes_is_refused_and_in_3_9_before_the_results_if_their_flags_are_wrong(
+    release: str, flags: int, results: bytes, request: pytest.FixtureRequest
+) -> None:
+    peer: Peer = request.getfixturevalue(release)
+    body = wire.encode_operations([(OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, flags))])
+
+    reply = ask(peer, OpCode.MULTI_READ, body)
+
+    assert (reply.err, reply.body) == (MARSHALLING_ERROR, results)
+    assert ask(peer, OpCode.EXISTS, r.ExistsRequest("/a", False).encode()).err == NO_NODE

@@ -25,8 +25,9 @@ from zoolet.protocol.handshake import ConnectRequest
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.compat import V3_8
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.sessions import password_of
+from zoolet.server.core.sessions import first_session_id, password_of
 from zoolet.server.core.settings import Settings
+from zoolet.server.core.state import first_zxid
 
 
 def resumed(engine: Engine, session: int, password: bytes | None) -> int:
@@ -272,3 +273,13 @@ def test_what_follows_a_refused_take_over_in_one_segment_is_not_done(private: Pe
     intruder.feed(frame(ConnectRequest(0, 10_000, session, bytes(16)).encode()) + frame(create))
 
     assert engine.tree.get("/in") is None
+
+
+def test_the_first_ids_are_made_of_the_server_and_the_last_40_bits_of_the_time() -> None:
+    assert first_session_id(2, (1 << 41) + (1 << 39) + 5) == 2 << 56 | ((1 << 39) + 5) << 16
+
+
+def test_the_first_zxid_leaves_20_bits_for_a_count() -> None:
+    begin_of_2020 = 1_577_836_800_000
+    assert first_zxid(begin_of_2020 + 7) == 7 << 20
+    assert first_zxid(begin_of_2020 - 7) == 0

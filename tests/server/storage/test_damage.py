@@ -7,6 +7,7 @@ import struct
 import zlib
 from pathlib import Path
 from random import Random
+from typing import ClassVar
 
 import pytest
 from support.effort import effort
@@ -20,6 +21,7 @@ from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
 from zoolet.server.storage import live, txnlog
 from zoolet.server.storage.directory import DataDir
+from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.lock import Lock
 from zoolet.server.storage.recovery import Recovered, recover
@@ -435,3 +437,30 @@ def test_what_a_snapshot_has_seen_must_be_in_the_logs_before_a_later_epoch(tmp_p
 
     with pytest.raises(StorageError, match="up to 0x100000006, which the snapshot has seen, are missing"):
         recover_leniently(tmp_path)
+
+
+@pytest.mark.parametrize(("checksum", "length"), [(5, 0), (0, 7)])
+def test_only_zeros_are_the_space_that_was_reserved(checksum: int, length: int) -> None:
+    log = Log(txnlog.encode_header() + struct.pack(">qi", checksum, length) + bytes(40))
+
+    assert list(log) == []
+    assert log.incomplete
+    rest = Log(txnlog.encode_header() + bytes(52))
+    assert list(rest) == []
+    assert not rest.incomplete
+
+
+def test_the_new_name_of_a_snapshot_that_is_set_aside_is_synced(tmp_path: Path) -> None:
+    class Watched(Disk):
+        synced: ClassVar[list[Path]] = []
+
+        def sync_folder(self, path: Path) -> None:
+            self.synced.append(path)
+
+    bad = tmp_path / "snapshot.5"
+    bad.write_bytes(b"")
+
+    DataDir(tmp_path, tmp_path, tmp_path, {}, {}, rejected=[bad]).set_aside(Watched())
+
+    assert not bad.exists()
+    assert Watched.synced == [tmp_path]
