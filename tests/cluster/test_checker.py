@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -18,15 +18,6 @@ from zoolet.server.testing.cluster.ensemble import Ensemble
 from zoolet.server.testing.cluster.gateway import Gateway
 from zoolet.server.testing.cluster.replica import Replica
 from zoolet.testing import Cluster, Simulation
-
-
-@pytest.fixture
-def clients() -> Iterator[list[ScriptClient]]:
-    """Clients whose connections end with the test."""
-    made = [ScriptClient() for _ in range(3)]
-    yield made
-    for client in made:
-        client.drop()
 
 
 async def work(zk: Client, rng: Random, until: Callable[[], bool]) -> None:
