@@ -85,7 +85,7 @@ ensemble: setup  ## five minutes of locks on an Apache ensemble whose leaders ar
 	ZOOLET_REQUIRE_APACHE=1 ZOOLET_ENSEMBLE_SECONDS=300 $(BIN)/pytest -s -n 0 tests/recipes/test_locks_on_an_ensemble.py $(ARGS)
 
 clusters: setup  ## 37 scripts of failover on three real servers of 3.8.0 and of 3.9.4, beside what a Cluster does, and 1,000 seeds of recipes: 10 minutes
-	ZOOLET_CLUSTERS=1 ZOOLET_SCHEDULES=1000 ZOOLET_REQUIRE_APACHE=1 $(BIN)/pytest --dist loadfile tests/cluster $(ARGS)
+	ZOOLET_CLUSTERS=1 ZOOLET_SCHEDULES=1000 ZOOLET_REQUIRE_APACHE=1 $(BIN)/pytest --dist loadfile tests/cluster tests/checking $(ARGS)
 
 bench-compare: setup  ## CPU of every row in turns beside another commit, exit 1 if one is slower: ten minutes (REV=..., ARGS=...)
 	$(BIN)/python benchmarks/compare.py $(or $(REV),HEAD) $(ARGS)

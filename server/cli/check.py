@@ -13,8 +13,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="check a recorded history",
         description="Check whether what clients were answered is what one ZooKeeper answers: writes in the order of "
         "their zxids, reads that never go back, events before the data that they announce, one holder for each lock, "
-        "ephemeral nodes of living sessions only. Exit code 0: it is; 1: it is not, and the fewest requests that show "
-        "it are printed.",
+        "ephemeral nodes of living sessions only. Exit code 0: it is; 1: it is not, and as few requests as "
+        "show it are printed; 2: a file cannot be read.",
     )
     parser.add_argument(
         "files",
@@ -34,7 +34,10 @@ def _check(options: argparse.Namespace, definitions: list[str]) -> int:
         found = check(joined(recordings))
     except ValueError as error:
         print(f"zoolet check: {error}", file=sys.stderr)
-        return 1
+        return 2
+    except OSError as error:
+        print(f"zoolet check: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
     if found is not None:
         print(found.story)
         return 1

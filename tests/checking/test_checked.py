@@ -92,8 +92,8 @@ def test_a_violation_exits_with_1_and_the_story(tmp_path: Path, capsys: pytest.C
 
 def test_what_is_no_recording_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a").write_bytes(b"hello")
-    assert main(["check", str(tmp_path / "a")]) == 1
-    assert main(["check", str(tmp_path / "none")]) == 1
+    assert main(["check", str(tmp_path / "a")]) == 2
+    assert main(["check", str(tmp_path / "none")]) == 2
     first, second = capsys.readouterr().err.splitlines()
     assert "a is not a recording of zoolet" in first
     assert "none: No such file" in second

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from support.script_client import ScriptClient
 
 from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
 from zoolet.server.testing.cluster import ensemble
 from zoolet.testing import Cluster
@@ -237,3 +240,94 @@ def test_what_is_not_started_says_so() -> None:
         with pytest.raises(RuntimeError, match="not started; use it as 'with Cluster"):
             call()
     assert repr(cluster[0]) == "<zoolet Member 0, not started>"
+
+
+# --- what a maintainer of another project has found ---
+
+
+def test_a_request_that_a_killed_member_never_sent_is_not_executed_later(
+    cluster: Cluster, clients: list[ScriptClient]
+) -> None:
+    follower = cluster.followers[0]
+    clients[0].connect(follower.port)
+    cluster.partition([follower], noticed_after=AGES_S)
+    clients[0].send(OpCode.CREATE, r.CreateRequest("/ghost", b"", OPEN_ACL_UNSAFE, 0))
+    assert clients[0].answer(0.05)[0] == "nothing"
+    follower.kill()
+    cluster.heal()
+    follower.start()
+    cluster.create("/b")
+    assert list(cluster.tree()) == ["/b"]
+
+
+@pytest.mark.parametrize("how", ["restarted", "paused"])
+def test_a_member_that_comes_back_alone_is_read_only_after_two_seconds(how: str) -> None:
+    with Cluster(3, clock="manual", config={"readonlymode.enabled": "true"}) as cluster:
+        if how == "paused":
+            cluster[0].pause()
+        cluster[1].kill()
+        cluster[2].kill()
+        cluster.advance(1)
+        if how == "restarted":
+            cluster[0].stop()
+            cluster[0].start()
+        else:
+            cluster.advance(5)
+            cluster[0].resume()
+        cluster.advance(1.5)
+        assert cluster[0].status == "looking"
+        cluster.advance(1)
+        assert cluster[0].status == "read-only"
+
+
+def test_an_election_takes_its_time_whatever_else_happens() -> None:
+    with Cluster(3, clock="manual", election=0.5) as cluster:
+        cluster.stop_leader()
+        for _ in range(3):
+            cluster.advance(0.2)
+            cluster.heal()
+        assert cluster.leader is not None
+
+
+def test_the_leader_can_be_removed_though_elections_take_time() -> None:
+    with Cluster(3, clock="manual", election=0.5) as cluster:
+        old = cluster.leader
+        assert old is not None
+        cluster.remove(old)
+        assert len(cluster) == 2
+        assert cluster.leader not in (None, old)
+
+
+def test_nobody_is_added_without_a_leader(cluster: Cluster) -> None:
+    cluster[0].kill()
+    cluster[1].kill()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="no leader"):
+            cluster.add()
+    assert len(os.listdir("/proc/self/fd")) == before
+    cluster[0].start()
+    assert cluster.add().index == 3
+
+
+def test_leadership_is_given_to_nobody_without_a_quorum() -> None:
+    with Cluster(5) as cluster:
+        leader = cluster.leader
+        assert leader is not None
+        near = cluster.followers[0]
+        cluster.partition([leader, near], noticed_after=AGES_S)
+        with pytest.raises(ValueError, match="or a quorum"):
+            cluster.transfer_leadership(near)
+
+
+def test_a_member_that_does_not_run_is_not_paused(cluster: Cluster) -> None:
+    follower = cluster.followers[0]
+    follower.stop()
+    follower.pause()
+    follower.start()
+    assert follower.status == "follower"
+
+
+def test_what_is_neither_true_nor_false_is_refused() -> None:
+    with pytest.raises(ValueError, match="localSessionsEnabled"):
+        Cluster(3, config={"localSessionsEnabled": "yes"})

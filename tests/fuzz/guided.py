@@ -4,14 +4,16 @@ Everything that reads bytes or text of a stranger has a target here: the server'
 ``zoolet dump``, recordings, zoo.cfg, and the lines of the shell. An input may be refused by the error that the reader
 documents; anything else is a finding, and is printed by atheris with the input. Needs atheris (`pip install atheris`)::
 
-    python -m fuzz.guided frames -max_total_time=60
+    python -m fuzz.guided server -max_total_time=60
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -37,7 +39,7 @@ with atheris.instrument_imports(include=["zoolet", "h11"]):
     from zoolet.server.storage import snapshot, txnlog
     from zoolet.server.storage.errors import StorageError
     from zoolet.server.storage.live import snapshot_of
-    from zoolet.server.testing.checking.checker import check
+    from zoolet.server.testing.checking.checker import UnreadableError, check
     from zoolet.server.testing.recording.recording import Recording
     from zoolet.server.testing.server import Server
 
@@ -124,8 +126,12 @@ def logs(data: bytes) -> None:
 def recordings(data: bytes) -> None:
     """A file of ``zoolet check``."""
     (FILE / "recording").write_bytes(data)
-    with contextlib.suppress(ValueError):
-        check(Recording.load(FILE / "recording"))
+    try:
+        recording = Recording.load(FILE / "recording")
+    except ValueError:
+        return
+    with contextlib.suppress(UnreadableError):
+        check(recording)
 
 
 @target
@@ -187,6 +193,7 @@ def main() -> None:
     for number, data in enumerate(SEEDS[name]() if name in SEEDS else [b""]):
         (corpus / str(number)).write_bytes(data)
     atheris.Setup([sys.argv[0], "-max_len=4096", *options, str(corpus)], TARGETS[name])
+    atexit.register(shutil.rmtree, FILE, ignore_errors=True)
     atheris.Fuzz()
 
 

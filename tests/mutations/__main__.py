@@ -56,7 +56,12 @@ PARTS: Final = (
         (("tests/server/core",), ABOVE_CORE, ("tests/client", "tests/fuzz")),
     ),
     Part("storage", ("server/storage/*.py",), 20, (("tests/server/storage",), ABOVE_STORAGE)),
-    Part("session", ("client/aio/*.py", "client/*.py"), 20, (("tests/client",), ("tests/recipes", "tests/fuzz"))),
+    Part(
+        "session",
+        ("client/aio/*.py", "client/wire/*.py", "client/*.py"),
+        20,
+        (("tests/client",), ("tests/recipes", "tests/fuzz")),
+    ),
     Part("recipes", ("client/recipes/*.py",), 20, (("tests/recipes",), ("tests/client",))),
 )
 
@@ -138,7 +143,7 @@ def is_found(part: Part, mutant: Mutant, copies: SimpleQueue[Path]) -> bool:
     file = folder / mutant.file
     before = file.read_text()
     try:
-        file.write_text(mutant.source(ROOT))
+        file.write_text(mutant.source(folder))
         return any(fails(folder, tests) for tests in part.tests)
     finally:
         file.write_text(before)

@@ -17,6 +17,7 @@ RULES: Final[tuple[Callable[[Facts], Iterator[Violation]], ...]] = (
     clients.reads_go_back,
     clients.writes_out_of_order,
     clients.shared_zxids,
+    clients.shared_sessions,
     clients.answers_to_closed_sessions,
     clients.ephemerals_of_closed_sessions,
     families.sequences_repeat,
@@ -30,6 +31,10 @@ RULES: Final[tuple[Callable[[Facts], Iterator[Violation]], ...]] = (
 """The rules; of two that are violated by as few requests the first is shown."""
 
 
+class UnreadableError(ValueError):
+    """A recording has a handshake or an event that does not decode."""
+
+
 def check(history: Recording | Sequence[Entry]) -> Violation | None:
     """Check whether what clients were answered is what one ZooKeeper answers.
 
@@ -40,15 +45,16 @@ def check(history: Recording | Sequence[Entry]) -> Violation | None:
         history: What was recorded of any servers of one ensemble, by ``recording()`` or ``zoolet proxy --record``.
 
     Returns:
-        The violation that takes the fewest requests to show; None if there is none. Its ``story`` shows it.
+        A violation, of the first of each rule the one that takes the fewest requests to show, of which none can be left
+        out; None if there is none. Its ``story`` shows it.
 
     Raises:
-        ValueError: There is a handshake or an event that does not decode.
+        UnreadableError: There is a handshake or an event that does not decode.
     """
     try:
         return _check(history.entries if isinstance(history, Recording) else list(history))
     except MarshallingError as error:
-        raise ValueError(f"the recording has a handshake or an event that does not decode: {error}") from None
+        raise UnreadableError(f"the recording has a handshake or an event that does not decode: {error}") from None
 
 
 def _check(entries: list[Entry]) -> Violation | None:

@@ -9,7 +9,7 @@ from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.protocol.operations import OPERATIONS, OpCode
-from zoolet.server.testing.checking.facts import NO_STATE, Facts
+from zoolet.server.testing.checking.facts import NO_STATE, Facts, opened_by
 from zoolet.server.testing.checking.violation import Violation, zxid_of
 from zoolet.server.testing.frames.requests import CONNECT, RecordedRequest
 
@@ -36,10 +36,29 @@ def reads_go_back(facts: Facts) -> Iterator[Violation]:
     """Find reads of a node that show an older one than an earlier read on their connection."""
     place = {id(entry): number for number, entry in enumerate(facts.answered)}
     newest: dict[tuple[int, str], tuple[int, RecordedRequest]] = {}
+    lists: dict[tuple[int, str], tuple[int, RecordedRequest]] = {}
+    missing: dict[tuple[int, str], tuple[int, RecordedRequest]] = {}
     for sight in sorted(facts.sights, key=lambda sight: place[id(sight.entry)]):
+        key = sight.entry.connection, sight.path
+        if not sight.exists:
+            missing[key] = sight.zxid, sight.entry
         if sight.stat is None:
             continue
-        key = sight.entry.connection, sight.path
+        gone, before = missing.get(key, (-1, sight.entry))
+        if sight.stat.czxid <= gone:
+            yield Violation(
+                f"A read of {sight.path} shows a node that the same client has found missing.",
+                (before, sight.entry),
+                f"1 is as of zxid {hexadecimal(gone)}, and the node of 2 is of {hexadecimal(sight.stat.czxid)}.",
+            )
+        children, before = lists.get(key, (0, sight.entry))
+        if sight.stat.pzxid < children:
+            yield Violation(
+                f"A read of {sight.path} shows older children than the same client has read.",
+                (before, sight.entry),
+                f"1 shows those of zxid {hexadecimal(children)}, 2 those of {hexadecimal(sight.stat.pzxid)}.",
+            )
+        lists[key] = sight.stat.pzxid, sight.entry
         seen, before = newest.get(key, (0, sight.entry))
         if sight.stat.mzxid < seen:
             yield Violation(
@@ -65,12 +84,22 @@ def writes_out_of_order(facts: Facts) -> Iterator[Violation]:
 
 
 def shared_zxids(facts: Facts) -> Iterator[Violation]:
-    """Find two writes with one zxid. The end of a local session takes none, and looks like others."""
+    """Find two writes with one zxid."""
     by_zxid: dict[int, RecordedRequest] = {}
-    for entry in (each for each in _writes(facts) if each.opcode != OpCode.CLOSE_SESSION):
+    for entry in _writes(facts):
         before = by_zxid.setdefault(zxid_of(entry), entry)
         if before is not entry:
             yield Violation("Two writes were given the same zxid.", (before, entry))
+
+
+def shared_sessions(facts: Facts) -> Iterator[Violation]:
+    """Find a session that was opened for two clients."""
+    opened: dict[int, RecordedRequest] = {}
+    for entry in facts.answered:
+        if entry.opcode == CONNECT and opened_by(entry):
+            before = opened.setdefault(entry.session, entry)
+            if before is not entry:
+                yield Violation("Two clients were given the same session.", (before, entry))
 
 
 def answers_to_closed_sessions(facts: Facts) -> Iterator[Violation]:
@@ -109,10 +138,12 @@ def ephemerals_of_closed_sessions(facts: Facts) -> Iterator[Violation]:
 
 
 def _writes(facts: Facts) -> Iterator[RecordedRequest]:
-    """Yield the acknowledged writes in the order in which they were answered."""
+    """Yield the acknowledged writes in the order in which they were answered. The end of a session is left out: that
+    of a local one takes no zxid, and looks like any other.
+    """
     for entry in facts.answered:
         row = OPERATIONS.get(entry.opcode)
-        is_write = row is not None and row.takes_zxid and entry.opcode not in NO_STATE and entry.opcode != OpCode.SYNC
+        is_write = row is not None and row.takes_zxid and entry.opcode not in NO_STATE | {OpCode.CLOSE_SESSION}
         if is_write and entry.error == ErrorCode.OK and zxid_of(entry) > 0:
             yield entry
 

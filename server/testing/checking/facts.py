@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -177,7 +178,7 @@ class Facts:
         """
         facts = cls(entries)
         known: list[int] = []
-        opened: set[int] = set()
+        handshakes: Counter[int] = Counter()
         unsure: set[int] = set()  # sessions that may have nodes that nobody knows
         for entry in entries:
             if not isinstance(entry, RecordedRequest):
@@ -185,31 +186,28 @@ class Facts:
             if len(entry.reply) >= HEADER and not any(fault in entry.faults_applied for fault in UNTRUE):
                 facts.answered.append(entry)
                 known += facts._read(entry)
-                if entry.opcode == CONNECT and opened_by(entry):
-                    opened.add(entry.session)
+                if entry.opcode == CONNECT:
+                    handshakes[entry.session] += 1
+                    unsure |= set() if opened_by(entry) else {entry.session}
             elif entry.opcode in CREATES or entry.opcode == OpCode.MULTI:
                 unsure.add(entry.session)
-        known += (zxid_of(closing) for session, closing in facts.closed.items() if session in opened - unsure)
-        facts.zxids = Zxids(known) if zxids is None else zxids
+        # One that was resumed may have been elsewhere meanwhile, and have made nodes there.
+        sure = {session for session, count in handshakes.items() if count == 1} - unsure
         facts.changes.sort(key=lambda change: change.zxid)
-        facts._end_ephemerals()
         facts.sights.sort(key=lambda sight: sight.zxid)
+        facts._end_ephemerals(known, sure, zxids)
         return facts
 
     def _read(self, entry: RecordedRequest) -> Iterator[int]:
         """Take the facts of an answer; yield the zxid that it took."""
         row = OPERATIONS.get(entry.opcode)
-        if entry.opcode == CONNECT:
-            if entry.zxid and opened_by(entry):  # a proxy does not learn that zxid
-                yield entry.zxid
-            return
         zxid = zxid_of(entry)
         if row is None or entry.opcode in NO_STATE or zxid <= 0:
             return
         if not row.takes_zxid:
-            self.sights += (sight for sight in _sights(entry, zxid) if not is_internal(sight.path))
+            self.sights += (sight for sight in _sights(entry, zxid) if _counts(sight.path))
         elif entry.error == ErrorCode.OK and not any(entry.part_errors):
-            self.changes += (change for change in _changes(entry, zxid) if not is_internal(change.path))
+            self.changes += (change for change in _changes(entry, zxid) if _counts(change.path))
             if entry.opcode == OpCode.CLOSE_SESSION:
                 self.closed.setdefault(entry.session, entry)
             else:
@@ -219,25 +217,58 @@ class Facts:
             self.refusals += _refusals(entry, zxid)
             yield zxid
 
-    def _end_ephemerals(self) -> None:
-        """Note that ephemeral nodes end with the sessions that were closed, as far as they were there until then."""
+    def _end_ephemerals(self, known: list[int], sure: set[int], zxids: Zxids | None) -> None:
+        """Note which zxids are known, and the ends of ephemeral nodes with their sessions: the zxid of such an end is
+        known only if all the nodes are that it has ended.
+
+        Args:
+            known: The zxids of writes, and of the beginnings of sessions.
+            sure: The sessions of which all that they have made is recorded.
+            zxids: Those that are known, if that is given.
+        """
+        opened = [entry.zxid for entry in self.answered if entry.opcode == CONNECT and entry.zxid and opened_by(entry)]
+        ends = {session: zxid_of(closing) for session, closing in self.closed.items()}
+        shown = Counter([*known, *opened, *ends.values()])
+        if all(shown[zxid] == 1 for zxid in (*opened, *ends.values())):  # or there are local sessions, that take none
+            known = known + opened
+        else:
+            sure = set()
+        while True:
+            self.zxids = zxids or Zxids([*known, *(ends[session] for session in sure & ends.keys())])
+            ended, lost = self._ended()
+            if zxids is not None or not sure & lost:
+                break
+            sure = sure - lost
+        self.changes += ended
+        self.changes.sort(key=lambda change: change.zxid)
+
+    def _ended(self) -> tuple[list[Change], set[int]]:
+        """Return the ends of ephemeral nodes with their sessions, and the sessions of which that is not known."""
         ended: list[Change] = []
+        lost: set[int] = set()
         later: dict[str, int] = {}  # the zxid at which each node is created or deleted next
         for change in reversed(self.changes):
             closing = self.closed.get(change.session)
             if closing is not None and change.mode in EPHEMERAL_MODES:
                 zxid = zxid_of(closing)
-                if change.zxid < zxid < later.get(change.path, zxid + 1) and self.zxids.are_complete(change.zxid, zxid):
-                    ended.append(Change(closing, zxid, change.path, "delete"))
+                if change.zxid < zxid < later.get(change.path, zxid + 1):
+                    if self.zxids.are_complete(change.zxid, zxid):
+                        ended.append(Change(closing, zxid, change.path, "delete"))
+                    else:
+                        lost.add(change.session)
             if change.kind in ("create", "delete"):
                 later[change.path] = change.zxid
-        self.changes += ended
-        self.changes.sort(key=lambda change: change.zxid)
+        return ended, lost
 
 
 def is_internal(path: str) -> bool:
     """Return whether a node is ZooKeeper's own, which changes by rules of its own."""
     return f"{path}/".startswith(f"{ZOOKEEPER}/")
+
+
+def _counts(path: str) -> bool:
+    """Return whether the rules are for a node: its path is one, and it is not ZooKeeper's own."""
+    return path.startswith("/") and not is_internal(path)
 
 
 def opened_by(entry: RecordedRequest) -> bool:
@@ -325,5 +356,5 @@ def _refusals(entry: RecordedRequest, zxid: int) -> Iterator[Refusal]:
     except MarshallingError:
         return
     path = getattr(request, "path", None)
-    if path is not None and not is_internal(path):
+    if path is not None and _counts(path):
         yield Refusal(entry, zxid, path, entry.error, int(getattr(request, "version", -1)))

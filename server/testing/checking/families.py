@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from zoolet.protocol import paths
-from zoolet.protocol.enums import EPHEMERAL_MODES, SEQUENTIAL_MODES
+from zoolet.protocol.enums import SEQUENTIAL_MODES, CreateMode
 from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.protocol.operations import OpCode
 from zoolet.server.testing.checking.facts import Change, Facts, Sight
@@ -141,7 +141,7 @@ def _holds(facts: Facts) -> dict[str, list[_Hold]]:
     made: dict[str, Change] = {}
     ends: dict[str, list[Change]] = defaultdict(list)
     for change in facts.changes:
-        if change.kind == "create" and change.mode in EPHEMERAL_MODES and EXCLUDES.search(change.path):
+        if change.mode == CreateMode.EPHEMERAL_SEQUENTIAL and EXCLUDES.search(change.path):
             made[change.path] = change
         elif change.kind == "delete" and change.path in made:
             ends[change.path].append(change)

@@ -145,8 +145,9 @@ def _check_refusal(facts: Facts, path: str, refusal: Refusal, known: _Known | No
     """Compare a write that was refused with what was known before."""
     if known is None or known.zxid >= refusal.zxid or not facts.zxids.are_complete(known.zxid, refusal.zxid - 1):
         return
+    is_of_acl = refusal.entry.opcode == OpCode.SET_ACL  # which counts versions of its own
     wrong = {
-        ErrorCode.BAD_VERSION: known.exists and known.version == refusal.expected,
+        ErrorCode.BAD_VERSION: known.exists and known.version == refusal.expected and not is_of_acl,
         ErrorCode.NO_NODE: known.exists and refusal.entry.opcode in (OpCode.SET_DATA, OpCode.DELETE),
         ErrorCode.NODE_EXISTS: not known.exists and refusal.entry.opcode in (OpCode.CREATE, OpCode.CREATE2),
     }

@@ -61,18 +61,20 @@ class _Connection:
         self.resumed_below: set[str] = set()
         self.setters: dict[int, RecordedRequest] = {}
         self.due: list[_Due] = []
+        self._awaited: dict[int, int] = {}  # the zxid that a persistent watch waits for, by its number
+        self._numbers = 0
         self._triggers = triggers
 
     def watch(self, kind: str, path: str, base: int, setter: RecordedRequest) -> None:
         """Note a watch that sees the changes behind a zxid."""
-        number = len(self.setters)
+        number = self._number()
         self.setters[number] = setter
         self.one_shot[kind, path] = number
         self._expect(kind, path, base, number)
 
     def watch_always(self, path: str, mode: int, base: int, setter: RecordedRequest) -> None:
         """Note a persistent watch."""
-        number = len(self.setters)
+        number = self._number()
         self.setters[number] = setter
         self.persistent[path] = AddWatchMode(mode), number
         if mode == AddWatchMode.PERSISTENT:
@@ -82,6 +84,12 @@ class _Connection:
         change = self._triggers.first(kind, path, base)
         if change is not None:
             heappush(self.due, _Due(change.zxid, number, kind, path, change))
+            if kind == BOTH:
+                self._awaited[number] = change.zxid
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
 
     def late(self, zxid: int) -> _Due | None:
         """Return an event that had to be sent before an answer with a zxid; None if there is none."""
@@ -106,10 +114,13 @@ class _Connection:
         asked = any(number is not None for number in ended)
         if path in self.persistent:
             asked = True
-            _, number = self.persistent[path]
-            for due in [due for due in self.due if due.number == number]:
-                self.due.remove(due)
-                self._expect(BOTH, path, due.zxid, number)
+            mode, number = self.persistent[path]
+            waited = self._awaited.pop(number, None)
+            if waited is not None:
+                renewed = self._number()  # what waits for the former number counts no more
+                self.setters[renewed] = self.setters[number]
+                self.persistent[path] = mode, renewed
+                self._expect(BOTH, path, waited, renewed)
         return asked or kind not in KINDS or path in self.resumed or self._is_below(path)
 
     def _is_below(self, path: str) -> bool:
@@ -135,7 +146,8 @@ class _Triggers:
         self._changes: dict[tuple[str, str], list[Change]] = defaultdict(list)
         self._zxids: dict[tuple[str, str], list[int]] = defaultdict(list)
         guarded = {change.path for change in facts.changes if not change.is_open}
-        guarded |= {view_of(e).path or "" for e in facts.answered if e.opcode == OpCode.SET_ACL}
+        requests = (entry for entry in facts.entries if isinstance(entry, RecordedRequest))
+        guarded |= {view_of(entry).path or "" for entry in requests if entry.opcode == OpCode.SET_ACL}
         for change in facts.changes:
             if change.kind == "check" or change.path in guarded:
                 continue
@@ -171,6 +183,8 @@ def watches_fail(facts: Facts) -> Iterator[Violation]:
         connection = connections[entry.connection]
         if isinstance(entry, RecordedEvent):
             event = r.WatcherEvent.decode(entry.payload, HEADER)
+            if not event.path.startswith("/"):
+                continue  # of the session, or garbled
             is_asked = connection.receive(event.type, event.path) or not connection.is_whole
             if not is_asked and not is_internal(event.path):
                 before = last_events.get((entry.connection, event.path))
@@ -187,6 +201,9 @@ def watches_fail(facts: Facts) -> Iterator[Violation]:
                     f"{hexadecimal(zxid)}, and the event was not sent before.",
                 )
             _set_watches(connection, entry, zxid)
+        elif isinstance(entry, RecordedRequest) and id(entry) not in answered and (path := view_of(entry).path):
+            connection.resumed.add(path)  # it may have set a watch, though its answer was spoilt
+            connection.resumed_below.add(path)
 
 
 def _register_again(connection: _Connection, entry: RecordedRequest) -> None:
@@ -206,9 +223,13 @@ def _set_watches(connection: _Connection, entry: RecordedRequest, zxid: int) -> 
     view = view_of(entry)
     path = view.path
     is_found = entry.error == ErrorCode.OK
-    if path is None or not (is_found or (entry.opcode == OpCode.EXISTS and entry.error == ErrorCode.NO_NODE)):
+    if (
+        path is None
+        or not path.startswith("/")
+        or not (is_found or (entry.opcode == OpCode.EXISTS and entry.error == ErrorCode.NO_NODE))
+    ):
         return
-    if entry.opcode == OpCode.ADD_WATCH:
+    if entry.opcode == OpCode.ADD_WATCH and view.flags in AddWatchMode.__members__.values():
         connection.watch_always(path, view.flags or 0, zxid, entry)
     elif entry.opcode == OpCode.REMOVE_WATCHES:
         connection.forget(path)

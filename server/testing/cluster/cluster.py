@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from random import Random
 from typing import Final
 
+from zoolet.server.config.converters import BOOLEAN
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.storage.live import snapshot_of
@@ -83,7 +84,7 @@ class Cluster(Server):
         arguments.check_seconds(f"Cluster(election={election!r})", election)
         flags = {key: False for key in ENSEMBLE_KEYS}
         if isinstance(config, Mapping):
-            flags |= {key: str(config[key]).lower() == "true" for key in ENSEMBLE_KEYS if key in config}
+            flags |= {key: _flag(key, config[key]) for key in ENSEMBLE_KEYS if key in config}
             config = {key: value for key, value in config.items() if key not in ENSEMBLE_KEYS}
         given = config
         super().__init__(host, 0, clock=clock, seed=seed, config=config, compat=compat, initial_zxid=0)
@@ -339,6 +340,7 @@ class Cluster(Server):
         """
         if role not in ("participant", "observer"):
             raise ValueError(f"role={role!r} is invalid; it is 'participant' or 'observer'")
+        self._runner.call(lambda: self._writer)  # or it is refused before it listens
         number = self._last_number = self._last_number + 1
         member = self._make_member(number, role, self._host, 0)
         self._runner.run(member.open())
@@ -366,7 +368,9 @@ class Cluster(Server):
 
         def remove() -> None:
             if member.is_leader and (others := self.followers):
+                election, self.ensemble.election = self.ensemble.election, 0.0  # it hands over
                 self.ensemble.transfer(others[0].number)
+                self.ensemble.election = election
             leading = self._writer
             del self._members[member.number]
             reconfigure(self, leading)
@@ -497,3 +501,15 @@ class Cluster(Server):
     def _accept_connections(self) -> None:
         for member in self:
             member.set_refusing(False)
+
+
+def _flag(key: str, value: object) -> bool:
+    """Return a setting that is true or false.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    try:
+        return bool(BOOLEAN.convert(str(value)))
+    except ValueError:
+        raise ValueError(f"{key}={value!r} is invalid; it must be {BOOLEAN.expected}") from None

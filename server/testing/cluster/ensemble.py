@@ -40,8 +40,6 @@ MAX_LOG: Final = 10_000
 """Transactions that are kept for members that are behind; a member that needs older ones is given the whole state."""
 COUNTER_BITS: Final = 32
 """Bits of a zxid that count within an epoch."""
-VERBS: Final = {Status.LEADING: "leading", Status.FOLLOWING: "following", Status.OBSERVING: "observing"}
-"""What ``mntr`` calls the states of those who serve."""
 Schedule = Callable[[float, Callable[[], object]], object]
 
 
@@ -61,6 +59,7 @@ class Ensemble:
         epoch: How many leaders there have been.
         log: What was prepared, from ``first`` on.
         committed: How many transactions a quorum has.
+        syncs: Answers that wait for a commit: those of syncs, and of requests that took no zxid.
         preparing: Executes the requests that change something.
         network: Which members reach each other.
     """
@@ -88,10 +87,12 @@ class Ensemble:
         self.network = Network()
         self.reaches = self.network.reaches
         self._outgoing: list[tuple[Replica, Callable[[], object]]] = []  # requests that do not reach the leader
-        self._syncs: list[tuple[int, Replica, Callable[[], object]]] = []  # marks that wait for a commit
+        self.syncs: list[tuple[int, Replica, Callable[[], object]]] = []  # marks that wait for a commit
         self._pumping = False
         self._candidate: int | None = None  # who is to win the election that is under way
         self._elections = 0
+        self._is_electing = False
+        self._expected: Replica | None = None  # who is to win the election that takes its time
         self._absent = 0  # voters of the configuration that are not here
         self._timer_at = inf
 
@@ -187,16 +188,25 @@ class Ensemble:
 
     def _lose_leader(self) -> None:
         self.leader = None
-        self._syncs.clear()
+        self.syncs.clear()
         for each in self.replicas.values():
             if each.status.has_leader:
                 self._look(each)
 
     def _look(self, replica: Replica) -> None:
         """Make a member look for a leader: it closes the connections of its clients, and forgets their requests."""
+        self.forget(replica)
+        replica.set_status(Status.LOOKING if replica.is_up else Status.DOWN)
+        self.count_alone(replica)
+
+    def forget(self, replica: Replica) -> None:
+        """Forget the requests of a member's clients that nobody has answered."""
         replica.forget_requests()
         self._outgoing = [entry for entry in self._outgoing if entry[0] is not replica]
-        replica.set_status(Status.LOOKING if replica.is_up else Status.DOWN)
+        self.syncs = [entry for entry in self.syncs if entry[1] is not replica]
+
+    def count_alone(self, replica: Replica) -> None:
+        """Begin to count the time after which a member without a leader is read-only."""
         replica.looks += 1
         if self.alone is not None and replica.is_up:
             looks = replica.looks
@@ -207,18 +217,24 @@ class Ensemble:
             replica.set_status(Status.READ_ONLY)
 
     def _elect_soon(self) -> None:
-        if self._winner() is None:
+        winner = self._winner()
+        if winner is None or (self.election > 0 and self._is_electing and winner is self._expected):
             return
         self._elections += 1
+        self._expected = winner
         if self.election > 0:
             number = self._elections
+            self._is_electing = True
             self._schedule(self.election, lambda: self._elect(number))
         else:
             self._elect(self._elections)
 
     def _elect(self, number: int) -> None:
         winner = self._winner()
-        if number != self._elections or self.leader is not None or winner is None:
+        if number != self._elections:
+            return
+        self._is_electing = False
+        if self.leader is not None or winner is None:
             return
         self._lead(winner)
         if self.election > 0:
@@ -288,26 +304,12 @@ class Ensemble:
             return
         if leader is None:
             raise ValueError("the cluster has no leader that could make another one")
-        if not replica.votes or not self.reaches(leader, replica):
+        if not replica.votes or not self.reaches(leader, replica) or not self.has_quorum(replica):
             index = list(self.replicas).index(number)
-            raise ValueError(f"member {index} cannot lead: it is an observer, or does not reach the leader")
+            raise ValueError(f"member {index} cannot lead: it is an observer, or does not reach the leader or a quorum")
         self._candidate = number
         self._lose_leader()
         self.settle()
-
-    def figures(self, replica: Replica) -> dict[str, str | int]:
-        """Return what ``mntr`` says of a member's part in the ensemble.
-
-        Source: QuorumZooKeeperServer.dumpMonitorValues, Leader.registerMetrics, QuorumPeer.start.
-        """
-        verb = VERBS.get(replica.status)
-        shown: dict[str, str | int] = {} if verb is None else {"peer_state": f"{verb} - broadcast"}
-        if replica is self.leader:
-            linked = [each.status for each in self._linked(replica)]
-            followers, observers = linked.count(Status.FOLLOWING), linked.count(Status.OBSERVING)
-            shown |= {"synced_followers": followers, "synced_non_voting_followers": 0, "synced_observers": observers}
-            shown |= {"pending_syncs": len(self._syncs), "learners": followers + observers}
-        return shown | {"quorum_size": self.votes}
 
     # --- requests ---
 
@@ -343,7 +345,7 @@ class Ensemble:
         """Call *synced* when a member has applied all that was prepared until now."""
 
         def execute() -> None:
-            self._syncs.append((self.first + len(self.log), origin, synced))
+            self.syncs.append((self.first + len(self.log), origin, synced))
 
         self._to_leader(origin, execute)
 
@@ -383,7 +385,7 @@ class Ensemble:
         elif code in GONE:
             self._send(origin, self.committed, lambda: request.answered(code, b""))
         else:  # it took no zxid
-            self._syncs.append((end, origin, lambda: request.answered(code, b"")))
+            self.syncs.append((end, origin, lambda: request.answered(code, b"")))
 
     # --- the log ---
 
@@ -407,7 +409,7 @@ class Ensemble:
         leader, length = self.leader, self.first + len(self.log)
         changed = False
         if leader is not None:
-            for each in self._linked(leader):
+            for each in self.linked(leader):
                 each.logged = length
             if self.committed < length and self._is_logged_by_quorum(leader, length):
                 fresh, self.committed = self.log[self.committed - self.first :], length
@@ -415,7 +417,7 @@ class Ensemble:
                     if isinstance(entry[5], SetDataTxn) and entry[5].path == CONFIG:
                         self._on_config(entry[5].data)
                 changed = True
-            for each in self._linked(leader):
+            for each in self.linked(leader):
                 if each.sent < self.committed:
                     each.sent = self.committed
                     if each is leader:
@@ -423,11 +425,13 @@ class Ensemble:
                     else:
                         each.receive(self.now(), self.committed)
                     changed = True
-            due = [entry for entry in self._syncs if entry[0] <= self.committed]
-            if due:
-                self._syncs = [entry for entry in self._syncs if entry[0] > self.committed]
-                for _, replica, mark in due:
+            linked = list(self.linked(leader))
+            waiting, self.syncs = self.syncs, []
+            for place, replica, mark in waiting:
+                if place <= self.committed and replica in linked:
                     self._send(replica, self.committed, mark)
+                else:
+                    self.syncs.append((place, replica, mark))
         now = self.now()
         for each in list(self.replicas.values()):
             if each.status.has_leader and each.apply_due(now, self.log, self.first):
@@ -439,7 +443,7 @@ class Ensemble:
         members, _ = parse_config(data)
         self.use_config(voters_of(members))
 
-    def _linked(self, leader: Replica) -> Iterator[Replica]:
+    def linked(self, leader: Replica) -> Iterator[Replica]:
         """Yield the members that the leader reaches, itself first."""
         yield leader
         for each in self.replicas.values():
@@ -447,7 +451,7 @@ class Ensemble:
                 yield each
 
     def _is_logged_by_quorum(self, leader: Replica, length: int) -> bool:
-        return 2 * sum(each.logged >= length for each in self._linked(leader) if each.votes) > self.votes
+        return 2 * sum(each.logged >= length for each in self.linked(leader) if each.votes) > self.votes
 
     def _send(self, replica: Replica, upto: int, mark: Callable[[], object]) -> None:
         """Send a message of the leader, behind what is on its way."""
@@ -503,7 +507,7 @@ class Ensemble:
         self._absent = 0
         self.log.clear()
         self.first = self.committed = 0
-        self._syncs.clear()
+        self.syncs.clear()
         self._outgoing.clear()
         self.preparing.owners.clear()
         for each in self.replicas.values():

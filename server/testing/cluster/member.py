@@ -12,6 +12,7 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.testing.cluster.executor import MemberExecutor
+from zoolet.server.testing.cluster.figures import figures
 from zoolet.server.testing.cluster.gateway import Gateway
 from zoolet.server.testing.cluster.interceptor import MemberInterceptor
 from zoolet.server.testing.cluster.replica import Replica, Status
@@ -136,7 +137,7 @@ class Member(Server):
         )
         assert daemon.observed is not None
         daemon.observed.role = lambda: self.status
-        daemon.observed.quorum = lambda: self._shared.ensemble.figures(self.replica)
+        daemon.observed.quorum = lambda: figures(self._shared.ensemble, self.replica)
         interceptor = MemberInterceptor(self._shared.interceptor)
         self._intercept(interceptor, partial(self._filter_events, engine))
         interceptor.whole.on_event_faults_of.append(lambda: interceptor.check_event_faults())
@@ -165,7 +166,8 @@ class Member(Server):
         """Start again; called in the loop."""
         if not self.replica.is_up:
             self.replica.is_up = True
-            self.replica.status = Status.LOOKING
+            self.replica.set_status(Status.LOOKING)
+            self._shared.ensemble.count_alone(self.replica)
             self._set_refusing(down=False)
             self._shared.ensemble.settle()
 
@@ -186,7 +188,7 @@ class Member(Server):
             if self.replica.is_paused:
                 self._interceptor.all_paused = None  # a new process is not stopped
             self.replica.is_up = self.replica.is_paused = False
-            self.replica.forget_requests()
+            self._shared.ensemble.forget(self.replica)
             self.replica.set_status(Status.DOWN)
             self._shared.ensemble.settle()
 
@@ -199,6 +201,8 @@ class Member(Server):
             return
 
         def pause() -> None:
+            if not self.replica.is_up:
+                return
             clients.pause(self._interceptor, None, "both")
             self.replica.is_paused = True
             self._shared.ensemble.settle()
@@ -216,6 +220,8 @@ class Member(Server):
             self._interceptor.all_paused = None
             self._interceptor.recheck()
             self._shared.ensemble.settle()
+            if self.replica.status is Status.LOOKING:
+                self._shared.ensemble.count_alone(self.replica)
 
         self._shared.call(resume)
 

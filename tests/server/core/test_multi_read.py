@@ -136,7 +136,7 @@ def test_lists_of_children_count_among_the_results_of_a_multi_read() -> None:
 @pytest.mark.parametrize(
     ("release", "flags", "results"), [("new", 0, unhex(END)), ("new", 5, b""), ("old", 5, unhex(END))]
 )
-def test_a_multi_read_of_writes_is_refused_and_in_3_9_before_the_results_if_their_flags_are_wrong(
+def test_a_multi_read_of_writes_with_wrong_flags_has_no_results_in_3_9(
     release: str, flags: int, results: bytes, request: pytest.FixtureRequest
 ) -> None:
     peer: Peer = request.getfixturevalue(release)

@@ -1,0 +1,111 @@
+"""What is in order, and readers of the checker have seen it complain about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.script_client import ScriptClient
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, Id, digest_id
+from zoolet.protocol.enums import CreateMode, Perm
+from zoolet.protocol.operations import OpCode
+from zoolet.testing import Cluster, Server, corrupt_reply, lose_reply
+
+NOBODY = (ACL(Perm.ALL, Id("digest", digest_id(b"nobody:secret"))),)
+LOCAL = {"localSessionsEnabled": "true", "localSessionsUpgradingEnabled": "true"}
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server whose history is checked at the end."""
+    with Server() as server, server.checked():
+        yield server
+
+
+@pytest.fixture
+def clients(server: Server) -> Iterator[list[ScriptClient]]:
+    """Connected clients."""
+    made = [ScriptClient() for _ in range(3)]
+    for client in made:
+        client.connect(server.port)
+    yield made
+    for client in made:
+        client.drop()
+
+
+@pytest.mark.parametrize("gap", ["somebody else", "expiry", "lost reply"])
+@pytest.mark.parametrize("then", ["create", "delete"])
+def test_an_ephemeral_node_ends_with_its_session_behind_a_gap(
+    server: Server, clients: list[ScriptClient], gap: str, then: str
+) -> None:
+    leader, follower, other = clients
+    leader.create("/leader", flags=CreateMode.EPHEMERAL)
+    if gap == "somebody else":
+        server.create("/noise")
+    elif gap == "expiry":
+        server.expire(other.session.session_id)
+    else:
+        with server.fault(lose_reply(), "create"):
+            other.create("/lost")
+    assert follower.exists("/leader") == "OK"
+    leader.close()
+    if then == "create":
+        assert follower.create("/leader", flags=CreateMode.EPHEMERAL) == "/leader"
+    else:
+        assert follower.delete("/leader") == "NO_NODE"
+
+
+def test_the_versions_of_an_acl_are_others_than_those_of_the_data(clients: list[ScriptClient]) -> None:
+    client = clients[0]
+    client.create("/a")
+    assert client.call(OpCode.SET_ACL, r.SetACLRequest("/a", OPEN_ACL_UNSAFE, -1))[0] == "OK"
+    assert client.call(OpCode.SET_ACL, r.SetACLRequest("/a", OPEN_ACL_UNSAFE, 0))[0] == "BAD_VERSION"
+
+
+def test_names_that_look_like_locks_need_not_be_any(clients: list[ScriptClient]) -> None:
+    one, other = clients[:2]
+    one.create("/jobs")
+    one.create("/jobs/lock-2026112410", flags=CreateMode.EPHEMERAL)
+    one.children("/jobs")
+    other.create("/jobs/lock-2026112409", flags=CreateMode.EPHEMERAL)
+    other.children("/jobs")
+
+
+def test_an_event_is_withheld_by_an_acl_whose_reply_is_lost(server: Server, clients: list[ScriptClient]) -> None:
+    watcher, other = clients[:2]
+    other.create("/g")
+    watcher.get("/g", watch=True)
+    with server.fault(lose_reply(), "setACL"):
+        other.call(OpCode.SET_ACL, r.SetACLRequest("/g", NOBODY, -1))
+    other.connect(server.port)
+    other.delete("/g")
+    watcher.exists("/")
+
+
+def test_a_watch_whose_answer_was_spoilt_fires(server: Server, clients: list[ScriptClient]) -> None:
+    watcher, other = clients[:2]
+    with server.fault(corrupt_reply(12), "exists", "/a", times=1):
+        watcher.send(OpCode.EXISTS, r.ExistsRequest("/a", True))
+        other.exists("/")
+    other.create("/a")
+    assert watcher._next() is not None
+    assert watcher._next() is not None
+
+
+def test_the_ends_of_local_sessions_take_no_zxids() -> None:
+    with Cluster(3, config=LOCAL) as cluster, cluster.checked():
+        one, other = ScriptClient(), ScriptClient()
+        one.connect(cluster[0].port)
+        one.create("/a")
+        one.set("/a", b"1")
+        one.delete("/a")
+        cluster.create("/a")
+        for _ in range(3):
+            other.connect(cluster[0].port)
+            other.close()
+        other.connect(cluster[0].port)
+        assert other.exists("/a") == "OK"
+        one.close()
+        other.close()
