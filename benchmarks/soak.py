@@ -25,6 +25,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, deque
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -39,7 +40,7 @@ from zoolet.client import Client
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.enums import AddWatchMode, CreateMode, Xid
-from zoolet.protocol.errors import ZooKeeperError
+from zoolet.protocol.errors import NoNodeError, ZooKeeperError
 from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import ConnectRequest
 from zoolet.protocol.operations import OpCode
@@ -256,8 +257,17 @@ async def sample(port: int, until: float, seed: int, stories: list[str]) -> int:
             checked += len(recording)
             if found is not None:
                 stories.append(found.story)
+            await _clean(proxy.hosts)
         await asyncio.sleep(min(20.0, max(until - time.monotonic(), 0)))
     return checked
+
+
+async def _clean(hosts: str) -> None:
+    """Delete what the histories have made: the tree is not to grow by itself."""
+    async with Client(hosts, timeout=10.0) as zk:
+        for path in ("/q", *(f"/n{number}" for number in range(6))):
+            with suppress(NoNodeError):
+                await zk.delete(path, recursive=True)
 
 
 async def _use(hosts: str, rng: Random, until: float) -> None:

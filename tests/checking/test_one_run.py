@@ -95,4 +95,4 @@ def test_what_has_failed_once_is_in_order(seed: int) -> None:
 
 
 def test_histories_are_in_order_whatever_happens() -> None:
-    zoolet_schedules(effort(8, 100), **TROUBLE)(story)()
+    zoolet_schedules(effort(8, 40), **TROUBLE)(story)()

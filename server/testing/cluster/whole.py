@@ -56,6 +56,7 @@ class Opened(Protocol):
     @property
     def daemon(self) -> Daemon:
         """The daemon that listens."""
+        ...
 
     async def close(self) -> None:
         """Stop for good."""
