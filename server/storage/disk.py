@@ -1,12 +1,14 @@
 """The operations on files that must not be lost: each returns when it is done, or raises OSError.
 
-They are methods, so that a test can record them and work out what a power loss may leave.
+They are methods, so that a test can record them and work out what a power loss may leave; and what runs them beside the
+event loop is the disk's, so that a test can run them in virtual time.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +18,10 @@ _CANNOT_RESERVE: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS
 
 class Disk:
     """The operations on files. Those that this creates are readable by their owner only."""
+
+    def executor(self, name: str) -> Executor:
+        """Return what runs operations one after the other, beside the event loop: a thread of that name."""
+        return ThreadPoolExecutor(1, name)
 
     def create(self, path: Path) -> int:
         """Create a file, or empty it, and return its descriptor."""

@@ -38,7 +38,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -105,7 +105,7 @@ class GroupCommit:
         self._waits = settings.fsync == "always"
         self._log: LogFile | None = None
         self._next: LogFile | None = self._new_log()  # in reserve, so that a full disk does not prevent it
-        self._log_thread = ThreadPoolExecutor(1, "zoolet-log")
+        self._log_thread = disk.executor("zoolet-log")
         self._closing = self._has_stopped = False
         self._is_certain = True  # at the end: no sync has failed
         self._waiting: dict[Output, None] = {}  # those whose output is for the next commit

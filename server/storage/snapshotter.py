@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
@@ -73,7 +72,7 @@ class Snapshotter:
         self._disk = disk
         self._note_session = note_session
         self._loop = asyncio.get_running_loop()
-        self._thread = ThreadPoolExecutor(1, "zoolet-snapshot")
+        self._thread = disk.executor("zoolet-snapshot")
         self._ending = self._another = False
         self._transactions = self._bytes = 0  # since the last one was begun
         self._size = self.zxid = 0  # of the last one that counts

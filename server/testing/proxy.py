@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from random import SystemRandom
-from typing import Final
+from typing import ClassVar, Final
 
 from zoolet.server.core.client_connection import ClientConnection
+from zoolet.server.net.clock import Clock, RealClock
 from zoolet.server.net.daemon import Daemon
+from zoolet.server.net.turns import TURN
 from zoolet.server.testing.endpoint import Endpoint
 from zoolet.server.testing.frames.frame_queue import FrameQueue
 from zoolet.server.testing.frames.interceptor import Interceptor
@@ -42,17 +43,24 @@ class Proxy(Endpoint):
         ValueError: An argument is invalid.
     """
 
+    turn: ClassVar[float] = TURN
+    """Seconds for which one connection is served before the others get their turn."""
+
     def __init__(self, servers: str, host: str = "127.0.0.1", port: int = 0, *, seed: int | None = None) -> None:
         arguments.check_numbers(seed, None)
         super().__init__(host, port, SystemRandom().getrandbits(32) if seed is None else seed)
         self._addresses = arguments.read_servers(servers)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._clock: Clock = RealClock()
         self._unreachable = ""  # why no server could be reached, the last time
 
     def _assemble(self) -> Daemon:
         loop = asyncio.get_running_loop()
-        self._intercept(Interceptor(loop.call_later, time.time))
-        return daemon_of(self._connect)
+        self._intercept(Interceptor(loop.call_later, self._time))
+        return daemon_of(self._connect, self._clock, self.turn)
+
+    def _time(self) -> float:
+        return self._clock.read()[0] / 1000
 
     def _connect(self, client: ClientConnection, resume: Callable[[], None]) -> FrameQueue:
         def begin(protocol: asyncio.Protocol) -> asyncio.Task[None]:

@@ -17,8 +17,9 @@ from zoolet.client import Client
 from zoolet.server.app import assemble
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
-from zoolet.server.net.clock import RealClock
+from zoolet.server.net.clock import Clock, RealClock
 from zoolet.server.net.daemon import Daemon
+from zoolet.server.net.turns import TURN
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.layout import LOCK, SUBFOLDER
 from zoolet.server.storage.opening import OpenDirectory
@@ -35,10 +36,23 @@ class StoredServer:
     Args:
         folder: The directory.
         disk: The operations on files.
+        clock: The source of time.
+        port: The port; 0 for a free one.
+        turn: As for :func:`assemble`.
         settings: Those of the storage.
     """
 
-    def __init__(self, folder: Path, disk: Disk | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        disk: Disk | None = None,
+        *,
+        clock: Clock | None = None,
+        port: int = 0,
+        turn: float = TURN,
+        **settings: Any,
+    ) -> None:
+        self._clock, self._port, self._turn = clock or RealClock(), port, turn
         self._settings = StorageSettings(str(folder), **{"preallocated": 64, **settings})
         self._disk = disk
         self.daemon: Daemon  # set by __aenter__
@@ -47,11 +61,11 @@ class StoredServer:
     async def __aenter__(self) -> Self:
         self._data = OpenDirectory(self._settings, self._disk)
         try:
-            self.daemon = assemble(build(), clock=RealClock(), rng=Random(0), data=self._data)
+            self.daemon = assemble(build(), clock=self._clock, rng=Random(0), data=self._data, turn=self._turn)
         except BaseException:
             self._data.release()
             raise
-        self.hosts = f"127.0.0.1:{await self.daemon.start('127.0.0.1', 0)}"
+        self.hosts = f"127.0.0.1:{await self.daemon.start('127.0.0.1', self._port)}"
         return self
 
     async def __aexit__(

@@ -23,9 +23,10 @@ from typing import Any, Final, TypeVar
 
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
-from zoolet.server.net.clock import RealClock
+from zoolet.server.net.clock import Clock, RealClock
 from zoolet.server.net.connections import ConnectionFactory, Connections
 from zoolet.server.net.daemon import Daemon
+from zoolet.server.net.turns import TURN
 from zoolet.server.testing.run import fork
 
 T = TypeVar("T")
@@ -38,16 +39,16 @@ _USED: set[int] = set()
 """The ports of all servers of this process: a client of one that was stopped or reset never gets into a later one."""
 
 
-def daemon_of(connect: ConnectionFactory) -> Daemon:
+def daemon_of(connect: ConnectionFactory, clock: Clock | None = None, turn: float = TURN) -> Daemon:
     """Return a daemon for the running loop whose connections are made by *connect*, for what answers without an engine:
     there is one, and it has nothing to do.
     """
-    clock = RealClock()
+    clock = clock or RealClock()
     now, monotonic_ms = clock.read()
     settings = build().settings
     settings.max_unread_bytes = settings.max_unread_bytes_total = 1 << 40  # a proxy waits for its clients
     engine = Engine(settings, now=now, monotonic_ms=monotonic_ms, rng=Random())
-    return Daemon(Connections(engine, clock, connect, max_per_host=0))
+    return Daemon(Connections(engine, clock, connect, max_per_host=0, turn=turn))
 
 
 class State(Enum):

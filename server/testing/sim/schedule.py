@@ -90,14 +90,21 @@ class Schedule:
         """Return whether there is trouble of a kind at all."""
         return self._probabilities.get(kind, 0.0) > 0
 
-    def chosen(self, kind: str, who: Hashable) -> tuple[Hashable, Random] | None:
+    def chosen(self, kind: str, who: Hashable, probability: float | None = None) -> tuple[Hashable, Random] | None:
         """Return the key and the randomness of trouble of a kind that happens to the next one of somebody's, if it
         does; :meth:`note` says what it is.
+
+        Args:
+            kind: The kind.
+            who: Whose turn it is.
+            probability: That of the kind; by default the one that the schedule was made with, or 0.
         """
-        if not self.can_happen(kind):
+        if probability is None:
+            probability = self._probabilities.get(kind, 0.0)
+        if probability <= 0:
             return None
         key, rng = self._next(kind, who)
-        return (key, rng) if rng.random() < self._probabilities[kind] and self._may(key) else None
+        return (key, rng) if rng.random() < probability and self._may(key) else None
 
     def note(self, key: Hashable, session: int, what: str, after: float = 0.0) -> None:
         """Note what deviates, so many seconds from now."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 from zoolet.server.testing.cluster.cluster import Cluster
 from zoolet.server.testing.cluster.member import Member, Role
 from zoolet.server.testing.cluster.shared import Shared
+from zoolet.server.testing.proxy import Proxy
 from zoolet.server.testing.server import Server
 from zoolet.server.testing.sim.loop import LoopClock, SimLoop
 from zoolet.server.testing.sim.network import Network
@@ -67,6 +68,24 @@ class _SimCluster(Cluster):
         return _SimMember(self._network, self._shared, number, role, host, port)
 
 
+class _SimProxy(Proxy):
+    """A proxy in a simulation; the options are those of :class:`Proxy`."""
+
+    turn: ClassVar[float] = inf
+
+    def __init__(self, loop: SimLoop, servers: str, shown_seed: int, **options: Any) -> None:
+        super().__init__(servers, **options)
+        self._shown_seed = shown_seed
+        self._clock = LoopClock(loop)
+        self._network = loop.network
+
+    def _refuse_connections(self) -> None:
+        self._network.refuse_connections(self.port)
+
+    def _accept_connections(self) -> None:
+        self._network.accept_connections(self.port)
+
+
 class Simulation:
     """A run of servers and clients in virtual time.
 
@@ -113,6 +132,17 @@ class Simulation:
         self._servers += 1
         options.setdefault("seed", hash((self.seed, self._servers)))
         return _SimCluster(self._loop, self.seed, size, **options)
+
+    def proxy(self, servers: str, port: int = 0) -> Proxy:
+        """Return a proxy in this simulation, to be used with ``async with``: it records what its clients are answered
+        whatever becomes of the servers behind it.
+
+        Args:
+            servers: The servers, as for :class:`Proxy`.
+            port: A port of the simulated network; 0 for a free one.
+        """
+        self._servers += 1
+        return _SimProxy(self._loop, servers, self.seed, port=port, seed=hash((self.seed, self._servers)))
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine until it is done, and return its result; a simulation runs once.
