@@ -150,7 +150,7 @@ def acts_of_a_machine(machine: Machine) -> dict[str, tuple[float, Act]]:
 
 @asynccontextmanager
 async def disturbed(sim: Simulation, acts: dict[str, tuple[float, Act]]) -> Any:
-    """Let things happen, one at a time, as the schedule decides; what has begun at the end of the block ends."""
+    """Make things happen, one at a time, as the schedule decides; what has begun at the end of the block ends."""
     schedule, ending = schedule_of(sim.network), asyncio.Event()
 
     async def disturb() -> None:

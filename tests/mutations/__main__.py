@@ -154,9 +154,7 @@ class Trial:
     def __init__(self, folder: Path, jobs: int) -> None:
         self._at_once = jobs
         self._seconds: dict[Stage, float] = {}  # that the tests take without a defect
-        self._planted = itertools.count(
-            int(time.time())
-        )  # no two files of one module have the same time, or bytecode is old
+        self._times = itertools.count(int(time.time()))  # of files: each another, or bytecode would be taken for fresh
         self._copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(jobs):
             self._copies.put(_copy(folder / str(number)))
