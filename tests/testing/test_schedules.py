@@ -12,7 +12,7 @@ import pytest
 
 from zoolet.protocol.errors import ConnectionLossError, SessionExpiredError
 from zoolet.server import Server
-from zoolet.server.testing import AttemptCancelledError, Simulation, Trouble, zoolet_schedules
+from zoolet.server.testing import AttemptCancelledError, Cluster, Simulation, Trouble, zoolet_schedules
 from zoolet.server.testing.sim import TooLongError
 from zoolet.server.testing.sim.schedule import Schedule, reduce
 
@@ -314,3 +314,52 @@ def test_a_decision_stays_when_another_one_is_taken_back() -> None:
         part.latency(1, True)
         part.happens("lost", 1, "x")
     assert {key: whole.deviations[key] for key in kept} == part.deviations
+
+
+# --- clusters ---
+
+
+def test_a_cluster_loses_its_leader_where_the_schedule_says_and_the_story_has_only_that() -> None:
+    @zoolet_schedules(20, members=3, kill_leaders=0.1, lags=0.1, partitions=0.02)
+    async def check(cluster: Cluster, connect: Any) -> None:
+        zk = await connect()
+        for _ in range(20):
+            with suppress(ConnectionLossError):
+                await zk.exists("/")
+        assert cluster.epoch == 1, f"epoch {cluster.epoch}"
+
+    with pytest.raises(AssertionError, match="epoch") as failure:
+        check()
+
+    story = failure.value.__notes__[-1]
+    assert "deviations 1 matter" in story
+    assert "the leader is killed, and starts again after" in story or "a member reaches no other for" in story
+
+
+def test_all_members_are_in_order_once_the_trouble_ends() -> None:
+    @zoolet_schedules(10, members=3, kill_leaders=0.2, lags=0.2, partitions=0.2)
+    async def check(cluster: Cluster, connect: Any, trouble: Trouble) -> None:
+        zk = await connect()
+        for _ in range(20):
+            with suppress(ConnectionLossError, SessionExpiredError):
+                await zk.exists("/")
+        trouble.end()
+        await cluster.until(lambda: len(cluster.followers) == 2)
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"kill_leaders": 0.1}, "kill_leaders is for a cluster: members=3"), ({"members": 0}, "members is 0; it must be")],
+)
+def test_arguments_of_a_cluster_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        zoolet_schedules(1, **options)
+
+
+def test_the_name_of_a_cluster_s_parameter_is_checked() -> None:
+    async def of_a_server(server: Server) -> None: ...
+
+    with pytest.raises(TypeError, match="has the parameter server; with members= it is cluster"):
+        zoolet_schedules(1, members=3)(of_a_server)

@@ -15,14 +15,14 @@ from zoolet.server.testing.recording.recording import Recording
 from zoolet.server.testing.signatures import CompatName
 from zoolet.server.testing.sim.schedule import Schedule, reduce
 from zoolet.server.testing.sim.simulation import Simulation
-from zoolet.server.testing.sim.trouble import Trouble
+from zoolet.server.testing.sim.trouble import OF_A_CLUSTER, Trouble
 from zoolet.server.testing.state.clock import MANUAL_CLOCK_START
 
 if TYPE_CHECKING:
     from zoolet.client import Client
 
 Test = Callable[..., Coroutine[Any, Any, object]]
-OURS: Final = ("sim", "server", "connect", "trouble")
+OURS: Final = ("sim", "server", "cluster", "connect", "trouble")
 """The parameters that the decorator passes to a test; the others are fixtures."""
 _NO_FAILURES: Final = ("Skipped", "Exit", "XFailed")
 """Raised by pytest for a test that has not failed; its failures are no Exceptions either."""
@@ -41,6 +41,10 @@ def zoolet_schedules(
     pause_sessions: float = 0.0,
     outages: float = 0.0,
     cancel_attempts: float = 0.0,
+    members: int | None = None,
+    kill_leaders: float = 0.0,
+    partitions: float = 0.0,
+    lags: float = 0.0,
     limit: float = 86_400.0,
     config: Any = None,
     compat: CompatName | None = None,
@@ -50,8 +54,9 @@ def zoolet_schedules(
 
     The test may have the parameters ``server`` (a :class:`Server` that runs), ``connect`` (a coroutine function that
     returns a connected ``Client``, with its arguments), ``trouble`` (``trouble.end()`` ends what goes wrong,
-    ``await trouble.attempt(coroutine)`` runs what may be cancelled) and ``sim`` (the :class:`Simulation`); other
-    parameters are fixtures. It is run in virtual time, so that it may sleep for hours.
+    ``await trouble.attempt(coroutine)`` runs what may be cancelled) and ``sim`` (the :class:`Simulation`); with
+    ``members=3`` it has ``cluster`` (a :class:`Cluster` that runs) in place of ``server``. Other parameters are
+    fixtures. It is run in virtual time, so that it may sleep for hours.
 
     A schedule that fails is reduced to what matters, and the error has a note with its story: what the clients
     requested, what the server answered, and what was late or lost. ``@zoolet_schedules(1, seed=N)`` repeats it.
@@ -66,6 +71,11 @@ def zoolet_schedules(
         pause_sessions: The same, for a pause of its session of up to 10 s, as by :meth:`Server.pause`.
         outages: The same, for all connections being lost, and none accepted for up to 10 s.
         cancel_attempts: The probability that what ``trouble.attempt()`` runs is cancelled.
+        members: How many members a cluster has; None for a server.
+        kill_leaders: The probability for each request that the leader is killed soon after, and starts again within
+            10 s.
+        partitions: The same, for a member that reaches no other for up to 10 s, which may be noticed later.
+        lags: The same, for a member that is late by up to a second, for up to 10 s.
         limit: Virtual seconds after which a run fails.
         config: As for :class:`Server`.
         compat: As for :class:`Server`.
@@ -82,8 +92,11 @@ def zoolet_schedules(
         "pause_sessions": pause_sessions,
         "outages": outages,
         "cancel_attempts": cancel_attempts,
+        "kill_leaders": kill_leaders,
+        "partitions": partitions,
+        "lags": lags,
     }
-    return partial(_decorate, _Plan(count, seed, probabilities, limit, {"config": config, "compat": compat}))
+    return partial(_decorate, _Plan(count, seed, probabilities, members, limit, {"config": config, "compat": compat}))
 
 
 @dataclass(frozen=True)
@@ -97,6 +110,7 @@ class _Plan:
     count: int
     first: int
     probabilities: dict[str, float]
+    members: int | None
     limit: float
     server_options: dict[str, Any]
 
@@ -108,10 +122,16 @@ class _Plan:
         for name, probability in self.probabilities.items():
             if not isinstance(probability, int | float) or not 0 <= probability <= 1:
                 raise ValueError(f"{name} is {probability!r}; it must be a probability, from 0 to 1")
+        if self.members is not None and (not isinstance(self.members, int) or self.members < 1):
+            raise ValueError(f"members is {self.members!r}; it must be the number of members of a cluster, or None")
+        for name in OF_A_CLUSTER:
+            if self.members is None and self.probabilities[name]:
+                raise ValueError(f"{name} is for a cluster: members=3")
 
     def decorator(self, seed: int) -> str:
         """Return what repeats the schedule of a seed."""
         options = {name: value for name, value in self.probabilities.items() if value}
+        options |= {"members": self.members} if self.members is not None else {}
         options |= {name: value for name, value in self.server_options.items() if value is not None}
         return f"@zoolet_schedules(1, seed={seed}{''.join(f', {name}={options[name]!r}' for name in options)})"
 
@@ -122,6 +142,10 @@ def _decorate(plan: _Plan, test: Test) -> Callable[..., None]:
         raise TypeError(f"@zoolet_schedules is for async tests; {test.__qualname__} is not one")
     signature = inspect.signature(test)
     passed = [name for name in OURS if name in signature.parameters]
+    missing, instead = ("server", "cluster") if plan.members is not None else ("cluster", "server")
+    if missing in passed:
+        with_members = "with" if plan.members is not None else "without"
+        raise TypeError(f"{test.__qualname__} has the parameter {missing}; {with_members} members= it is {instead}")
 
     def run(*arguments: Any, **fixtures: Any) -> None:
         __tracebackhide__ = True
@@ -209,7 +233,10 @@ class _Run:
 
     async def _main(self, sim: Simulation) -> None:
         async with AsyncExitStack() as stack:
-            server = await stack.enter_async_context(sim.server(**self._plan.server_options))
+            members, options = self._plan.members, self._plan.server_options
+            server = await stack.enter_async_context(
+                sim.server(**options) if members is None else sim.cluster(members, **options)
+            )
             recording: Recording = stack.enter_context(server.recording())
             stack.callback(lambda: self._keep(recording))
             trouble = Trouble(server, self._schedule)
@@ -219,7 +246,7 @@ class _Run:
 
                 return await stack.enter_async_context(Client(hosts or server.hosts, **options))
 
-            ours = {"sim": sim, "server": server, "connect": connect, "trouble": trouble}
+            ours = {"sim": sim, "server": server, "cluster": server, "connect": connect, "trouble": trouble}
             await self._test(**{name: ours[name] for name in self._passed})
 
     def _keep(self, recording: Recording) -> None:

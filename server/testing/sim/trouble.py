@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine, Hashable
 from contextlib import suppress
 from typing import Any, Final, Self, TypeVar
 
+from zoolet.server.testing.cluster.cluster import Cluster
+from zoolet.server.testing.cluster.member import Member
 from zoolet.server.testing.frames.actions import delay, drop_request, lose_reply
 from zoolet.server.testing.frames.requests import OpView
 from zoolet.server.testing.server import Server
@@ -17,6 +19,10 @@ SOON_S: Final = 0.3
 """The seconds after a request within which its trouble happens."""
 LASTS_S: Final = 10.0
 """The most seconds that a pause or an outage lasts."""
+LATE_S: Final = 1.0
+"""The most seconds by which a member of a cluster is late."""
+OF_A_CLUSTER: Final = ("kill_leaders", "partitions", "lags")
+"""What only happens to a cluster."""
 
 
 class AttemptCancelledError(Exception):
@@ -39,11 +45,17 @@ class Trouble:
         self._timers: list[asyncio.TimerHandle] = []
         self._paused: set[int] = set()
         self._is_out = False
+        self._is_divided = False
+        self._late: set[int] = set()
+        self._killed: Member | None = None
         self._later: dict[str, tuple[Callable[[int, float], None], str]] = {
             "close_connections": (self._close, "the connection is lost"),
             "expire_sessions": (self._expire, "the session expires"),
             "pause_sessions": (self._pause, "the session is paused for {}"),
             "outages": (self._outage, "all connections are lost, and none is accepted for {}"),
+            "kill_leaders": (self._kill_leader, "the leader is killed, and starts again after {}"),
+            "partitions": (self._cut_off, "a member reaches no other for {}"),
+            "lags": (self._delay, "a member is late for {}"),
         }
         for kind, action, text in (
             ("lose_replies", lose_reply(), "the reply to {} is lost, with the connection"),
@@ -59,7 +71,9 @@ class Trouble:
         self._on = True
 
     def end(self) -> None:
-        """Make no trouble from now on: paused sessions go on, and connections are accepted."""
+        """Make no trouble from now on: paused sessions go on, connections are accepted, and all members reach each
+        other.
+        """
         self._on = False
         for timer in self._timers:
             timer.cancel()
@@ -67,6 +81,10 @@ class Trouble:
         for session in list(self._paused):
             self._resume(session)
         self._accept()
+        self._start_killed()
+        self._connect()
+        for which in list(self._late):
+            self._catch_up(which)
 
     def __enter__(self) -> Self:
         self.begin()
@@ -133,7 +151,7 @@ class Trouble:
             self._server.drop(session)
 
     def _expire(self, session: int, seconds: float) -> None:
-        with suppress(LookupError):
+        with suppress(LookupError, RuntimeError):  # RuntimeError: a cluster without a quorum expires nobody
             self._server.expire(session)
 
     def _pause(self, session: int, seconds: float) -> None:
@@ -158,3 +176,42 @@ class Trouble:
         if self._is_out:
             self._is_out = False
             self._server.accept_connections()
+
+    # --- of a cluster ---
+
+    def _kill_leader(self, session: int, seconds: float) -> None:
+        cluster = self._server
+        if isinstance(cluster, Cluster) and self._killed is None and cluster.leader is not None:
+            self._killed = cluster.kill_leader()
+            self._timers.append(self._loop.call_later(seconds, self._start_killed))
+
+    def _start_killed(self) -> None:
+        killed, self._killed = self._killed, None
+        if killed is not None:
+            killed.start()
+
+    def _cut_off(self, session: int, seconds: float) -> None:
+        cluster = self._server
+        if isinstance(cluster, Cluster) and not self._is_divided:
+            self._is_divided = True
+            which = int(seconds * 1000) % len(cluster)
+            cluster.partition([which], noticed_after=seconds / 3 if which % 2 else 0.0)
+            self._timers.append(self._loop.call_later(seconds, self._connect))
+
+    def _connect(self) -> None:
+        if self._is_divided and isinstance(self._server, Cluster):
+            self._is_divided = False
+            self._server.partition(range(len(self._server)))
+
+    def _delay(self, session: int, seconds: float) -> None:
+        cluster = self._server
+        if isinstance(cluster, Cluster):
+            which = int(seconds * 1000) % len(cluster)
+            self._late.add(which)
+            cluster.lag(which, seconds / LASTS_S * LATE_S)
+            self._timers.append(self._loop.call_later(seconds, self._catch_up, which))
+
+    def _catch_up(self, which: int) -> None:
+        if which in self._late and isinstance(self._server, Cluster):
+            self._late.discard(which)
+            self._server.lag(which, 0.0)
