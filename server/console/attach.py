@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from zoolet.server.admin.history import History
 from zoolet.server.admin.samples import Samples
 from zoolet.server.console.engine_source import EngineSource, PastOf
 from zoolet.server.console.pages import ConsolePages
+from zoolet.server.console.source import Answer
 from zoolet.server.net.daemon import Daemon
 
 EVERY: Final = 1.0
@@ -26,17 +28,33 @@ class EngineConsole:
         name: What it is called, such as its address.
         kind: ``daemon`` or ``test``.
         past: As for :class:`EngineSource`.
+        cluster: As for :class:`EngineSource`.
     """
 
     def __init__(
-        self, daemon: Daemon, *, history: int, name: str, kind: str = "daemon", past: PastOf | None = None
+        self,
+        daemon: Daemon,
+        *,
+        history: int,
+        name: str,
+        kind: str = "daemon",
+        past: PastOf | None = None,
+        cluster: Callable[[], Answer] | None = None,
     ) -> None:
         connections = daemon.connections
         self._loop = asyncio.get_running_loop()
         self._samples = Samples(daemon.observed)
         self._history = History(daemon.engine, history) if history else None
         self.source: Final = EngineSource(
-            daemon.observed, connections.set_time, connections.deliver, self._history, self._samples, name, kind, past
+            daemon.observed,
+            connections.set_time,
+            connections.deliver,
+            self._history,
+            self._samples,
+            name,
+            kind,
+            past,
+            cluster,
         )
         self._timer = self._loop.call_later(EVERY, self._sample)
         self._digest_timer = self._loop.call_later(DIGEST_EVERY, self._digest)

@@ -75,6 +75,7 @@ class EngineSource:
         kind: ``daemon`` or ``test``.
         past: Returns transactions of the log files, for a path, a session, below a zxid, and how many at most; it is
             called in a thread. None without files.
+        cluster: Returns what is shown of the cluster that it is a member of, which changes what it has; None for none.
     """
 
     def __init__(
@@ -87,8 +88,10 @@ class EngineSource:
         name: str,
         kind: str = "daemon",
         past: PastOf | None = None,
+        cluster: Callable[[], Answer] | None = None,
     ) -> None:
         self._past = past
+        self._cluster = cluster
         self._is_reading = False
         self._observed = observed
         self._set_time = set_time
@@ -117,9 +120,10 @@ class EngineSource:
             "name": self._name,
             "version": self._observed.version(),
             "views": views,
-            "changes": list(CHANGES),
+            "changes": [] if self._cluster is not None else list(CHANGES),
             "columns": COLUMNS,
             "files": self._past is not None,
+            **(self._cluster() if self._cluster is not None else {}),
         }
 
     # --- overview ---
@@ -145,6 +149,7 @@ class EngineSource:
             "paths": self._busiest_paths(),
             "clients": self._busiest_clients(),
             "sample": self._samples.rows[-1] if self._samples.rows else self._samples.add(),
+            **(self._cluster() if self._cluster is not None else {}),
         }
 
     async def _disk(self) -> Answer | None:

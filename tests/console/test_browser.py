@@ -21,7 +21,7 @@ from support.apache import skip_unless_required
 from support.daemon import Running, running
 
 from zoolet.client.blocking import Client
-from zoolet.testing import Server, hold
+from zoolet.testing import Cluster, Server, hold
 
 pytest.importorskip("h11")
 webdriver = pytest.importorskip("selenium.webdriver")
@@ -426,3 +426,23 @@ def test_faults_are_set_hit_and_released_from_the_page(driver: Any) -> None:
         page.open("overview")
         page.shows("✓ Serving")
     assert page.errors() == [] or all("ERR_CONNECTION" in line for line in page.errors())
+
+
+def test_a_cluster_is_shown_member_by_member(page: Page) -> None:
+    with Cluster(3, admin=True) as cluster:
+        late = cluster.followers[0]
+        cluster.populate({"/a": b"old"})
+        cluster.lag(late.index, 1000)
+        cluster.set("/a", b"new")
+        assert cluster.admin_url is not None
+        page.url = cluster.admin_url
+        page.open()
+        page.shows("Members", f"{late.index} follower", "1 transaction")
+        page.find(f"[data-test=members] a[href='?member={late.index}']").click()
+        page.until(lambda: page.driver.current_url.partition("#")[0].endswith(f"?member={late.index}"))
+        page.shows("follower, up for")
+
+        page.driver.execute_script("location.hash = '#/tree//a'")
+
+        page.shows("old")
+        page.driver.get("about:blank")

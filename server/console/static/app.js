@@ -169,6 +169,8 @@ function App() {
     }}>To the content</a>
     <header><span class="brand">zoolet</span> <span class="muted name">${about?.name ? visible(about.name) : ""}${about?.version ? ` · ${about.version.split(",")[0]}` : ""}</span>
       <nav aria-label="Views">${shown.map(([name, [title]], number) => html`<a key=${name} href=${`#/${name}`} title=${`key ${number + 1}`} aria-current=${name === where.view ? "page" : undefined}>${title}</a>`)}</nav>
+      ${about?.members ? html`<nav aria-label="Members">${(live?.members || about.members).map((each) => html`<a key=${each.index} href=${`?member=${each.index}${location.hash}`}
+        aria-current=${each.index === about.member ? "true" : undefined}>${each.index} ${each.status}</a>`)}</nav>` : null}
       ${deadlocked ? html`<a class="bad" href="#/locks">✕ deadlock</a>` : null}
       <span class="state" role="status">${lost ? html`<b class="bad">✕ ${visible(lost.message)}</b>` : live ? (live.health ? html`<b class="bad">✕ not ready</b>` : html`<span class="good">✓ live</span>`) : ""}</span>
       ${about?.needs_token ? html`<button onClick=${() => {

@@ -33,8 +33,11 @@ async function checked(response) {
   throw new Refused(response.status, reason);
 }
 
+// Of a cluster, which member is shown; it is in the address of the page.
+const member = new URLSearchParams(location.search).get("member") || "";
+
 function address(name, query) {
-  const given = Object.entries(query || {}).filter(([, value]) => value !== undefined && value !== "");
+  const given = Object.entries({ ...query, member }).filter(([, value]) => value !== undefined && value !== "");
   const text = new URLSearchParams(given).toString();
   return `console/api/${name}${text ? `?${text}` : ""}`;
 }

@@ -78,6 +78,11 @@ export function Overview({ about, live, problem }) {
     <p class=${live.health ? "health bad" : "health good"} role="status" data-test="health">
       <b>${live.health ? "✕ Not ready" : "✓ Serving"}</b> ${live.health ? visible(live.health) : `${live.mode}, up for ${duration(live.uptime)}`}
     </p>
+    ${live.members ? html`<section class="card"><h2>Members</h2><table data-test="members">
+      <thead><tr><th>member</th><th>address</th><th>role</th><th>now</th><th class="n">behind by</th><th class="n">late by</th></tr></thead>
+      <tbody>${live.members.map((each) => html`<tr key=${each.index}><td><a href=${`?member=${each.index}`}>${each.index}</a>${each.index === live.member ? " (shown)" : ""}</td>
+        <td>${each.hosts}</td><td>${each.role}</td><td>${each.paused ? "paused" : each.status}</td>
+        <td class="n">${several(each.behind, "transaction", "transactions")}</td><td class="n">${duration(each.lag)}</td></tr>`)}</tbody></table></section>` : null}
     <dl class="facts">
       <${Fact} name="Sessions"><a href=${link("sessions")}>${count(live.sessions)}</a><//>
       <${Fact} name="Connections">${count(live.connections)}<//>

@@ -56,6 +56,7 @@ class Cluster(Server):
             configuration sessions are known to one member only until they have an ephemeral node, if
             ``localSessionsUpgradingEnabled`` is set, too; with ``readonlymode.enabled`` a member without a quorum
             becomes read-only after two seconds.
+        admin: Serve the console, which shows each member, and the control API, as for :class:`Server`.
         election: Seconds that an election takes; 0 for none: another member leads before a call returns.
 
     Raises:
@@ -73,6 +74,7 @@ class Cluster(Server):
         seed: int | None = None,
         config: str | os.PathLike[str] | Mapping[str, object] | None = None,
         compat: CompatName | None = None,
+        admin: bool = False,
         election: float = 0.0,
     ) -> None:
         for name, value, low in (("size", size, 1), ("observers", observers, 0)):
@@ -87,7 +89,7 @@ class Cluster(Server):
             flags |= {key: _flag(key, config[key]) for key in ENSEMBLE_KEYS if key in config}
             config = {key: value for key, value in config.items() if key not in ENSEMBLE_KEYS}
         given = config
-        super().__init__(host, 0, clock=clock, seed=seed, config=config, compat=compat, initial_zxid=0)
+        super().__init__(host, 0, clock=clock, seed=seed, config=config, compat=compat, admin=admin, initial_zxid=0)
         if not isinstance(given, Mapping) and (set(ENSEMBLE_KEYS) & set(self._config.ignored)):
             raise ValueError(f"{' and '.join(ENSEMBLE_KEYS)} have no effect in a file here: give a dict")
         self._config.settings.expire_clients_ahead = False  # another member may be ahead

@@ -58,9 +58,8 @@ def _cluster(control: Control) -> Cluster:
     return control.server
 
 
-@_command()
-def members(control: Control) -> object:
-    """Return the members: their addresses, roles, what each is at present, and how far it is behind."""
+def members_of(cluster: Cluster) -> list[dict[str, object]]:
+    """Return the members of a cluster, for JSON."""
     return [
         {
             "index": member.index,
@@ -71,8 +70,14 @@ def members(control: Control) -> object:
             "lag": min(member.replica.lag, MAX_SECONDS),  # JSON has no infinity
             "behind": member.behind,
         }
-        for member in _cluster(control)
+        for member in cluster
     ]
+
+
+@_command()
+def members(control: Control) -> object:
+    """Return the members: their addresses, roles, what each is at present, and how far it is behind."""
+    return members_of(_cluster(control))
 
 
 @_command(member=_MEMBER)

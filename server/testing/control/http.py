@@ -3,7 +3,8 @@
 ``GET /commands`` lists them. ``POST /commands/NAME`` with a JSON object executes one, and answers ``{"result": ...}``
 or, with a status of 400 or more, ``{"error": "..."}``. It listens on 127.0.0.1 only, and refuses requests from web
 pages: those have an ``Origin``, or a ``Host`` that is not this machine's. Its URL has a random token as the first part
-of the path: other users of the machine can connect, too. Of a server, below that token there is the console, too.
+of the path: other users of the machine can connect, too. Below that token there is the console of a server or a
+cluster, too.
 """
 
 from __future__ import annotations
@@ -15,11 +16,8 @@ from typing import Final
 
 from zoolet.protocol.errors import ZooKeeperError
 from zoolet.server.admin.http import LOCAL, HttpError, Request, Response, check_browser, json_response
-from zoolet.server.console.attach import EngineConsole
-from zoolet.server.console.pages import ConsolePages
 from zoolet.server.net.http import HttpServer, Limits
-from zoolet.server.testing.cluster.cluster import Cluster
-from zoolet.server.testing.control.console import console_of
+from zoolet.server.testing.control.console import ClusterConsole, ServerConsole, console_of
 from zoolet.server.testing.control.control import Control
 from zoolet.server.testing.server import Server
 
@@ -48,16 +46,14 @@ class ControlServer:
         self._port = port
         self._token = secrets.token_urlsafe(16)
         self._http = HttpServer(self._answer, LIMITS)
-        self._console: EngineConsole | None = None
-        self._pages: ConsolePages | None = None
+        self._console: ServerConsole | ClusterConsole | None = None
 
     async def __aenter__(self) -> ControlServer:
         port = await self._http.start(self._host, self._port)
         self.url = f"http://{self._host}:{port}/{self._token}"
         endpoint = self._control.endpoint
-        if isinstance(endpoint, Server) and not isinstance(endpoint, Cluster):  # `zoolet console` shows a cluster
-            self._console = console_of(self._control.server)
-            self._pages = self._console.pages(None, True)  # the token is in the path
+        if isinstance(endpoint, Server):
+            self._console = console_of(endpoint)
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -71,10 +67,10 @@ class ControlServer:
         if not hmac.compare_digest(token.encode(), self._token.encode()):
             raise HttpError(403, "the path does not begin with the token; ZOOLET_ADMIN is the whole URL")
         path = slash + rest
-        if self._pages is not None and (path == "" or path.startswith("/console/")):
+        if self._console is not None and (path == "" or path.startswith("/console/")):
             if path == "" and not request.target.partition("?")[0].endswith("/"):
                 return Response(status=308, headers=(("Location", f"/{token}/"),))
-            if (response := await self._pages.answer(request, path)) is not None:
+            if (response := await self._console.answer(request, path)) is not None:
                 return response
         first, _, name = path.removeprefix("/").partition("/")
         if first != "commands" and path:
