@@ -319,7 +319,7 @@ def test_a_decision_stays_when_another_one_is_taken_back() -> None:
 # --- clusters ---
 
 
-def test_a_cluster_loses_its_leader_where_the_schedule_says_and_the_story_has_only_that() -> None:
+def test_a_cluster_loses_its_leader_as_the_schedule_says() -> None:
     @zoolet_schedules(20, members=3, kill_leaders=0.1, lags=0.1, partitions=0.02)
     async def check(cluster: Cluster, connect: Any) -> None:
         zk = await connect()
