@@ -120,6 +120,15 @@ class Target:
             link.sendall(command)
             return b"".join(iter(lambda: link.recv(65536), b"")).decode()
 
+    def admin_port(self) -> int:
+        """Return the port of HTTP, of a daemon that was started with one; to be called once."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        match = re.fullmatch(r"zoolet admin on http://\S+:(\d+)/\n", line)
+        if match is None:
+            raise RuntimeError(f"the daemon has no admin port: {line!r}")
+        return int(match[1])
+
     def metric(self, name: str) -> int:
         """Return a number of mntr."""
         match = re.search(rf"^zk_{name}\t(\d+)", self.four_letter_command(b"mntr"), re.MULTILINE)

@@ -273,6 +273,8 @@ class EngineSource:
         """Yield the nodes that match, and now and then how many were searched."""
         matches = matcher(name)
         pace, searched, found = Pace(self._turn), 0, 0
+        async with self._turn:  # the names of a large node are copied at the beginning
+            await asyncio.sleep(0)
         for path, node in self._walk(below):
             searched += 1
             if not searched % CHECKED_EVERY and await pace.rest():
@@ -291,13 +293,16 @@ class EngineSource:
         """Yield paths and nodes while the tree may change: of each node those children that it had when it was met."""
         node = self._engine.tree.find(top)
         yield top, node
-        pending = [(top.rstrip("/") + "/", iter(list((node.children or {}).items())))]
+        # Names only: a tuple for each of many children is what the garbage collector would look at, for 80 ms.
+        pending = [(top.rstrip("/") + "/", node.children or {}, iter(list(node.children or ())))]
         while pending:
-            prefix, children = pending[-1]
-            for name, node in children:
+            prefix, children, names = pending[-1]
+            for name in names:
+                if (node := children.get(name)) is None:
+                    continue
                 yield prefix + name, node
                 if node.children:
-                    pending.append((f"{prefix}{name}/", iter(list(node.children.items()))))
+                    pending.append((f"{prefix}{name}/", node.children, iter(list(node.children))))
                     break
             else:
                 pending.pop()

@@ -1,4 +1,4 @@
-"""What is in order, and readers of the checker have seen it complain about."""
+"""What is in order, and looks as if it was not: the checker must not complain of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, Id, digest_id
 from zoolet.protocol.enums import CreateMode, Perm
 from zoolet.protocol.operations import OpCode
-from zoolet.testing import Cluster, Server, corrupt_reply, lose_reply
+from zoolet.testing import Cluster, Proxy, Server, corrupt_reply, lose_reply
 
 NOBODY = (ACL(Perm.ALL, Id("digest", digest_id(b"nobody:secret"))),)
 LOCAL = {"localSessionsEnabled": "true", "localSessionsUpgradingEnabled": "true"}
@@ -94,7 +94,8 @@ def test_a_watch_whose_answer_was_spoilt_fires(server: Server, clients: list[Scr
     assert watcher._next() is not None
 
 
-def test_the_ends_of_local_sessions_take_no_zxids() -> None:
+@pytest.mark.parametrize("sessions", [0, 1, 3])
+def test_the_ends_of_local_sessions_take_no_zxids(sessions: int) -> None:
     with Cluster(3, config=LOCAL) as cluster, cluster.checked():
         one, other = ScriptClient(), ScriptClient()
         one.connect(cluster[0].port)
@@ -102,10 +103,34 @@ def test_the_ends_of_local_sessions_take_no_zxids() -> None:
         one.set("/a", b"1")
         one.delete("/a")
         cluster.create("/a")
-        for _ in range(3):
+        for _ in range(sessions):
             other.connect(cluster[0].port)
             other.close()
         other.connect(cluster[0].port)
         assert other.exists("/a") == "OK"
         one.close()
         other.close()
+
+
+@pytest.mark.parametrize("where", ["proxy", "local sessions"])
+def test_a_session_that_begins_may_take_no_zxid(where: str) -> None:
+    config = LOCAL if where == "local sessions" else None
+    with Cluster(3, config=config) as cluster, Proxy(cluster[0].hosts) as proxy:
+        recorded = proxy if where == "proxy" else cluster
+        with recorded.checked():
+            one, other = ScriptClient(), ScriptClient()
+            one.connect(proxy.port)
+            one.create("/a")
+            cluster.delete("/a")
+            assert one.exists("/a") == "NO_NODE"
+            other.connect(proxy.port)
+            one.close()
+            other.close()
+
+
+def test_a_sequential_create_is_refused_because_of_the_node_with_its_number(clients: list[ScriptClient]) -> None:
+    client = clients[0]
+    client.create("/q")
+    client.create("/q/n-0000000001")
+    assert client.exists("/q/n-") == "NO_NODE"
+    assert client.create("/q/n-", flags=CreateMode.PERSISTENT_SEQUENTIAL) == "NODE_EXISTS"

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from random import Random
+from typing import Final
 
 import pytest
 from checking import histories as h
+from checking.test_locks import answered
 from support.effort import effort
 
 from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.enums import CreateMode
 from zoolet.protocol.errors import ErrorCode
-from zoolet.protocol.handshake import ConnectRequest
+from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OpCode
+from zoolet.server.testing.checking import clients, families, nodes, watches
 from zoolet.server.testing.checking.checker import RULES, check
 from zoolet.server.testing.checking.facts import Facts
+from zoolet.server.testing.checking.violation import Violation
 from zoolet.server.testing.frames.requests import CONNECT, Entry, RecordedRequest
 
+Rule = Callable[[Facts], Iterator[Violation]]
 SIZE = 1500
 READS = (OpCode.GET_DATA, OpCode.EXISTS, OpCode.GET_CHILDREN)
 
@@ -38,9 +43,9 @@ def test_what_a_server_answers_is_accepted(honest: list[Entry]) -> None:
 
 def test_ten_thousand_operations_are_accepted_in_five_seconds() -> None:
     entries = h.history(2, 10_000)
-    began = time.perf_counter()
+    began = time.process_time()
     assert check(entries) is None
-    assert time.perf_counter() - began < 5.0
+    assert time.process_time() - began < 5.0
 
 
 @pytest.mark.parametrize("seed", range(effort(5, 100)))
@@ -81,12 +86,9 @@ def is_behind_its_client(entries: list[Entry], rng: Random) -> None:
 def answers_out_of_order(entries: list[Entry], rng: Random) -> None:
     """A write is given a lower zxid than the one that the same client made before."""
     places = h.requests(entries, OpCode.SET_DATA)
-    place = rng.choice([p for p in places if p > 200])
-    earlier = [p for p in places if p < place and entries[p].connection == entries[place].connection]
-    before = h.zxid(entries[earlier[-1]]) if earlier else h.zxid(entries[place])
-    entries[place] = h.with_zxid(entries[place], before - 1)
-    if not earlier:
-        goes_back(entries, rng)
+    pairs = [(p, q) for p, q in pairwise(places) if entries[p].connection == entries[q].connection]
+    before, place = rng.choice(pairs)
+    entries[place] = h.with_zxid(entries[place], h.zxid(entries[before]) - 1)
 
 
 def gives_a_zxid_twice(entries: list[Entry], rng: Random) -> None:
@@ -345,56 +347,109 @@ def loses_an_event(entries: list[Entry], rng: Random) -> None:
 def sends_an_event_to_nobody(entries: list[Entry], rng: Random) -> None:
     """An event is sent to a client that has no watch."""
     place = next(p for p, e in enumerate(entries) if h.is_event(e))
-    stranger = next(e for e in entries if e.session != entries[place].session and e.connection != 0)
+    stranger = next(e for e in entries if e.session != entries[place].session)
     entries.insert(place, entries[place]._replace(connection=stranger.connection, session=stranger.session))
 
 
-PLANTS = [
-    (goes_back, "answered from an earlier state"),
-    (is_behind_its_client, "answered from an earlier state"),
-    (answers_out_of_order, "not in the order of its requests|answered from an earlier state|goes back"),
-    (gives_a_zxid_twice, "the same zxid|earlier state"),
-    (serves_a_closed_session, "A session that was closed is served"),
-    (keeps_an_ephemeral, "and its session is closed"),
-    (loses_an_ephemeral, "is missing, and nobody has deleted it"),
-    (misses_a_write, "misses a (write|part of a transaction)|shows an older node|different nodes|other data"),
-    (misses_a_part, "misses a part of a transaction|shows an older node|different nodes"),
-    (misses_a_delete, "is there, and was deleted before|misses|different nodes"),
-    (loses_a_node, "is missing, and nobody has deleted it"),
-    (shows_other_data, "shows other data than were written|different nodes"),
-    (shows_a_later_write, "shows a write that nobody has made|different nodes"),
-    (shows_the_future, "shows a write that comes after its zxid"),
-    (loses_an_update, "is lost|goes back|another version"),
-    (ignores_a_version, "accepted at another version"),
-    (refuses_the_right_version, "refused with BAD_VERSION"),
-    (creates_twice, "was created twice"),
-    (applies_half_a_failure, "that failed has changed"),
-    (numbers_twice, "was given twice|was created twice"),
-    (numbers_backwards, "go back"),
-    (lists_too_few, "misses"),
-    (lists_too_many, "which was deleted before"),
-    (loses_an_event, "before the event of"),
-    (sends_an_event_to_nobody, "with no watch for it"),
+PLANTS: Final[list[tuple[h.Plant, Rule]]] = [
+    (goes_back, clients.states_go_back),
+    (is_behind_its_client, clients.states_go_back),
+    (answers_out_of_order, clients.writes_out_of_order),
+    (gives_a_zxid_twice, clients.shared_zxids),
+    (serves_a_closed_session, clients.answers_to_closed_sessions),
+    (keeps_an_ephemeral, clients.ephemerals_of_closed_sessions),
+    (loses_an_ephemeral, nodes.nodes_contradict),
+    (misses_a_write, nodes.nodes_contradict),
+    (misses_a_part, nodes.nodes_contradict),
+    (misses_a_delete, nodes.nodes_contradict),
+    (loses_a_node, nodes.nodes_contradict),
+    (shows_other_data, nodes.nodes_contradict),
+    (shows_a_later_write, nodes.nodes_contradict),
+    (shows_the_future, nodes.nodes_contradict),
+    (loses_an_update, nodes.versions_are_lost),
+    (ignores_a_version, nodes.nodes_contradict),
+    (refuses_the_right_version, nodes.nodes_contradict),
+    (creates_twice, nodes.nodes_contradict),
+    (applies_half_a_failure, nodes.failures_have_changed),
+    (numbers_twice, families.sequences_repeat),
+    (numbers_backwards, families.sequences_repeat),
+    (lists_too_few, families.lists_contradict),
+    (lists_too_many, families.lists_contradict),
+    (loses_an_event, watches.watches_fail),
+    (sends_an_event_to_nobody, watches.watches_fail),
 ]
 
 
 @pytest.mark.parametrize(("plant", "rule"), PLANTS, ids=[plant.__name__ for plant, _ in PLANTS])
 @pytest.mark.parametrize("seed", range(effort(1, 5)))
-def test_a_planted_violation_is_found_and_shown_with_no_request_too_many(
-    honest: list[Entry], plant: h.Plant, rule: str, seed: int
+def test_a_planted_violation_is_found_by_its_rule_and_shown_with_no_request_too_many(
+    honest: list[Entry], plant: h.Plant, rule: Rule, seed: int
 ) -> None:
     entries = list(honest)
     plant(entries, Random(seed))
 
     found = check(entries)
 
+    assert next(rule(Facts.read(entries)), None) is not None
     assert found is not None
-    facts = Facts.read(entries)
-    rules = [violation.rule for each in RULES for violation in each(facts)]
-    assert any(re.search(rule, violated) for violated in rules), rules
     assert 1 <= len(found.entries) <= 3
-    known = facts.zxids
+    known = Facts.read(entries).zxids
     for left_out in found.entries:
         others = Facts.read([entry for entry in found.entries if entry is not left_out], known)
         assert not [other for each in RULES for other in each(others) if other.rule == found.rule]
     assert found.story.count("\n  ") == len(found.entries)
+
+
+# --- by hand: what only one rule finds ---
+
+
+def opens(client: int, session: int, zxid: int) -> RecordedRequest:
+    """Return a handshake that opens a session."""
+    asked, answer = ConnectRequest(0, 6000, 0, bytes(16), False), ConnectResponse(6000, session, bytes(16))
+    return RecordedRequest(client, session, CONNECT, asked.encode(), zxid, 0, (), "", 0.0, answer.encode())
+
+
+def reads(client: int, zxid: int, mzxid: int, version: int, *, czxid: int = 1, pzxid: int = 1) -> RecordedRequest:
+    """Return a read of /a that shows a node."""
+    stat = r.Stat(czxid, mzxid, 0, 0, version, 0, 0, 0, 0, 0, pzxid)
+    return answered(client, zxid, OpCode.EXISTS, r.ExistsRequest("/a", False), r.StatResponse(stat))
+
+
+def misses(client: int, zxid: int) -> RecordedRequest:
+    """Return a read of /a that finds nothing."""
+    header = r.ReplyHeader(1, zxid, ErrorCode.NO_NODE).encode()
+    found = answered(client, zxid, OpCode.EXISTS, r.ExistsRequest("/a", False))
+    return found._replace(reply=header, error=int(ErrorCode.NO_NODE))
+
+
+def writes(client: int, zxid: int, path: str) -> RecordedRequest:
+    """Return a create."""
+    request = r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, CreateMode.PERSISTENT)
+    return answered(client, zxid, OpCode.CREATE, request, r.CreateResponse(path))
+
+
+BY_HAND: Final[list[tuple[str, Rule, list[Entry]]]] = [
+    ("an older node", clients.reads_go_back, [reads(1, 20, 9, 2), reads(1, 30, 8, 1)]),
+    ("older children", clients.reads_go_back, [reads(1, 20, 5, 1, pzxid=9), reads(1, 30, 5, 1, pzxid=8)]),
+    ("a node that was missing", clients.reads_go_back, [misses(1, 20), reads(1, 30, 9, 1, czxid=5)]),
+    ("writes of one client", clients.writes_out_of_order, [writes(1, 20, "/a"), writes(1, 19, "/b")]),
+    ("one session", clients.shared_sessions, [opens(1, 7, 10), opens(2, 7, 11)]),
+    ("a version of two writes", nodes.versions_are_lost, [reads(1, 20, 8, 3), reads(2, 30, 9, 3)]),
+    ("a version that goes back", nodes.versions_are_lost, [reads(1, 20, 8, 3), reads(2, 30, 9, 2)]),
+]
+
+
+@pytest.mark.parametrize(("rule", "entries"), [row[1:] for row in BY_HAND], ids=[row[0] for row in BY_HAND])
+def test_what_is_wrong_is_found_by_its_rule(rule: Rule, entries: list[Entry]) -> None:
+    finders = {each for each in RULES if next(each(Facts.read(entries)), None) is not None}
+
+    assert rule in finders
+    assert finders <= {rule, clients.states_go_back}
+    assert check(entries) is not None
+    assert check(entries[:1]) is None
+
+
+def test_each_rule_has_a_violation_here_or_among_the_locks() -> None:
+    tried = {rule for _, rule in PLANTS} | {rule for _, rule, _ in BY_HAND}
+
+    assert set(RULES) - tried == {families.locks_are_shared}

@@ -7,6 +7,6 @@ Cases from 21 on are amplifications that the protocol allows and that no limit o
 Importing this package adds all of them to :data:`adversary.case.CASES`.
 """
 
-from adversary.cases import access, buffers, connections, pauses, process, quota, transactions, tree, watches
+from adversary.cases import access, admin, buffers, connections, pauses, process, quota, transactions, tree, watches
 
-__all__ = ["access", "buffers", "connections", "pauses", "process", "quota", "transactions", "tree", "watches"]
+__all__ = ["access", "admin", "buffers", "connections", "pauses", "process", "quota", "transactions", "tree", "watches"]

@@ -12,7 +12,7 @@ from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import ANYONE
 from zoolet.protocol.codec import Record
-from zoolet.protocol.enums import EPHEMERAL_MODES, Perm
+from zoolet.protocol.enums import EPHEMERAL_MODES, SEQUENTIAL_MODES, Perm
 from zoolet.protocol.errors import ErrorCode, MarshallingError
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OPERATIONS, OpCode
@@ -188,10 +188,11 @@ class Facts:
                 known += facts._read(entry)
                 if entry.opcode == CONNECT:
                     handshakes[entry.session] += 1
-                    unsure |= set() if opened_by(entry) else {entry.session}
+                    unsure |= set() if opened_by(entry) and entry.zxid else {entry.session}
             elif entry.opcode in CREATES or entry.opcode == OpCode.MULTI:
                 unsure.add(entry.session)
-        # One that was resumed may have been elsewhere meanwhile, and have made nodes there.
+        # One that was resumed may have been elsewhere meanwhile, and have made nodes there; one whose beginning shows no
+        # zxid, because it is local or was recorded by a proxy, may take none at its end.
         sure = {session for session, count in handshakes.items() if count == 1} - unsure
         facts.changes.sort(key=lambda change: change.zxid)
         facts.sights.sort(key=lambda sight: sight.zxid)
@@ -356,5 +357,7 @@ def _refusals(entry: RecordedRequest, zxid: int) -> Iterator[Refusal]:
     except MarshallingError:
         return
     path = getattr(request, "path", None)
+    if getattr(request, "flags", None) in SEQUENTIAL_MODES:
+        return  # it was refused because of another node, whose number nobody knows
     if path is not None and _counts(path):
         yield Refusal(entry, zxid, path, entry.error, int(getattr(request, "version", -1)))

@@ -298,7 +298,8 @@ class MemberExecutor:
         inner = self._inner
         inner.begin(request, session)
         reply = Reply.parse(inner.data_to_send(), CONNECT)
-        self._sent += self._queue.answer(passed, reply, inner.engine.zxid)
+        is_local = session is not None and self._gateway.is_local(session.id)  # it has taken no zxid
+        self._sent += self._queue.answer(passed, reply, 0 if is_local else inner.engine.zxid)
         early, self._early = self._early, []
         for head, each in early:
             self._execute(head, each)

@@ -233,6 +233,7 @@ class Upstream:
     def _answer(self, expected: _Expected, payload: bytes) -> None:
         opcode, zxid = expected.passed.request.opcode, self._interceptor.last_zxid
         if opcode == CONNECT:
+            zxid = 0  # which one the session took, if it took any, cannot be seen from here
             reply = Reply.parse(frame(payload), CONNECT)
             with suppress(MarshallingError):
                 answer = ConnectResponse.decode(payload)

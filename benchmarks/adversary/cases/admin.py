@@ -1,0 +1,133 @@
+"""The admin port: requests that do not end, that are many, that nobody reads, or that cost much.
+
+The neighbour is a client of ZooKeeper's port, whose latency this port must not cost.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import ExitStack, suppress
+from typing import Final
+
+from adversary.case import NEIGHBOUR_MS, RSS_MB, Report, attack
+from adversary.floods import populate
+from adversary.target import Target
+
+OPTIONS: Final = ["--admin-port", "0"]
+HOST: Final = b"Host: 127.0.0.1\r\n\r\n"
+
+
+def connect(stack: ExitStack, port: int) -> socket.socket:
+    """Connect; the end of the block closes the connection."""
+    return stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+
+
+def get(port: int, path: str) -> str:
+    """Return the first line of an answer; empty if there is none within five seconds."""
+    with suppress(OSError), ExitStack() as stack:
+        link = connect(stack, port)
+        link.sendall(f"GET {path} HTTP/1.1\r\nConnection: close\r\n".encode() + HOST)
+        return link.recv(4096).partition(b"\r\n")[0].decode()
+    return ""
+
+
+@attack("27-http-unfinished", latency_ms=NEIGHBOUR_MS, rss_mb=RSS_MB, options=OPTIONS, apache=False)
+def http_unfinished(target: Target, report: Report) -> None:
+    """300 connections send headers that do not end, byte by byte; a health check is answered meanwhile."""
+    port = target.admin_port()
+    with ExitStack() as stack, target.under_attack():
+        links = []
+        for _ in range(300):
+            with suppress(OSError):
+                links.append(connect(stack, port))
+        until = time.monotonic() + 4
+        while time.monotonic() < until:
+            for link in links:
+                with suppress(OSError):
+                    link.sendall(b"GET /healthz HTTP/1.1\r\nX: y" if time.monotonic() % 1 < 0.5 else b"y")
+            time.sleep(0.05)
+        answer = get(port, "/healthz")
+    report.got = f"{len(links)} of 300 connected; /healthz: {answer or 'no answer'}"
+    report.require("200" in answer, "a health check was not answered")
+
+
+@attack("27-http-pipelined", latency_ms=NEIGHBOUR_MS, rss_mb=RSS_MB, options=OPTIONS, apache=False)
+def http_pipelined(target: Target, report: Report) -> None:
+    """20 connections send 500 requests for all metrics each, at once, and read them."""
+    port = target.admin_port()
+    data = (b"GET /metrics HTTP/1.1\r\n" + HOST) * 500
+    with ExitStack() as stack:
+        links = [connect(stack, port) for _ in range(20)]
+        with target.under_attack():
+            read = 0
+            for link in links:
+                link.setblocking(False)
+                with suppress(OSError):
+                    link.send(data)
+            until = time.monotonic() + 4
+            while time.monotonic() < until:
+                for link in links:
+                    with suppress(OSError):
+                        read += len(link.recv(1 << 18))
+                time.sleep(0.002)
+    report.got = f"{read / 1e6:.1f} MB of answers in 4 s"
+    report.require(read, "nothing was answered")
+
+
+@attack("27-http-unread", latency_ms=NEIGHBOUR_MS, rss_mb=RSS_MB, options=OPTIONS, apache=False)
+def http_unread(target: Target, report: Report) -> None:
+    """64 connections ask for all metrics a thousand times each, and read nothing."""
+    port = target.admin_port()
+    data = (b"GET /metrics HTTP/1.1\r\n" + HOST) * 1000
+    with ExitStack() as stack:
+        links = [connect(stack, port) for _ in range(64)]
+        with target.under_attack():
+            for link in links:
+                link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                link.settimeout(0.2)
+                with suppress(OSError):
+                    link.sendall(data)
+            time.sleep(3)
+    report.got = f"/healthz afterwards: {get(port, '/healthz')}"
+
+
+@attack("27-http-bodies", latency_ms=NEIGHBOUR_MS, rss_mb=RSS_MB, options=OPTIONS, apache=False)
+def http_bodies(target: Target, report: Report) -> None:
+    """200 restores of 1 GB each are announced without the token, and as much of them is sent as is taken."""
+    port = target.admin_port()
+    head = b"POST /commands/restore HTTP/1.1\r\nContent-Length: 1000000000\r\n" + HOST
+    refused = 0
+    with ExitStack() as stack, target.under_attack():
+        for _ in range(200):
+            link = connect(stack, port)
+            with suppress(OSError):
+                link.settimeout(0.05)
+                link.sendall(head)
+                for _ in range(20):
+                    link.sendall(bytes(1 << 16))
+            with suppress(OSError):
+                refused += link.recv(64).startswith(b"HTTP/1.1 40")
+    report.got = f"{refused} of 200 were answered with a refusal"
+    report.require(refused > 100, "restores without the token were not refused")
+
+
+@attack("28-console-searches", latency_ms=NEIGHBOUR_MS, options=OPTIONS, apache=False)
+def console_searches(target: Target, report: Report) -> None:
+    """32 searches through 200,000 nodes with a glob that is slow to match, and as many lists of locks."""
+    stem = "/t/" + "a" * 60
+    for first in range(0, 200_000, 20_000):
+        parents = ["/t"] if first == 0 else []
+        populate(target, [*parents, *(f"{stem}{number:06}" for number in range(first, first + 20_000))])
+    port = target.admin_port()
+    searches = b"GET /console/api/search?name=" + b"*a" * 60 + b"*b HTTP/1.1\r\n" + HOST
+    locks = b"GET /console/api/locks HTTP/1.1\r\n" + HOST
+    with ExitStack() as stack:
+        links = [connect(stack, port) for _ in range(32)]
+        with target.under_attack():
+            for number, link in enumerate(links):
+                link.sendall(searches if number % 2 else locks)
+            time.sleep(5)
+            answer = get(port, "/healthz")
+    report.got = f"/healthz: {answer or 'no answer'}"
+    report.require("200" in answer, "a health check was not answered")
