@@ -49,6 +49,8 @@ def run(case: Case, jaas: str, *, apache: bool) -> dict[str, Any]:
     judge(case, measured, report)
     if target.stopped:
         report.failures.append(target.stopped)
+    if "Traceback" in log:
+        report.failures.append("the server logged a traceback")
     return {
         "attack": case.name,
         **{name: value if math.isfinite(value) else None for name, value in asdict(measured).items()},

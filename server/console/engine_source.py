@@ -43,7 +43,7 @@ from zoolet.server.console.source import (
 )
 from zoolet.server.core.client_connection import ClientConnection, Session
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.node import Node
+from zoolet.server.core.node import Children, Node
 from zoolet.server.core.watches import CHILD, DATA, PERSISTENT, RECURSIVE
 
 _audit = logging.getLogger("zoolet.audit")
@@ -294,15 +294,17 @@ class EngineSource:
         node = self._engine.tree.find(top)
         yield top, node
         # Names only: a tuple for each of many children is what the garbage collector would look at, for 80 ms.
-        pending = [(top.rstrip("/") + "/", node.children or {}, iter(list(node.children or ())))]
+        below: Children = node.children if node.children is not None else Children()
+        pending = [(top.rstrip("/") + "/", below, iter(list(below)))]
         while pending:
             prefix, children, names = pending[-1]
             for name in names:
-                if (node := children.get(name)) is None:
+                child = children.get(name)
+                if child is None:
                     continue
-                yield prefix + name, node
-                if node.children:
-                    pending.append((f"{prefix}{name}/", node.children, iter(list(node.children))))
+                yield prefix + name, child
+                if child.children:
+                    pending.append((f"{prefix}{name}/", child.children, iter(list(child.children))))
                     break
             else:
                 pending.pop()

@@ -7,7 +7,9 @@ stays. A connection counts until its
 socket is closed.
 
 One event loop serves this and ZooKeeper's clients. So requests that are answered without waiting are paced: one at a
-time, and the next after a pause as long as it has taken; however many are asked for, half of the time is the clients'.
+time, and the next after a pause as long as it has taken, of a millisecond at least, which is what reading it and
+sending the answer take, and of a second at most. However many are asked for, half of the time is the clients'. Health
+checks have a queue of their own: they are quick, and whoever asks ends the process if it waits.
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ from zoolet.server.net.acceptor import port_for
 _log = logging.getLogger("zoolet.http")
 MAX_HEADERS: Final = 1 << 14
 """The most bytes of the headers of a request."""
-UNPACED: Final = ("/healthz", "/readyz")
+HEALTH: Final = ("/healthz", "/readyz")
 """Pages that cost nothing, and whose callers end the process if they wait."""
 SPARE: Final = 8
 """Connections beside all others, for health checks while the others are being answered."""
+MIN_PAUSE: Final = 0.001
+"""Seconds of the shortest pause after an answer."""
 MAX_PAUSE: Final = 1.0
 """Seconds of the longest pause after an answer."""
 BODIES: Final = 4
@@ -62,6 +66,19 @@ class Limits(NamedTuple):
     paced: bool = True
 
 
+class _Queue:
+    """Requests that are answered one at a time.
+
+    Attributes:
+        turn: Who has it is the next one.
+        free_at: When the pause after the last answer is over.
+    """
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.free_at = 0.0
+
+
 class HttpServer:
     """Answers HTTP requests in the running event loop.
 
@@ -81,8 +98,7 @@ class HttpServer:
         self._admit = admit
         self._limits = limits
         self._receiving = 0  # bytes of bodies
-        self._turn = asyncio.Lock()
-        self._free_at = 0.0  # when the pause after the last answer is over
+        self._queue, self._health_queue = _Queue(), _Queue()
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # the one that was quiet longest is first
         self._spare: set[asyncio.Task[None]] = set()  # those that may only ask for the health
@@ -163,7 +179,7 @@ class HttpServer:
         self._open[task] = writer  # the one that was quiet shortest
         try:
             head = _request(first, b"")
-            if task in self._spare and head.path not in UNPACED:
+            if task in self._spare and head.path not in HEALTH:
                 raise HttpError(503, "too many requests are being answered", ("Retry-After", "1"))
             if limit := self._admit(head):
                 self._busy.add(task)
@@ -195,11 +211,13 @@ class HttpServer:
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
     async def _response(self, request: Request) -> Response:
-        if not self._limits.paced or request.path in UNPACED:
+        if not self._limits.paced:
             return await self._answered(request)
+        queue = self._health_queue if request.path in HEALTH else self._queue
         try:
-            async with asyncio.timeout(self._limits.seconds), self._turn:
-                await asyncio.sleep(self._free_at - perf_counter())
+            async with asyncio.timeout(self._limits.seconds), queue.turn:
+                await asyncio.sleep(queue.free_at - perf_counter())
+                queue.free_at = perf_counter() + MIN_PAUSE
         except TimeoutError:
             reason = f"other requests take so long that this was not begun within {self._limits.seconds:g} s"
             raise HttpError(503, reason, ("Retry-After", "1")) from None
@@ -207,7 +225,7 @@ class HttpServer:
         try:
             return await self._answered(request)
         finally:
-            self._free_at = perf_counter() + min(thread_time() - started, MAX_PAUSE)
+            queue.free_at = perf_counter() + min(max(thread_time() - started, MIN_PAUSE), MAX_PAUSE)
 
     async def _answered(self, request: Request) -> Response:
         try:

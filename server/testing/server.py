@@ -32,7 +32,7 @@ from zoolet.server.testing.run import arguments, clients
 from zoolet.server.testing.run.named_waits import NamedWaits
 from zoolet.server.testing.signatures import ClockName, CompatName, Who
 from zoolet.server.testing.state import changes, report, views
-from zoolet.server.testing.state.clock import ManualClock, SkewedClock, advance
+from zoolet.server.testing.state.clock import ManualClock, SkewedClock, Timer, advance
 from zoolet.server.testing.state.history import History, Snapshot
 from zoolet.server.testing.state.populate import populate
 
@@ -121,7 +121,7 @@ class Server(Endpoint, NamedWaits):
             self._config.settings.sasl_users = dict(sasl_users)
         self._config.settings.exact_deadlines = clock == "manual"
         repeatable = seed is not None or clock == "manual"
-        self._restarts = 0
+        self._downtime: Timer | None = None
         self._unsaved = False
         self._others: Session | None = None  # that of create(ephemeral=True)
         self._initial_zxid = 0 if initial_zxid is None and repeatable else initial_zxid
@@ -292,21 +292,27 @@ class Server(Endpoint, NamedWaits):
         arguments.check_seconds(f"restart(downtime={downtime!r})", downtime)
 
         def restart() -> None:
-            self._restarts += 1
+            self._end_downtime()
             clients.drop(self._runner.daemon, set(), everybody=True)
             if not keep:
                 self._clear()
             changes.extend_sessions(self._engine, downtime)
             self._set_refusing(down=downtime > 0)
             if downtime:
-                self._interceptor.call_later(downtime, partial(self._serve_again, self._restarts))
+                self._downtime = self._interceptor.call_later(downtime, self._serve_again)
 
         self._runner.call(restart)
 
-    def _serve_again(self, restart: int) -> None:
-        """End a downtime, unless another restart has begun, or the server was stopped."""
-        if self._runner.is_ours() and restart == self._restarts:
+    def _serve_again(self) -> None:
+        """End a downtime, unless the server was stopped."""
+        if self._runner.is_ours():
             self._runner.call(lambda: self._set_refusing(down=False))
+
+    def _end_downtime(self) -> None:
+        """Have nothing come back later: it is there, or another downtime begins."""
+        if self._downtime is not None:
+            self._downtime.cancel()
+            self._downtime = None
 
     # --- time ---
 
@@ -344,7 +350,7 @@ class Server(Endpoint, NamedWaits):
         now, and events that were withheld are lost.
         """
         super().heal()
-        self._restarts += 1  # so that no downtime ends later
+        self._end_downtime()
         self.skew_clock(0)
 
     # --- state ---
@@ -461,7 +467,7 @@ class Server(Endpoint, NamedWaits):
 
         def reset() -> None:
             self._interceptor.reset()
-            self._restarts += 1
+            self._end_downtime()
             self._clock.skew_ms = 0
             self._engine.set_read_only(False)
             self._engine.quota.enforced = self._engine.settings.enforce_quota

@@ -55,24 +55,35 @@ def http_unfinished(target: Target, report: Report) -> None:
 @attack("27-http-pipelined", latency_ms=NEIGHBOUR_MS, rss_mb=RSS_MB, options=OPTIONS, apache=False)
 def http_pipelined(target: Target, report: Report) -> None:
     """20 connections send 500 requests for all metrics each, at once, and read them."""
-    port = target.admin_port()
-    data = (b"GET /metrics HTTP/1.1\r\n" + HOST) * 500
+    answers = _flood(target, b"GET /metrics HTTP/1.1\r\n" + HOST, 500)
+    report.got = f"{answers / 1e6:.1f} MB of answers in 4 s"
+    report.require(answers, "nothing was answered")
+
+
+@attack("27-http-health", latency_ms=NEIGHBOUR_MS, rss_mb=RSS_MB, options=OPTIONS, apache=False)
+def http_health(target: Target, report: Report) -> None:
+    """20 connections send 2,000 health checks each, at once, and read the answers."""
+    answers = _flood(target, b"GET /healthz HTTP/1.1\r\n" + HOST, 2000)
+    report.got = f"{answers / 1e6:.1f} MB of answers in 4 s"
+    report.require(answers, "nothing was answered")
+
+
+def _flood(target: Target, request: bytes, count: int) -> int:
+    port, read = target.admin_port(), 0
     with ExitStack() as stack:
         links = [connect(stack, port) for _ in range(20)]
         with target.under_attack():
-            read = 0
             for link in links:
                 link.setblocking(False)
                 with suppress(OSError):
-                    link.send(data)
+                    link.send(request * count)
             until = time.monotonic() + 4
             while time.monotonic() < until:
                 for link in links:
                     with suppress(OSError):
                         read += len(link.recv(1 << 18))
                 time.sleep(0.002)
-    report.got = f"{read / 1e6:.1f} MB of answers in 4 s"
-    report.require(read, "nothing was answered")
+    return read
 
 
 @attack("27-http-unread", latency_ms=NEIGHBOUR_MS, rss_mb=RSS_MB, options=OPTIONS, apache=False)

@@ -67,8 +67,14 @@ def authenticate(state: ServerState, client: ClientConnection, packet: AuthPacke
                 "identities", "%s:%d has %d identities already", client.host, client.port, len(client.ids)
             )
             return False
-        if settings.super_digest is not None and hmac.compare_digest(name.encode(), settings.super_digest.encode()):
-            super_login(state, client, "digest")
+        if settings.super_digest is not None:
+            if hmac.compare_digest(name.encode(), settings.super_digest.encode()):
+                super_login(state, client, "digest")
+            elif name.partition(":")[0] == settings.super_digest.partition(":")[0]:
+                # As in ZooKeeper this is an identity like any other; but it is what somebody does who tries passwords.
+                state.metrics.auth_failed += 1
+                text = "a wrong password of the super user from %s:%d"
+                state.warnings.warn(f"super {client.host}", text, client.host, client.port)
         client.add_id("digest", name)
         return True
     state.warnings.warn(

@@ -191,8 +191,8 @@ class Facts:
                     unsure |= set() if opened_by(entry) and entry.zxid else {entry.session}
             elif entry.opcode in CREATES or entry.opcode == OpCode.MULTI:
                 unsure.add(entry.session)
-        # One that was resumed may have been elsewhere meanwhile, and have made nodes there; one whose beginning shows no
-        # zxid, because it is local or was recorded by a proxy, may take none at its end.
+        # One that was resumed may have been elsewhere meanwhile, and have made nodes there. One whose beginning shows
+        # no zxid may take none at its end: it is local, or was recorded by a proxy.
         sure = {session for session, count in handshakes.items() if count == 1} - unsure
         facts.changes.sort(key=lambda change: change.zxid)
         facts.sights.sort(key=lambda sight: sight.zxid)

@@ -29,6 +29,8 @@ from zoolet.server.testing.state import report, views
 from zoolet.server.testing.state.clock import ManualClock, advance
 
 MAX_MEMBERS: Final = 15
+NUMBER_OF_THE_TEST: Final = 127
+"""The server number in the ids of sessions that the test has made."""
 ALONE_S: Final = 2.0
 """Seconds after which a member without a quorum becomes read-only, as in ZooKeeper."""
 ENSEMBLE_KEYS: Final = ("localSessionsEnabled", "localSessionsUpgradingEnabled")
@@ -135,7 +137,7 @@ class Cluster(Server):
     def leader(self) -> Member | None:
         """The member that leads; None while there is none."""
         leader = self.ensemble.leader
-        return None if leader is None else self._members[leader.number]
+        return None if leader is None or not self._runner.running else self._members[leader.number]
 
     @property
     def followers(self) -> list[Member]:
@@ -164,7 +166,13 @@ class Cluster(Server):
         now, monotonic_ms = self._clock.read()
         loop, clock = asyncio.get_running_loop(), self._clock.inner
         call_later = clock.call_later if isinstance(clock, ManualClock) else loop.call_later
-        leading = Engine(self._config.settings, now=now, monotonic_ms=monotonic_ms, rng=Random(self.seed))
+        leading = Engine(  # with a number of its own: it has sessions that are no member's
+            self._config.settings,
+            now=now,
+            monotonic_ms=monotonic_ms,
+            server_id=NUMBER_OF_THE_TEST,
+            rng=Random(self.seed),
+        )
         leading.sessions.set_key(self._shared.key)
         self._shared.begin(
             Ensemble(
@@ -185,9 +193,7 @@ class Cluster(Server):
             await member.open()
             self.ensemble.replicas[member.number] = member.replica
         write_config(self, self._shared.engines())
-        election, self.ensemble.election = self.ensemble.election, 0.0  # the first one is at once
-        self.ensemble.settle()
-        self.ensemble.election = election
+        self.ensemble.settle_at_once()  # the first election
 
     @property
     def _engine(self) -> Engine:
@@ -236,10 +242,10 @@ class Cluster(Server):
         """Make a member the leader: all clients are disconnected, as at every election.
 
         Raises:
+            IndexError: There is no such member.
             ValueError: It cannot lead.
         """
-        number = self._named(index).number
-        self._runner.call(lambda: self.ensemble.transfer(number))
+        self._runner.call(lambda: self.ensemble.transfer(self._named(index).number))
 
     def partition(self, *groups: Collection[int | Member], noticed_after: float = 0.0) -> None:
         """Divide the network between members: they reach only those of their own group. Clients reach all.
@@ -291,7 +297,7 @@ class Cluster(Server):
         replica = self._named(index).replica
 
         def lag() -> None:
-            replica.delay(seconds, self.ensemble.now())
+            replica.delay(seconds)
             self.ensemble.pump()
 
         self._runner.call(lag)
@@ -312,14 +318,8 @@ class Cluster(Server):
                 member.halt(abort=True)
             if not keep:
                 self._clear()
-            if downtime:
-                self._interceptor.call_later(downtime, lambda: self._runner.call(start))
-            else:
-                start()
-
-        def start() -> None:
             for member in self:
-                member.go_on()
+                member.go_on_later(downtime)
 
         self._runner.call(restart)
 
@@ -354,35 +354,38 @@ class Cluster(Server):
             reconfigure(self, leading)
             self.ensemble.settle()
 
-        self._runner.call(join)
+        try:
+            self._runner.call(join)
+        except RuntimeError:  # the leader has gone meanwhile
+            self._runner.run_soon(member.close())
+            raise
         return member
 
     def remove(self, index: int | Member) -> None:
         """Remove a member for good: it stops, and the others do without it.
 
         Raises:
+            IndexError: There is no such member.
             ValueError: It is the last one that votes.
-            RuntimeError: There is no leader.
+            RuntimeError: There is no leader, or it reaches no quorum.
         """
-        member = self._named(index)
-        if member.replica.votes and len(self.ensemble.voters()) == 1:
-            raise ValueError(f"member {member.index} is the last one that votes")
 
-        def remove() -> None:
-            if member.is_leader and (others := self.followers):
-                election, self.ensemble.election = self.ensemble.election, 0.0  # it hands over
-                self.ensemble.transfer(others[0].number)
-                self.ensemble.election = election
+        def remove() -> Member:
+            member = self._named(index)
+            if member.replica.votes and len(self.ensemble.voters()) == 1:
+                raise ValueError(f"member {member.index} is the last one that votes")
             leading = self._writer
+            if member.is_leader:
+                self.ensemble.hand_over()
             del self._members[member.number]
             reconfigure(self, leading)
             self.ensemble.pump()
             member.halt(abort=False)
             del self.ensemble.replicas[member.number]
             self.ensemble.settle()
+            return member
 
-        self._runner.call(remove)
-        self._runner.run_soon(member.close())
+        self._runner.run_soon(self._runner.call(remove).close())
 
     # --- sessions and time ---
 

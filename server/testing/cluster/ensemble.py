@@ -22,7 +22,7 @@ Source: Leader, Learner, FastLeaderElection, and what clients see of three serve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
 from typing import Final
 
@@ -35,12 +35,12 @@ from zoolet.server.testing.cluster.copying import copy_state
 from zoolet.server.testing.cluster.network import Network
 from zoolet.server.testing.cluster.preparing import GONE, Forwarded, Preparing
 from zoolet.server.testing.cluster.replica import Replica, Status
+from zoolet.server.testing.state.clock import CallLater, Timer
 
 MAX_LOG: Final = 10_000
 """Transactions that are kept for members that are behind; a member that needs older ones is given the whole state."""
 COUNTER_BITS: Final = 32
 """Bits of a zxid that count within an epoch."""
-Schedule = Callable[[float, Callable[[], object]], object]
 
 
 class Ensemble:
@@ -67,7 +67,7 @@ class Ensemble:
     def __init__(
         self,
         leading: Engine,
-        schedule: Schedule,
+        schedule: CallLater,
         read_time: Callable[[], tuple[int, int]],
         *,
         election: float = 0.0,
@@ -89,10 +89,9 @@ class Ensemble:
         self._outgoing: list[tuple[Replica, Callable[[], object]]] = []  # requests that do not reach the leader
         self.syncs: list[tuple[int, Replica, Callable[[], object]]] = []  # marks that wait for a commit
         self._pumping = False
-        self._candidate: int | None = None  # who is to win the election that is under way
-        self._elections = 0
-        self._is_electing = False
-        self._expected: Replica | None = None  # who is to win the election that takes its time
+        self._candidate: int | None = None  # who is to win the next election
+        self._election: tuple[Timer, Replica] | None = None  # the one that takes its time, and who is to win it
+        self._noticing: Timer | None = None  # makes a partition known
         self._absent = 0  # voters of the configuration that are not here
         self._timer_at = inf
 
@@ -109,29 +108,50 @@ class Ensemble:
             groups: Numbers of members.
             noticed_after: Seconds until the members notice.
         """
-        number = self.network.partition(groups)
+        self._stop_noticing()
+        self.network.partition(groups)
         if noticed_after > 0:
-            self._schedule(noticed_after, lambda: self._notice(number))
+            self._noticing = self._schedule(noticed_after, self._notice)
             self.settle()
         else:
-            self._notice(number)
+            self._notice()
 
-    def _notice(self, number: int) -> None:
-        if self.network.notice(number):
-            self.settle()
+    def _notice(self) -> None:
+        self._stop_noticing()
+        self.network.notice()
+        self.settle()
+
+    def _stop_noticing(self) -> None:
+        if self._noticing is not None:
+            self._noticing.cancel()
+            self._noticing = None
 
     def heal(self) -> None:
         """Connect all members again, and end lags and pauses."""
-        self.network.heal()
+        self._connect()
         for replica in self.replicas.values():
-            replica.is_paused = False
-            replica.delay(0.0, self.now())
+            replica.delay(0.0)
+        self.resume(*self.replicas.values())
+
+    def _connect(self) -> None:
+        self._stop_noticing()
+        self.network.heal()
+
+    def resume(self, *replicas: Replica) -> None:
+        """Have the processes of members go on that stood still."""
+        paused = [each for each in replicas if each.is_paused]
+        for each in paused:
+            each.is_paused = False
         self.settle()
+        for each in paused:
+            if each.status is Status.LOOKING:
+                self.count_alone(each)
 
     def add(self, replica: Replica) -> None:
         """Add a member, which has nothing and is given everything."""
         replica.applied = -1
         self.replicas[replica.number] = replica
+        self.count_alone(replica)
 
     # --- who leads ---
 
@@ -144,9 +164,13 @@ class Ensemble:
         """How many voters there are by the configuration, with those that are no members any more."""
         return sum(each.votes for each in self.replicas.values()) + self._absent
 
+    def _is_quorum(self, members: Iterable[Replica]) -> bool:
+        """Return whether most of the voters are among some members."""
+        return 2 * sum(each.votes for each in members) > self.votes
+
     def has_quorum(self, one: Replica) -> bool:
         """Return whether a member and those that it reaches are most of the voters."""
-        return 2 * sum(each is one or self.reaches(one, each) for each in self.voters()) > self.votes
+        return self._is_quorum(each for each in self.voters() if each is one or self.reaches(one, each))
 
     def would_have_quorum(self, numbers: Collection[int]) -> bool:
         """Return whether the leader reaches most of the members with these numbers."""
@@ -162,17 +186,21 @@ class Ensemble:
                 each.status = Status.FOLLOWING if each.votes else Status.OBSERVING
         self._absent = len(set(voters) - self.replicas.keys())
 
-    def settle(self) -> None:
-        """Decide who leads and who follows, after something has changed."""
+    def settle(self, *, at_once: bool = False) -> None:
+        """Decide who leads and who follows, after something has changed.
+
+        Args:
+            at_once: An election takes no time.
+        """
         leader = self.leader
         if leader is not None and not self._still_leads(leader):
             self._lose_leader()
             leader = None
         if leader is None:
-            self._elect_soon()
+            self._elect_soon(at_once=at_once)
             leader = self.leader
         for each in self.replicas.values():
-            is_led = leader is not None and (each is leader or self.network.believes_in(leader, each))
+            is_led = leader is not None and (each is leader or self.network.seems_to_reach(leader, each))
             if each.status.has_leader and not is_led:
                 self._look(each)
         if leader is not None:
@@ -183,8 +211,9 @@ class Ensemble:
         self.pump()
 
     def _still_leads(self, leader: Replica) -> bool:
-        believers = sum(each is leader or self.network.believes_in(leader, each) for each in self.voters())
-        return leader.is_up and leader.votes and not leader.is_paused and 2 * believers > self.votes
+        if not leader.is_up or not leader.votes or leader.is_paused:
+            return False
+        return self._is_quorum(e for e in self.voters() if e is leader or self.network.seems_to_reach(leader, e))
 
     def _lose_leader(self) -> None:
         self.leader = None
@@ -196,7 +225,8 @@ class Ensemble:
     def _look(self, replica: Replica) -> None:
         """Make a member look for a leader: it closes the connections of its clients, and forgets their requests."""
         self.forget(replica)
-        replica.set_status(Status.LOOKING if replica.is_up else Status.DOWN)
+        if replica.is_up:
+            replica.set_status(Status.LOOKING)
         self.count_alone(replica)
 
     def forget(self, replica: Replica) -> None:
@@ -207,38 +237,33 @@ class Ensemble:
 
     def count_alone(self, replica: Replica) -> None:
         """Begin to count the time after which a member without a leader is read-only."""
-        replica.looks += 1
+        if replica.alone is not None:
+            replica.alone.cancel()
+        replica.alone = None
         if self.alone is not None and replica.is_up:
-            looks = replica.looks
-            self._schedule(self.alone, lambda: self._be_read_only(replica, looks))
+            replica.alone = self._schedule(self.alone, lambda: self._be_read_only(replica))
 
-    def _be_read_only(self, replica: Replica, looks: int) -> None:
-        if looks == replica.looks and replica.status is Status.LOOKING and not replica.is_paused and replica.votes:
+    def _be_read_only(self, replica: Replica) -> None:
+        if replica.status is Status.LOOKING and not replica.is_paused and replica.votes:
             replica.set_status(Status.READ_ONLY)
 
-    def _elect_soon(self) -> None:
-        winner = self._winner()
-        if winner is None or (self.election > 0 and self._is_electing and winner is self._expected):
-            return
-        self._elections += 1
-        self._expected = winner
-        if self.election > 0:
-            number = self._elections
-            self._is_electing = True
-            self._schedule(self.election, lambda: self._elect(number))
-        else:
-            self._elect(self._elections)
+    def _elect_soon(self, *, at_once: bool) -> None:
+        """Begin an election, or go on with the one that is under way, as long as it has the same winner."""
+        winner, takes_time = self._winner(), self.election > 0 and not at_once
+        if self._election is not None:
+            timer, expected = self._election
+            if winner is expected and takes_time:
+                return
+            timer.cancel()
+            self._election = None
+        if winner is not None and takes_time:
+            self._election = self._schedule(self.election, self.settle_at_once), winner
+        elif winner is not None:
+            self._lead(winner)
 
-    def _elect(self, number: int) -> None:
-        winner = self._winner()
-        if number != self._elections:
-            return
-        self._is_electing = False
-        if self.leader is not None or winner is None:
-            return
-        self._lead(winner)
-        if self.election > 0:
-            self.settle()
+    def settle_at_once(self) -> None:
+        """Elect without taking time, if there is no leader."""
+        self.settle(at_once=True)
 
     def _winner(self) -> Replica | None:
         """Return the member that a quorum elects: the one with the longest log; None if there is no quorum."""
@@ -310,6 +335,16 @@ class Ensemble:
         self._candidate = number
         self._lose_leader()
         self.settle()
+
+    def hand_over(self) -> None:
+        """Have another member lead at once in place of the one that leads, if one can, as before that is removed."""
+        leader = self.leader
+        if leader is not None and leader.votes:
+            leader.votes = False
+            if self._winner() is not None:
+                self._lose_leader()
+                self.settle_at_once()
+            leader.votes = True
 
     # --- requests ---
 
@@ -420,10 +455,7 @@ class Ensemble:
             for each in self.linked(leader):
                 if each.sent < self.committed:
                     each.sent = self.committed
-                    if each is leader:
-                        each.inbox.append((0.0, self.committed, None))
-                    else:
-                        each.receive(self.now(), self.committed)
+                    each.receive(self.now(), self.committed)
                     changed = True
             linked = list(self.linked(leader))
             waiting, self.syncs = self.syncs, []
@@ -451,14 +483,11 @@ class Ensemble:
                 yield each
 
     def _is_logged_by_quorum(self, leader: Replica, length: int) -> bool:
-        return 2 * sum(each.logged >= length for each in self.linked(leader) if each.votes) > self.votes
+        return self._is_quorum(each for each in self.linked(leader) if each.logged >= length)
 
     def _send(self, replica: Replica, upto: int, mark: Callable[[], object]) -> None:
         """Send a message of the leader, behind what is on its way."""
-        if replica is self.leader:
-            replica.inbox.append((0.0, upto, mark))
-        else:
-            replica.receive(self.now(), upto, mark)
+        replica.receive(self.now(), upto, mark)
 
     def _set_timer(self) -> None:
         """See to it that what lags is applied in time."""
@@ -516,15 +545,13 @@ class Ensemble:
 
     def restart(self) -> None:
         """Connect all members again, and elect; all of them run."""
-        self.network.heal()
+        self._connect()
         self.leader = None
         for each in self.replicas.values():
             each.is_paused = False
             each.lag = 0.0
             each.set_status(Status.LOOKING)
-        election, self.election = self.election, 0.0
-        self.settle()
-        self.election = election
+        self.settle_at_once()
 
     # --- time ---
 

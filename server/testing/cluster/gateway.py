@@ -113,9 +113,9 @@ class Gateway:
 
     def close_local(self, session_id: int) -> None:
         """Close a local session."""
-        session = self._local.pop(session_id, None)
-        if session is not None:
-            self.replica.engine.sessions.close(session)
+        session, sessions = self._local.pop(session_id, None), self.replica.engine.sessions
+        if session is not None and sessions.alive.get(session_id) is session:  # or the member was given another state
+            sessions.close(session)
 
     def expire_local(self) -> None:
         """Close the local sessions that nobody has heard for too long, and their connections."""

@@ -9,6 +9,7 @@ from zoolet.server.testing.frames.faults import Fault
 from zoolet.server.testing.frames.interceptor import Intercepted, Interceptor
 from zoolet.server.testing.frames.requests import RecordedRequest, Request
 from zoolet.server.testing.signatures import Direction
+from zoolet.server.testing.state.clock import CallLater
 
 
 class ClusterInterceptor(Interceptor):
@@ -18,7 +19,7 @@ class ClusterInterceptor(Interceptor):
         on_event_faults_of: Of each member, what looks again whether it has faults for events.
     """
 
-    def __init__(self, call_later: Callable[[float, Callable[[], object]], object], now: Callable[[], float]) -> None:
+    def __init__(self, call_later: CallLater, now: Callable[[], float]) -> None:
         super().__init__(call_later, now)
         self.on_event_faults_of: list[Callable[[], object]] = []
         self.on_event_faults = self._tell_members

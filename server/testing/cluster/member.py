@@ -159,35 +159,57 @@ class Member(Server):
         return MemberExecutor(queue, connection, self.gateway)
 
     def start(self) -> None:
-        """Start it again after :meth:`stop` or :meth:`kill`: it catches up, and serves."""
-        self._shared.call(self.go_on)
+        """Start it again after :meth:`stop` or :meth:`kill`: it catches up, and serves.
+
+        Raises:
+            RuntimeError: It was removed from its cluster; so do ``stop``, ``kill``, ``pause`` and ``restart``.
+        """
+        self._call(self.go_on)
+
+    def _call(self, function: Callable[[], object]) -> None:
+        """Call a function in the loop, unless the member was removed."""
+
+        def call() -> None:
+            if self.index < 0:
+                raise RuntimeError("this member was removed from its cluster")
+            function()
+
+        self._shared.call(call)
 
     def go_on(self) -> None:
         """Start again; called in the loop."""
+        self._end_downtime()
         if not self.replica.is_up:
-            self.replica.is_up = True
             self.replica.set_status(Status.LOOKING)
             self._shared.ensemble.count_alone(self.replica)
             self._set_refusing(down=False)
             self._shared.ensemble.settle()
 
+    def go_on_later(self, seconds: float) -> None:
+        """Start again after some seconds, unless it is started or stopped until then; called in the loop."""
+        if seconds:
+            self._downtime = self._interceptor.call_later(seconds, lambda: self._shared.call(self.go_on))
+        else:
+            self.go_on()
+
     def stop(self) -> None:
         """Stop it: its clients are disconnected, and others elect a leader if it was that. Its data stays."""
-        self._shared.call(lambda: self.halt(abort=False))
+        self._call(lambda: self.halt(abort=False))
 
     def kill(self) -> None:
         """Kill it: as :meth:`stop`, but connections are reset, and what was not sent is lost."""
-        self._shared.call(lambda: self.halt(abort=True))
+        self._call(lambda: self.halt(abort=True))
 
     def halt(self, *, abort: bool) -> None:
         """Stop, or with *abort* be killed; called in the loop."""
+        self._end_downtime()
         if self.replica.is_up:
             self._set_refusing(down=True)
             if abort:
                 clients.drop(self._runner.daemon, set(), everybody=True)
             if self.replica.is_paused:
                 self._interceptor.all_paused = None  # a new process is not stopped
-            self.replica.is_up = self.replica.is_paused = False
+            self.replica.is_paused = False
             self._shared.ensemble.forget(self.replica)
             self.replica.set_status(Status.DOWN)
             self._shared.ensemble.settle()
@@ -207,7 +229,7 @@ class Member(Server):
             self.replica.is_paused = True
             self._shared.ensemble.settle()
 
-        self._shared.call(pause)
+        self._call(pause)
 
     def resume(self, who: Who | None = None) -> None:
         """End a pause, of clients or of the whole member."""
@@ -216,14 +238,11 @@ class Member(Server):
             return
 
         def resume() -> None:
-            self.replica.is_paused = False
+            self._shared.ensemble.resume(self.replica)  # first: its clients are answered as what it is by then
             self._interceptor.all_paused = None
             self._interceptor.recheck()
-            self._shared.ensemble.settle()
-            if self.replica.status is Status.LOOKING:
-                self._shared.ensemble.count_alone(self.replica)
 
-        self._shared.call(resume)
+        self._call(resume)
 
     # --- for its cluster, in the loop ---
 
@@ -256,7 +275,8 @@ class Member(Server):
 
     def begin_again(self) -> None:
         """Run, on another port unless it was chosen."""
-        self.replica.is_up = True
+        self._end_downtime()
+        self.replica.set_status(Status.LOOKING)
         self._set_refusing(by_test=False, down=False)
         self._runner.move()
 
@@ -339,11 +359,12 @@ class Member(Server):
         arguments.check_seconds(f"restart(downtime={downtime!r})", downtime)
         if not keep:
             raise ValueError("restart(keep=False) is for the whole cluster: a member gets the state of the others")
-        self.stop()
-        if downtime:
-            self._interceptor.call_later(downtime, lambda: self._shared.call(self.go_on))
-        else:
-            self.start()
+
+        def restart() -> None:
+            self.halt(abort=False)
+            self.go_on_later(downtime)
+
+        self._call(restart)
 
 
 def _whole(name: str) -> ValueError:

@@ -13,27 +13,22 @@ class Network:
     def __init__(self) -> None:
         self._group_of: Mapping[int, int] = {}
         self._noticed: Mapping[int, int] = {}
-        self._partitions = 0
 
     def reaches(self, one: Replica, other: Replica) -> bool:
         """Return whether what one sends arrives at the other at present."""
         return _are_running(one, other) and _are_together(self._group_of, one, other)
 
-    def believes_in(self, one: Replica, other: Replica) -> bool:
-        """Return whether a member thinks that it reaches another."""
+    def seems_to_reach(self, one: Replica, other: Replica) -> bool:
+        """Return whether a member has not noticed that it does not reach another."""
         return _are_running(one, other) and _are_together(self._noticed, one, other)
 
-    def partition(self, groups: Collection[Collection[int]]) -> int:
-        """Divide it, noticed by nobody; return the number of this partition."""
+    def partition(self, groups: Collection[Collection[int]]) -> None:
+        """Divide it, noticed by nobody."""
         self._group_of = {number: place for place, group in enumerate(groups, 1) for number in group}
-        self._partitions += 1
-        return self._partitions
 
-    def notice(self, number: int) -> bool:
-        """Make a partition known to all; return False if there was another one since."""
-        if number == self._partitions:
-            self._noticed = self._group_of
-        return number == self._partitions
+    def notice(self) -> None:
+        """Make the partition known to all."""
+        self._noticed = self._group_of
 
     def groups(self, numbers: Iterable[int]) -> list[list[int]]:
         """Return members by number, those together that reach each other."""
@@ -44,7 +39,8 @@ class Network:
 
     def heal(self) -> None:
         """Connect all, known to all."""
-        self.notice(self.partition(()))
+        self.partition(())
+        self.notice()
 
 
 def _are_running(one: Replica, other: Replica) -> bool:

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from math import ceil, inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.ops.replay import Applied, replay
+from zoolet.server.testing.state.clock import Timer
 
 CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 Answered = Callable[[int, bytes], object]
@@ -37,6 +38,15 @@ class Status(Enum):
         return self in (Status.FOLLOWING, Status.OBSERVING, Status.LEADING)
 
 
+class _Message(NamedTuple):
+    """So many transactions are committed; when they are applied, a mark is called."""
+
+    sent: int
+    due: float
+    upto: int
+    mark: Callable[[], object] | None
+
+
 @dataclass(slots=True, eq=False)
 class Replica:
     """One member's copy.
@@ -51,14 +61,13 @@ class Replica:
 
     Attributes:
         status: What it is.
-        is_up: Whether it runs.
         is_paused: Whether its process stands still.
         lag: Seconds by which what its leader sends is late; infinite for never.
         epoch: The last epoch in which it had a leader.
         logged: How many transactions it has in its log; no quorum may have the last ones.
         applied: How many its engine has.
         sent: How many it was sent as committed.
-        looks: How often it has looked for a leader.
+        alone: Makes it read-only, unless it finds a leader before; None for nothing.
         waiting: Who is to be notified of the outcome of a transaction, by its place in the log.
     """
 
@@ -69,19 +78,23 @@ class Replica:
     flush: Callable[[], object]
     is_local: Callable[[int], bool] = lambda session_id: False
     status: Status = Status.LOOKING
-    is_up: bool = True
     is_paused: bool = False
     lag: float = 0.0
     epoch: int = 0
     logged: int = 0
     applied: int = 0
     sent: int = 0
-    looks: int = 0
+    alone: Timer | None = None
     waiting: dict[int, Answered] = field(default_factory=dict)
-    inbox: deque[tuple[float, int, Callable[[], object] | None]] = field(default_factory=deque)
+    inbox: deque[_Message] = field(default_factory=deque)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs."""
+        return self.status is not Status.DOWN
 
     def set_status(self, status: Status) -> None:
-        """Change what it is, and tell."""
+        """Change the status, and notify the owner."""
         before, self.status = self.status, status
         if before is not status:
             self.on_status(before)
@@ -94,12 +107,12 @@ class Replica:
             upto: How many.
             mark: Called when they are applied; None for nobody.
         """
-        due = self._due(now)
-        self.inbox.append((max(due, self.inbox[-1][0]) if self.inbox else due, upto, mark))
+        due = 0.0 if self.status is Status.LEADING else self._due(now)
+        self.inbox.append(_Message(now, max(due, self.inbox[-1].due) if self.inbox else due, upto, mark))
 
-    def _due(self, now: int) -> float:
-        """Return when what is sent now is due: whole milliseconds, as clocks have them, or infinite."""
-        return inf if self.lag == inf else now + ceil(self.lag * 1000)
+    def _due(self, sent: int) -> float:
+        """Return when what was sent at a time is due: whole milliseconds, as clocks have them, or infinite."""
+        return inf if self.lag == inf else sent + ceil(self.lag * 1000)
 
     def apply_due(self, now: int, log: list[Applied], first: int) -> bool:
         """Apply what is due; return whether anything was.
@@ -110,11 +123,11 @@ class Replica:
             first: The place of its first transaction.
         """
         done = False
-        while self.inbox and self.inbox[0][0] <= now and not self.is_paused:
-            _, upto, mark = self.inbox.popleft()
-            self.apply(upto, log, first)
-            if mark is not None:
-                mark()
+        while self.inbox and self.inbox[0].due <= now and not self.is_paused:
+            message = self.inbox.popleft()
+            self.apply(message.upto, log, first)
+            if message.mark is not None:
+                message.mark()
             done = True
         return done
 
@@ -142,11 +155,11 @@ class Replica:
         self.waiting.clear()
         self.inbox.clear()
 
-    def delay(self, seconds: float, now: int) -> None:
+    def delay(self, seconds: float) -> None:
         """Change the lag, of what is on its way, too."""
         self.lag = seconds
-        self.inbox = deque((self._due(now), upto, mark) for _, upto, mark in self.inbox)
+        self.inbox = deque(message._replace(due=self._due(message.sent)) for message in self.inbox)
 
     def next_due(self) -> float:
         """Return when the next message is due; infinite for never."""
-        return self.inbox[0][0] if self.inbox and not self.is_paused else inf
+        return self.inbox[0].due if self.inbox and not self.is_paused else inf

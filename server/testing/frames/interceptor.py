@@ -34,6 +34,7 @@ from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.testing.frames.faults import Fault
 from zoolet.server.testing.frames.requests import CONNECT, Entry, RecordedEvent, RecordedRequest, Request
 from zoolet.server.testing.signatures import Direction
+from zoolet.server.testing.state.clock import CallLater
 
 MAX_SEEN: Final = 1000
 """The most requests that are kept."""
@@ -147,7 +148,7 @@ class Interceptor:
 
     def __init__(
         self,
-        call_later: Callable[[float, Callable[[], object]], object],
+        call_later: CallLater,
         now: Callable[[], float],
     ) -> None:
         self.call_later = call_later

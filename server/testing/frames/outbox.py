@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from zoolet.server.testing.state.clock import CallLater
+
 PIECES_PER_SECOND: Final = 20
 """In how many pieces a second a slow reply is sent, at most."""
 
@@ -28,9 +30,7 @@ class Outbox:
         resume: Makes the transport ask for output again.
     """
 
-    def __init__(
-        self, call_later: Callable[[float, Callable[[], object]], object], resume: Callable[[], object]
-    ) -> None:
+    def __init__(self, call_later: CallLater, resume: Callable[[], object]) -> None:
         self._call_later = call_later
         self._resume = resume
         self._entries: deque[bytes | _Slow] = deque()

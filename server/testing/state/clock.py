@@ -4,12 +4,35 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from zoolet.server.net.clock import Clock
 
 MANUAL_CLOCK_START: Final = 1_600_000_000_000
 """The start of a seeded manual clock: 2020-09-13 12:26:40 UTC, in milliseconds since the epoch."""
+
+
+class Timer(Protocol):
+    """What was asked for, and can be taken back: a timer of an event loop, or of a manual clock."""
+
+    def cancel(self) -> object:
+        """Do nothing when it is due."""
+        ...
+
+
+CallLater = Callable[[float, Callable[[], object]], Timer]
+"""Calls a function after some seconds."""
+
+
+@dataclass(slots=True)
+class _ManualTimer:
+    """A timer of a manual clock."""
+
+    callback: Callable[[], object] | None
+
+    def cancel(self) -> None:
+        self.callback = None
 
 
 class ManualClock:
@@ -22,7 +45,7 @@ class ManualClock:
     def __init__(self, now: int = MANUAL_CLOCK_START) -> None:
         self._epoch = now
         self.monotonic_ms = 0
-        self._timers: list[tuple[int, int, Callable[[], object]]] = []
+        self._timers: list[tuple[int, int, _ManualTimer]] = []
         self._timers_made = 0
 
     def read(self) -> tuple[int, int]:
@@ -32,10 +55,12 @@ class ManualClock:
     def forgive(self, milliseconds: int) -> None:
         """Do nothing: only :meth:`move_to` moves this clock."""
 
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> None:
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
         """Call *callback* when the clock has been moved by *seconds*."""
         self._timers_made += 1
-        heapq.heappush(self._timers, (self.monotonic_ms + round(seconds * 1000), self._timers_made, callback))
+        timer = _ManualTimer(callback)
+        heapq.heappush(self._timers, (self.monotonic_ms + round(seconds * 1000), self._timers_made, timer))
+        return timer
 
     def next(self) -> int | None:
         """Return the moment of the next timer, in monotonic milliseconds; None if there is none."""
@@ -45,7 +70,9 @@ class ManualClock:
         """Move the clock to a time, and call the timers that are due by then."""
         self.monotonic_ms = max(self.monotonic_ms, monotonic_ms)
         while self._timers and self._timers[0][0] <= self.monotonic_ms:
-            heapq.heappop(self._timers)[2]()
+            callback = heapq.heappop(self._timers)[2].callback
+            if callback is not None:
+                callback()
 
 
 class SkewedClock:

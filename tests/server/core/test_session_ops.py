@@ -121,6 +121,18 @@ def test_scheme_ip_proves_the_address_of_the_connection_whatever_is_sent() -> No
     assert who_am_i(peer) == [("ip", "127.0.0.2")]
 
 
+def test_a_wrong_password_of_the_super_user_is_counted_and_logged() -> None:
+    logged: list[str] = []
+    engine = make_engine(Settings(super_digest=SUPER), log=lambda text, *values: logged.append(text % values))
+    peer = connected(engine)
+
+    assert peer.auth("digest", b"super:guess").err == ErrorCode.OK
+    assert peer.auth("digest", b"bob:guess").err == ErrorCode.OK
+
+    assert engine.metrics.auth_failed == 1
+    assert [line.partition(" from ")[0] for line in logged] == ["a wrong password of the super user"]
+
+
 def test_credentials_that_are_not_utf_8_are_somebody_else() -> None:
     engine = make_engine(Settings(super_digest=digest_id(b"super:\xff")))
     peer = connected(engine)

@@ -14,7 +14,7 @@ import pytest
 from zoolet.server.admin.http import HttpError, Request, Response
 
 pytest.importorskip("h11")
-from zoolet.server.net.http import HttpServer, Limits
+from zoolet.server.net.http import HEALTH, MIN_PAUSE, HttpServer, Limits
 
 QUICK: Final = Limits(body=1000, connections=3, seconds=0.2, idle=0.2)
 
@@ -139,7 +139,8 @@ async def test_a_head_has_no_body() -> None:
         assert b"Content-Length: 9\r\n" in text
 
 
-async def test_many_requests_at_once_leave_half_of_the_time_to_others() -> None:
+@pytest.mark.parametrize("path", ["/", *HEALTH])
+async def test_many_requests_at_once_leave_half_of_the_time_to_others(path: str) -> None:
     spent = 0.0
 
     async def slow(request: Request) -> Response:
@@ -154,7 +155,7 @@ async def test_many_requests_at_once_leave_half_of_the_time_to_others() -> None:
     port = await server.start("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     started = time.perf_counter()
-    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 100)
     for _ in range(100):
         await response(reader)
     took = time.perf_counter() - started
@@ -162,6 +163,45 @@ async def test_many_requests_at_once_leave_half_of_the_time_to_others() -> None:
     await server.close()
 
     assert spent < 0.6 * took
+
+
+@pytest.mark.parametrize("path", ["/", *HEALTH])
+async def test_requests_that_cost_nothing_have_pauses_too(path: str) -> None:
+    async def quick(request: Request) -> Response:
+        return Response(b"ok")
+
+    server = HttpServer(quick, Limits())
+    port = await server.start("127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    started = time.perf_counter()
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 100)
+    for _ in range(100):
+        await response(reader)
+
+    took = time.perf_counter() - started
+    writer.close()
+    await server.close()
+
+    assert took > 99 * MIN_PAUSE
+
+
+async def test_a_health_check_does_not_wait_for_other_requests() -> None:
+    may_answer = asyncio.Event()
+
+    async def answer(request: Request) -> Response:
+        if request.path == "/":
+            await may_answer.wait()
+        return Response(b"ok")
+
+    async with served(Limits(), answer) as connect:
+        (reader, writer), (other_reader, other_writer) = await connect(), await connect()
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        other_writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+
+        await response(other_reader)
+
+        may_answer.set()
+        await response(reader)
 
 
 async def test_a_client_that_does_not_read_is_forgotten_with_its_output() -> None:
