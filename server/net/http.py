@@ -9,7 +9,7 @@ socket is closed.
 One event loop serves this and ZooKeeper's clients. So requests that are answered without waiting are paced: one at a
 time, and the next after a pause as long as it has taken, of a millisecond at least, which is what reading it and
 sending the answer take, and of a second at most. However many are asked for, half of the time is the clients'. Health
-checks have a queue of their own: they are quick, and whoever asks ends the process if it waits.
+checks have a queue of their own: they are quick, and those who ask end the process if they wait.
 """
 
 from __future__ import annotations

@@ -31,8 +31,9 @@ _CHOICES: Final = {
 }
 _FAILURES: Final = pytest.StashKey[list[str]]()
 """Why the server of ``--zoolet-hosts`` could not be reached."""
-_OPTIONS: Final = ("config", "clock", "compat", "seed", "data_dir", "begin_from", "tls", "sasl_users", "recording")
-_CLUSTER_OPTIONS: Final = ("config", "clock", "compat", "seed")
+_SERVER_ONLY: Final = ("data_dir", "begin_from", "tls", "sasl_users", "recording")
+_CLUSTER_ONLY: Final = ("members", "observers", "election")
+_OPTIONS: Final = ("config", "clock", "compat", "seed", *_SERVER_ONLY, *_CLUSTER_ONLY)
 _HOSTS: Final = ("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS")
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether a test has failed: then what it has left is not reported, too."""
@@ -74,14 +75,25 @@ def _scope(fixture_name: str, config: pytest.Config) -> Any:
     return config.getini("zoolet_scope")
 
 
-def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Return the arguments of the server: from the ini file, the command line, and the markers, the nearest last."""
+def _options(request: pytest.FixtureRequest, foreign: tuple[str, ...] = _CLUSTER_ONLY) -> dict[str, Any]:
+    """Return the arguments of the server: from the ini file, the command line, and the markers, the nearest last.
+
+    Args:
+        request: The request for a fixture.
+        foreign: Those that are for another fixture: without that one in the test, they are errors.
+    """
+    has_both = {"zoolet", "zoolet_cluster"} <= set(request.fixturenames)
     options, settings = _ini_options(request.config)
     for marker in reversed(list(request.node.iter_markers("zoolet"))):
         if wrong := [*map(repr, marker.args), *(name for name in marker.kwargs if name not in _OPTIONS)]:
             known = ", ".join(_OPTIONS)
             raise pytest.UsageError(f"@pytest.mark.zoolet has {', '.join(wrong)}; it has {known}, each by its name")
-        given = dict(marker.kwargs)
+        given = {name: value for name, value in marker.kwargs.items() if name not in foreign}
+        if len(given) < len(marker.kwargs) and not has_both:
+            wrong = [name for name in marker.kwargs if name in foreign]
+            raise pytest.UsageError(
+                f"{request.node.nodeid}: the marker has {', '.join(wrong)}, which {request.fixturename} has not"
+            )
         settings.update(_settings_of(given.pop("config", None)))
         options.update(given)
     return {**options, "config": settings}
@@ -134,8 +146,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "zoolet(config=None, clock='real', compat='3.9', seed=None, data_dir=None, begin_from=None, tls=False, "
-        "sasl_users=None, recording=None): how the fixture zoolet is started; recording=True, or a file, records "
-        "the first run of a test and replays it afterwards",
+        "sasl_users=None, recording=None, members=3, observers=0, election=0.0): how the fixture zoolet, or "
+        "zoolet_cluster, is started; recording=True, or a file, records the first run of a test and replays it "
+        "afterwards",
     )
     _check_choices(config)
     plugins = config.pluginmanager
@@ -179,32 +192,42 @@ def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
         except ValueError as error:
             raise pytest.UsageError(f"the options of the fixture zoolet are invalid: {error}") from None
         _begin()
-        before = {name: os.environ.get(name) for name in _HOSTS}
-        os.environ.update(dict.fromkeys(_HOSTS, server.hosts))
+        stack.enter_context(_in_environment(server.hosts))
         yield server
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+
+
+@contextmanager
+def _in_environment(hosts: str) -> Iterator[None]:
+    """Set the variables that programs under test read."""
+    before = {name: os.environ.get(name) for name in _HOSTS}
+    os.environ.update(dict.fromkeys(_HOSTS, hosts))
+    yield
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@pytest.fixture
+def _zoolet_of_clients(request: pytest.FixtureRequest) -> Server:
+    """The server that fixtures with clients connect to: ``zoolet_cluster`` if the test has it, and otherwise ``zoolet``."""
+    server: Server = request.getfixturevalue("zoolet_cluster" if "zoolet_cluster" in request.fixturenames else "zoolet")
+    return server
 
 
 @pytest.fixture
 def zoolet_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster of three members, with ports of their own, for each test. The ini file, the command line and the marker
-    say its configuration, clock, release and seed, as for ``zoolet``.
+    say its configuration, clock, release and seed, as for ``zoolet``; the marker also ``members``, ``observers`` and
+    ``election``. The clients of other fixtures connect to it, and the environment variables have its addresses.
     """
-    options = {name: value for name, value in _options(request).items() if name != "begin_from"}
-    if wrong := [name for name in options if name not in _CLUSTER_OPTIONS]:
-        raise pytest.UsageError(
-            f"{request.node.nodeid}: the marker has {', '.join(wrong)}, which zoolet_cluster has not; "
-            f"it has {', '.join(_CLUSTER_OPTIONS)}"
-        )
+    options = {name: value for name, value in _options(request, _SERVER_ONLY).items() if name != "begin_from"}
     try:
         cluster = _cluster(request.config, options)
     except ValueError as error:
         raise pytest.UsageError(f"the options of the fixture zoolet_cluster are invalid: {error}") from None
-    with cluster:
+    with cluster, _in_environment(cluster.hosts):
         _begin()
         yield cluster
 
@@ -225,7 +248,7 @@ def _cluster(config: pytest.Config, options: dict[str, Any]) -> Cluster:
     if config.getoption("zoolet_hosts") is None:
         from zoolet.server.testing.cluster.cluster import Cluster
 
-        return Cluster(3, **options)
+        return Cluster(options.pop("members", 3), **options)
     from zoolet.server.testing.cluster.real import RealCluster
 
     return cast("Cluster", _real(RealCluster, "zoolet_cluster", config, options))
@@ -356,13 +379,16 @@ def zoolet_kazoo(zoolet_kazoo_factory: KazooFactory) -> KazooClient:
 
 
 @pytest.fixture
-def zoolet_kazoo_factory(zoolet: Server, zoolet_factory: ServerFactory) -> Iterator[KazooFactory]:
-    """Start KazooClients for ``zoolet``, with the arguments of ``KazooClient``; they are stopped at the end."""
+def zoolet_kazoo_factory(_zoolet_of_clients: Server, zoolet_factory: ServerFactory) -> Iterator[KazooFactory]:
+    """Start KazooClients for ``zoolet``, or the test's ``zoolet_cluster``, with the arguments of ``KazooClient``; they
+    are stopped at the end.
+    """
     from kazoo.client import KazooClient
 
     from zoolet.server.testing.run.clients import authority_of, heal_all, session_id_of
 
     clients: list[KazooClient] = []
+    zoolet = _zoolet_of_clients
 
     def connect(hosts: str | None = None, **options: Any) -> KazooClient:
         servers = [zoolet, *getattr(zoolet_factory, "started", ())]
@@ -382,7 +408,7 @@ def zoolet_kazoo_factory(zoolet: Server, zoolet_factory: ServerFactory) -> Itera
         client.close()
         for server in servers:
             if session_id in server.sessions():  # the client had no connection on which to close it
-                with suppress(LookupError):  # it has ended just now
+                with suppress(LookupError, RuntimeError):  # it has ended just now, or there is no leader
                     server.expire(session_id)
 
 

@@ -183,7 +183,7 @@ class Cluster(Server):
                 alone=ALONE_S if self._config.isro else None,
             )
         )
-        leading.has_quorum = self.ensemble.would_have_quorum
+        leading.has_quorum = self.ensemble.leader_would_have_quorum
         self._shared.interceptor = ClusterInterceptor(call_later, lambda: self._clock.read()[0] / 1000)
         self._intercept(self._shared.interceptor)
         return Daemons(lambda: self, lambda: self._engine, self._open_members)  # type: ignore[return-value] # it has what a runner needs of one
@@ -372,7 +372,7 @@ class Cluster(Server):
 
         def remove() -> Member:
             member = self._named(index)
-            if member.replica.votes and len(self.ensemble.voters()) == 1:
+            if member.replica.votes and len(self.ensemble.voting.voters()) == 1:
                 raise ValueError(f"member {member.index} is the last one that votes")
             leading = self._writer
             if member.is_leader:

@@ -22,7 +22,7 @@ Source: Leader, Learner, FastLeaderElection, and what clients see of three serve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from math import inf
 from typing import Final
 
@@ -35,6 +35,7 @@ from zoolet.server.testing.cluster.copying import copy_state
 from zoolet.server.testing.cluster.network import Network
 from zoolet.server.testing.cluster.preparing import GONE, Forwarded, Preparing
 from zoolet.server.testing.cluster.replica import Replica, Status
+from zoolet.server.testing.cluster.voting import Voting
 from zoolet.server.testing.state.clock import CallLater, Timer
 
 MAX_LOG: Final = 10_000
@@ -62,6 +63,7 @@ class Ensemble:
         syncs: Answers that wait for a commit: those of syncs, and of requests that took no zxid.
         preparing: Executes the requests that change something.
         network: Which members reach each other.
+        voting: Who votes, and who is elected.
     """
 
     def __init__(
@@ -86,13 +88,12 @@ class Ensemble:
         self._read_time = read_time
         self.network = Network()
         self.reaches = self.network.reaches
+        self.voting = Voting(self.replicas, self.reaches)
         self._outgoing: list[tuple[Replica, Callable[[], object]]] = []  # requests that do not reach the leader
         self.syncs: list[tuple[int, Replica, Callable[[], object]]] = []  # marks that wait for a commit
         self._pumping = False
-        self._candidate: int | None = None  # who is to win the next election
         self._election: tuple[Timer, Replica] | None = None  # the one that takes its time, and who is to win it
         self._noticing: Timer | None = None  # makes a partition known
-        self._absent = 0  # voters of the configuration that are not here
         self._timer_at = inf
 
     # --- the network ---
@@ -138,7 +139,7 @@ class Ensemble:
         self.network.heal()
 
     def resume(self, *replicas: Replica) -> None:
-        """Have the processes of members go on that stood still."""
+        """Have the processes of members go on that were paused."""
         paused = [each for each in replicas if each.is_paused]
         for each in paused:
             each.is_paused = False
@@ -154,37 +155,6 @@ class Ensemble:
         self.count_alone(replica)
 
     # --- who leads ---
-
-    def voters(self) -> list[Replica]:
-        """Return the members that vote."""
-        return [each for each in self.replicas.values() if each.votes]
-
-    @property
-    def votes(self) -> int:
-        """How many voters there are by the configuration, with those that are no members any more."""
-        return sum(each.votes for each in self.replicas.values()) + self._absent
-
-    def _is_quorum(self, members: Iterable[Replica]) -> bool:
-        """Return whether most of the voters are among some members."""
-        return 2 * sum(each.votes for each in members) > self.votes
-
-    def has_quorum(self, one: Replica) -> bool:
-        """Return whether a member and those that it reaches are most of the voters."""
-        return self._is_quorum(each for each in self.voters() if each is one or self.reaches(one, each))
-
-    def would_have_quorum(self, numbers: Collection[int]) -> bool:
-        """Return whether the leader reaches most of the members with these numbers."""
-        leader, known = self.leader, self.replicas
-        joined = [known[number] for number in numbers if number in known]
-        return leader is not None and 2 * sum(e is leader or self.reaches(leader, e) for e in joined) > len(numbers)
-
-    def use_config(self, voters: Collection[int]) -> None:
-        """Make the members with these numbers the voters."""
-        for number, each in self.replicas.items():
-            each.votes = number in voters
-            if each.status in (Status.FOLLOWING, Status.OBSERVING):
-                each.status = Status.FOLLOWING if each.votes else Status.OBSERVING
-        self._absent = len(set(voters) - self.replicas.keys())
 
     def settle(self, *, at_once: bool = False) -> None:
         """Decide who leads and who follows, after something has changed.
@@ -210,10 +180,16 @@ class Ensemble:
             self._send_outgoing()
         self.pump()
 
+    def leader_would_have_quorum(self, numbers: Collection[int]) -> bool:
+        """Return whether the leader reaches most of the members with these numbers."""
+        return self.leader is not None and self.voting.would_have_quorum(self.leader, numbers)
+
     def _still_leads(self, leader: Replica) -> bool:
         if not leader.is_up or not leader.votes or leader.is_paused:
             return False
-        return self._is_quorum(e for e in self.voters() if e is leader or self.network.seems_to_reach(leader, e))
+        return self.voting.is_quorum(
+            e for e in self.voting.voters() if e is leader or self.network.seems_to_reach(leader, e)
+        )
 
     def _lose_leader(self) -> None:
         self.leader = None
@@ -249,7 +225,7 @@ class Ensemble:
 
     def _elect_soon(self, *, at_once: bool) -> None:
         """Begin an election, or go on with the one that is under way, as long as it has the same winner."""
-        winner, takes_time = self._winner(), self.election > 0 and not at_once
+        winner, takes_time = self.voting.winner(), self.election > 0 and not at_once
         if self._election is not None:
             timer, expected = self._election
             if winner is expected and takes_time:
@@ -265,19 +241,8 @@ class Ensemble:
         """Elect without taking time, if there is no leader."""
         self.settle(at_once=True)
 
-    def _winner(self) -> Replica | None:
-        """Return the member that a quorum elects: the one with the longest log; None if there is no quorum."""
-        able = [each for each in self.voters() if each.is_up and not each.is_paused and self.has_quorum(each)]
-        if not able:
-            return None
-        best = max(able, key=lambda each: (each.epoch, each.logged, each.number))
-        named = self.replicas.get(self._candidate or 0)
-        if named in able and (named.epoch, named.logged) == (best.epoch, best.logged):
-            return named
-        return best
-
     def _lead(self, winner: Replica) -> None:
-        self._candidate = None
+        self.voting.candidate = None
         self.epoch += 1
         winner.forget_requests()
         self._truncate(winner)
@@ -329,10 +294,10 @@ class Ensemble:
             return
         if leader is None:
             raise ValueError("the cluster has no leader that could make another one")
-        if not replica.votes or not self.reaches(leader, replica) or not self.has_quorum(replica):
+        if not replica.votes or not self.reaches(leader, replica) or not self.voting.has_quorum(replica):
             index = list(self.replicas).index(number)
             raise ValueError(f"member {index} cannot lead: it is an observer, or does not reach the leader or a quorum")
-        self._candidate = number
+        self.voting.candidate = number
         self._lose_leader()
         self.settle()
 
@@ -341,7 +306,7 @@ class Ensemble:
         leader = self.leader
         if leader is not None and leader.votes:
             leader.votes = False
-            if self._winner() is not None:
+            if self.voting.winner() is not None:
                 self._lose_leader()
                 self.settle_at_once()
             leader.votes = True
@@ -473,7 +438,7 @@ class Ensemble:
 
     def _on_config(self, data: bytes | None) -> None:
         members, _ = parse_config(data)
-        self.use_config(voters_of(members))
+        self.voting.use_config(voters_of(members))
 
     def linked(self, leader: Replica) -> Iterator[Replica]:
         """Yield the members that the leader reaches, itself first."""
@@ -483,7 +448,7 @@ class Ensemble:
                 yield each
 
     def _is_logged_by_quorum(self, leader: Replica, length: int) -> bool:
-        return self._is_quorum(each for each in self.linked(leader) if each.logged >= length)
+        return self.voting.is_quorum(each for each in self.linked(leader) if each.logged >= length)
 
     def _send(self, replica: Replica, upto: int, mark: Callable[[], object]) -> None:
         """Send a message of the leader, behind what is on its way."""
@@ -533,7 +498,7 @@ class Ensemble:
 
     def clear(self) -> None:
         """Forget the log: the state of all engines is empty."""
-        self._absent = 0
+        self.voting.absent = 0
         self.log.clear()
         self.first = self.committed = 0
         self.syncs.clear()

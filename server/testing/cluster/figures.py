@@ -23,4 +23,4 @@ def figures(ensemble: Ensemble, replica: Replica) -> dict[str, str | int]:
         followers, observers = linked.count(Status.FOLLOWING), linked.count(Status.OBSERVING)
         shown |= {"synced_followers": followers, "synced_non_voting_followers": 0, "synced_observers": observers}
         shown |= {"pending_syncs": len(ensemble.syncs), "learners": followers + observers}
-    return shown | {"quorum_size": ensemble.votes}
+    return shown | {"quorum_size": ensemble.voting.count}

@@ -73,7 +73,7 @@ class Shared:
         """
         if self.ensemble.leader is None:
             raise RuntimeError(f"the cluster has no leader: {self.who_is_who()}; start() members or heal() the network")
-        if not self.ensemble.has_quorum(self.ensemble.leader):
+        if not self.ensemble.voting.has_quorum(self.ensemble.leader):
             raise RuntimeError("the leader reaches no quorum, so a change would wait; heal() the network")
         self.ensemble.leading.set_time(*self.clock.read())
         return self.ensemble.leading

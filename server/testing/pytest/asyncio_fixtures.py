@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 
 @pytest_asyncio.fixture
-async def _zoolet_clients_by_asyncio(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIterator[ClientFactory]:
-    async for connect in clients_of(zoolet, zoolet_factory):
+async def _zoolet_clients_by_asyncio(
+    _zoolet_of_clients: Server, zoolet_factory: ServerFactory
+) -> AsyncIterator[ClientFactory]:
+    async for connect in clients_of(_zoolet_of_clients, zoolet_factory):
         yield connect
 
 

@@ -68,8 +68,10 @@ async def clients_of(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIter
 
 
 @pytest.fixture
-async def _zoolet_clients_by_anyio(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIterator[ClientFactory]:
-    async for connect in clients_of(zoolet, zoolet_factory):
+async def _zoolet_clients_by_anyio(
+    _zoolet_of_clients: Server, zoolet_factory: ServerFactory
+) -> AsyncIterator[ClientFactory]:
+    async for connect in clients_of(_zoolet_of_clients, zoolet_factory):
         yield connect
 
 

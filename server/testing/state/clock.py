@@ -14,7 +14,7 @@ MANUAL_CLOCK_START: Final = 1_600_000_000_000
 
 
 class Timer(Protocol):
-    """What was asked for, and can be taken back: a timer of an event loop, or of a manual clock."""
+    """A timer of an event loop or of a manual clock."""
 
     def cancel(self) -> object:
         """Do nothing when it is due."""
