@@ -286,13 +286,20 @@ def _stop_listening(server: asyncio.Server) -> None:
     """Stop listening at once: uvloop closes a socket some rounds of the loop later, and until then it would accept
     connections.
     """
+    loop = server.get_loop()
+    is_selecting = isinstance(loop, asyncio.SelectorEventLoop)  # asyncio's own
     for listening in server.sockets:
         if hasattr(listening, "family"):  # a simulated one has none
             # Those of uvloop cannot be shut down, but their descriptors can.
             with socket.fromfd(listening.fileno(), listening.family, socket.SOCK_STREAM) as duplicate:
                 with contextlib.suppress(OSError):  # as in _shut_down
                     duplicate.shutdown(socket.SHUT_RDWR)
-    server.close()
+            if is_selecting:
+                loop.remove_reader(listening.fileno())
+    if is_selecting:  # a connection that was accepted in this round would be lost, with its socket open for good
+        loop.call_soon(loop.call_soon, server.close)
+    else:
+        server.close()
 
 
 def _shut_down(listening: socket.socket) -> None:

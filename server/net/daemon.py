@@ -36,6 +36,12 @@ STOP_SECONDS: Final = 4.0
 """Seconds that a stop takes at most, in which clients may read their remaining output."""
 
 
+ROUNDS: Final = 4
+"""Rounds of the event loop from a connection's acceptance until it is closed, for one that came just before a stop: the
+loop makes a transport, reports it, and when it is aborted, closes its socket.
+"""
+
+
 class Daemon:
     """A server in the running event loop.
 
@@ -181,6 +187,8 @@ class Daemon:
             connections.abort_all()
             await connections.wait_closed(None)
         await self._acceptor.wait_closed()
+        for _ in range(ROUNDS):
+            await asyncio.sleep(0)
         return is_logged
 
     def measure(self) -> None:

@@ -211,7 +211,7 @@ def _in_environment(hosts: str) -> Iterator[None]:
 
 @pytest.fixture
 def _zoolet_of_clients(request: pytest.FixtureRequest) -> Server:
-    """The server that fixtures with clients connect to: ``zoolet_cluster`` if the test has it, and otherwise ``zoolet``."""
+    """The server that fixtures with clients connect to: ``zoolet_cluster`` if the test has it, or else ``zoolet``."""
     server: Server = request.getfixturevalue("zoolet_cluster" if "zoolet_cluster" in request.fixturenames else "zoolet")
     return server
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import ExitStack, suppress
 
 import pytest
 from support.daemon import DaemonProcess
@@ -20,6 +21,7 @@ from zoolet.protocol.codec import int_at
 from zoolet.protocol.operations import OpCode
 from zoolet.server.net.daemon import STOP_SECONDS
 from zoolet.server.net.protocol import ServerProtocol
+from zoolet.testing import Server
 
 # --- an orderly stop ---
 
@@ -188,3 +190,17 @@ def test_a_second_signal_ends_the_daemon_at_once(second: signal.Signals) -> None
         code = daemon.process.wait(1)
 
     assert code == 0
+
+
+@pytest.mark.parametrize("rounds", range(5))
+async def test_a_connection_that_is_accepted_while_the_server_stops_is_closed(rounds: int) -> None:
+    with ExitStack() as stack:
+        async with Server() as server:
+            links = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(50)]
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+        for link in links:
+            link.settimeout(5)
+
+            with suppress(ConnectionResetError):
+                assert link.recv(1) == b""
