@@ -233,7 +233,8 @@ class HttpServer:
         except HttpError:
             raise
         except Exception as error:  # a defect costs this request
-            _log.exception("%s %.200s has failed", request.method, request.target)
+            name = request.path.rpartition("/")[2]  # the first part may be a token
+            _log.exception("%s .../%.200s has failed", request.method, name)
             raise HttpError(500, f"{type(error).__name__}: {error}") from None
 
     async def _body(self, connection: h11.Connection, reader: asyncio.StreamReader, greater: int | None) -> bytes:

@@ -46,12 +46,16 @@ class ZooletTestCase(unittest.TestCase):
     def setUpClass(cls) -> None:
         """Start the server."""
         super().setUpClass()
+        cls._start()
+        cls.addClassCleanup(lambda: cls.zoolet.stop())
+
+    @classmethod
+    def _start(cls) -> None:
         if cls.zoolet_members > 1:
             cls.zoolet = Cluster(cls.zoolet_members, **cls.zoolet_options)
         else:
             cls.zoolet = Server(**cls.zoolet_options)
         cls.zoolet.start()
-        cls.addClassCleanup(cls.zoolet.stop)
 
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
         """Reset the server, and run the test; in ``run``, because ``setUp`` may not call that of its base class.
@@ -60,10 +64,13 @@ class ZooletTestCase(unittest.TestCase):
         with pytest.
         """
         if hasattr(type(self), "zoolet"):  # not if setUpClass has failed
-            if self.zoolet.running:
-                self.zoolet.reset()
-            else:  # another test has stopped it
+            if not self.zoolet.running:  # another test has stopped it
                 self.zoolet.start()
+            elif isinstance(self.zoolet, Cluster) and self.zoolet.has_changed:
+                self.zoolet.stop()
+                self._start()
+            else:
+                self.zoolet.reset()
         if registry.test is not None or not isinstance(result, unittest.TestResult):  # pytest reports
             return super().run(result)
         registry.test = test = registry.Test()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import unittest
+
 import pytest
+
+from zoolet.server.testing.unittest import ZooletTestCase
 
 
 def test_clients_connect_to_the_cluster_of_the_test(project: pytest.Pytester) -> None:
@@ -74,3 +78,27 @@ def test_an_option_of_the_other_fixture_is_refused(
 
     assert message in result.stdout.str()
     result.assert_outcomes(errors=1)
+
+
+def test_a_test_case_begins_with_the_members_that_its_class_wants() -> None:
+    seen: list[int] = []
+
+    class Case(ZooletTestCase):
+        zoolet_members = 3
+
+        def test_a(self) -> None:
+            seen.append(len(self.zoolet))
+            self.zoolet.add(role="observer")
+
+        def test_b(self) -> None:
+            seen.append(len(self.zoolet))
+            self.zoolet.remove(0)
+
+        def test_c(self) -> None:
+            seen.append(len(self.zoolet))
+
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(Case).run(result)
+
+    assert result.wasSuccessful()
+    assert seen == [3, 3, 3]

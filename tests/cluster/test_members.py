@@ -214,3 +214,12 @@ def test_members_that_cannot_join_leave_no_socket(monkeypatch: pytest.MonkeyPatc
         assert len(cluster) == 3
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", opened[0].daemon.port), timeout=5)
+
+
+def test_a_rolling_restart_starts_no_member_that_did_not_run() -> None:
+    with Cluster(3) as cluster:
+        cluster[0].kill()
+
+        cluster.rolling_restart()
+
+        assert [member.running for member in cluster] == [False, True, True]

@@ -103,7 +103,7 @@ class Cluster(Server):
         self._election = election
         self._runner.after_call = self._pump
         self._members: dict[int, Member] = {}
-        self._last_number = count
+        self._last_number = self._first_members = count
         for number in range(1, count + 1):
             role: Role = "participant" if number <= size else "observer"
             port = list(ports)[number - 1] if ports else 0
@@ -143,6 +143,11 @@ class Cluster(Server):
     def followers(self) -> list[Member]:
         """The members that follow the leader and vote."""
         return [member for member in self if member.replica.status is Status.FOLLOWING]
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether members were added or removed, which :meth:`reset` does not undo."""
+        return self._last_number > self._first_members or len(self) < self._first_members
 
     @property
     def hosts(self) -> str:
@@ -303,14 +308,16 @@ class Cluster(Server):
         self._runner.call(lag)
 
     def rolling_restart(self) -> None:
-        """Stop and start each member, the leader last, as for an upgrade: clients move."""
+        """Stop and start each member that runs, the leader last, as for an upgrade: clients move."""
         leader = self.leader
-        for member in sorted(self, key=lambda each: each is leader):
+        for member in sorted((each for each in self if each.running), key=lambda each: each is leader):
             member.stop()
             member.start()
 
     def restart(self, *, keep: bool = True, downtime: float = 0.0) -> None:
-        """Stop all members at once, and start them again; arguments as for :meth:`Server.restart`."""
+        """Stop all members at once, and start them again, those too that did not run; arguments as for
+        :meth:`Server.restart`.
+        """
         arguments.check_seconds(f"restart(downtime={downtime!r})", downtime)
 
         def restart() -> None:

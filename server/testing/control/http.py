@@ -23,8 +23,8 @@ from zoolet.server.testing.server import Server
 
 LIMITS: Final = Limits(body=1 << 26, seconds=60.0, idle=60.0, paced=False)
 """A body may be a large tree; commands wait, and nobody else may call them."""
-REFUSALS: Final = (ValueError, LookupError, ZooKeeperError, OSError)
-"""Errors of a command that are the caller's mistakes."""
+REFUSALS: Final = (ValueError, LookupError, ZooKeeperError, OSError, RuntimeError)
+"""Errors of a command that are the caller's mistakes; a RuntimeError: the cluster has no leader, say."""
 
 
 class ControlServer:
