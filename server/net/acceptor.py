@@ -120,7 +120,7 @@ class Acceptor:
         self._end_starting()
         bound: socket.socket = self._server.sockets[0]
         self._refused = bound.family, bound.getsockname()
-        _stop_listening(self._server)
+        _stop_listening(self._loop, self._server)
         self._keep_port()
 
     def _keep_port(self) -> None:
@@ -163,7 +163,7 @@ class Acceptor:
             self._server = await self._loop.create_server(self._protocol, sock=listening, **self._options())
             if self._next is None:
                 break
-            _stop_listening(self._server)
+            _stop_listening(self._loop, self._server)
             self._pending = listening = self._next
             self._next = None
         else:  # the loop does not have it: it only keeps the port
@@ -201,7 +201,7 @@ class Acceptor:
         else:
             self._end_starting()
             if self._server is not None:
-                _stop_listening(self._server)
+                _stop_listening(self._loop, self._server)
             self._listen_on(listening)
         return port
 
@@ -218,7 +218,7 @@ class Acceptor:
         if self._placeholder is not None:
             self._placeholder.close()
         if self._server is not None and refused is None:
-            _stop_listening(self._server)
+            _stop_listening(self._loop, self._server)
 
     async def wait_closed(self) -> None:
         """Wait until the socket is closed; all connections must be closed before."""
@@ -282,11 +282,10 @@ def _identity(path: str) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _stop_listening(server: asyncio.Server) -> None:
+def _stop_listening(loop: asyncio.AbstractEventLoop, server: asyncio.Server) -> None:
     """Stop listening at once: uvloop closes a socket some rounds of the loop later, and until then it would accept
     connections.
     """
-    loop = server.get_loop()
     is_selecting = isinstance(loop, asyncio.SelectorEventLoop)  # asyncio's own
     for listening in server.sockets:
         if hasattr(listening, "family"):  # a simulated one has none

@@ -301,3 +301,15 @@ def test_a_client_that_was_not_started_has_statistics_too() -> None:
     statistics: Any = Client("127.0.0.1:1").statistics()
 
     assert (statistics.idle, statistics.connected, statistics.keeps_connecting) == (True, False, False)
+
+
+@pytest.mark.parametrize("name", ["\0b", "\u0001", "\ud800b", "."])
+def test_each_character_of_a_name_below_a_known_parent_is_checked(name: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/known")
+        await zk.create("/known/a")
+
+        with pytest.raises(ValueError, match="known"):
+            await zk.exists(f"/known/{name}")
+
+    with_client(main)

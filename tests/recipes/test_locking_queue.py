@@ -426,6 +426,17 @@ def test_a_dead_entry_can_be_put_back_with_its_priority_and_no_attempts() -> Non
     with_client(main)
 
 
+def test_the_warning_about_a_dead_entry_says_where_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = LockingQueue(zk, "/q", retry=ONCE)
+        await queue.put(b"bad")
+        await _fail(queue)
+
+    with_client(main)
+
+    assert "has failed 1 times; it is /q/dead/" in caplog.text
+
+
 def test_dead_entries_of_the_same_number_do_not_replace_or_block_each_other() -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = LockingQueue(zk, "/q", retry=ONCE)

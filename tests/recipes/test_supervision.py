@@ -32,7 +32,7 @@ from zoolet.client.recipes import (
 from zoolet.client.serializers import Serializer
 from zoolet.protocol.acl import READ_ACL_UNSAFE
 from zoolet.server import Server
-from zoolet.server.testing import drop_request, error
+from zoolet.server.testing import delay, drop_request, error
 
 
 def _decode_or_break(data: bytes) -> Any:
@@ -83,6 +83,22 @@ def test_the_changes_of_a_cache_whose_read_fails_raise_the_error(kind: str) -> N
     with_client(main)
 
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("kind", ["node", "tree", "children"])
+def test_a_cache_that_is_entered_again_is_complete_again(kind: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        loop = asyncio.get_running_loop()
+        await zk.create("/a", b"fine")
+        cache = CACHES[kind](zk, "/a")
+        async with cache:
+            pass
+        with server.fault(delay(5.0)):
+            began = loop.time()
+            async with cache:
+                assert loop.time() - began >= 5.0
+
+    with_client(main)
 
 
 @pytest.mark.parametrize("kind", CACHES)

@@ -149,3 +149,10 @@ def test_a_closed_session_gets_the_response_of_zeroes(peer):
 
     assert second.welcome == REFUSED
     assert second.closed
+
+
+def test_handshakes_and_resumed_sessions_are_counted(engine, peer):
+    renew(peer)
+    renew(peer)
+
+    assert (engine.metrics.connects, engine.metrics.resumed) == (3, 2)

@@ -117,3 +117,15 @@ def test_the_command_says_what_the_copy_has(tmp_path: Path) -> None:
     for file in (tmp_path / "copy" / "version-2").iterdir():
         assert file.stat().st_mode & 0o777 == 0o600
     assert os.listdir(tmp_path / "copy") == ["version-2"]
+
+
+@pytest.mark.slow
+def test_the_names_of_a_copy_outlive_a_loss_of_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(Disk, "sync_folder", lambda self, path: synced.append(path))
+    with DaemonProcess("--data-dir", str(tmp_path / "data")) as daemon, Client(daemon.hosts) as zk:
+        zk.create("/a")
+
+    back_up(tmp_path / "data", tmp_path / "copy")
+
+    assert {path.name for path in synced} >= {layout.SUBFOLDER}

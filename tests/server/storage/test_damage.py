@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import struct
 import zlib
@@ -464,3 +465,25 @@ def test_the_new_name_of_a_snapshot_that_is_set_aside_is_synced(tmp_path: Path) 
 
     assert not bad.exists()
     assert Watched.synced == [tmp_path]
+
+
+def test_a_repair_that_fails_leaves_the_lock_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def serve() -> None:
+        async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
+            await client.create("/a")
+
+    def fail(*arguments: object) -> None:
+        raise OSError("planted")
+
+    asyncio.run(serve())
+    file = next(tmp_path.rglob("zoolet.lock"))
+    before = file.read_bytes()
+    monkeypatch.setattr("zoolet.server.storage.repair._damage", fail)
+
+    with pytest.raises(OSError, match="planted"):
+        repair(tmp_path)
+
+    assert file.read_bytes() == before
+    lock = Lock(file.parent)
+    assert lock.was_clean
+    lock.release()
