@@ -335,6 +335,25 @@ def test_a_number_that_changes_during_a_round_does_not_disturb_it(size: int) -> 
     simulate_clients(main)
 
 
+def test_a_slow_member_does_not_remove_the_ready_of_the_next_round_in_the_same_container() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        clients = [await connect() for _ in range(4)]
+        slow, *others = [DoubleBarrier(zk, "/b", 2, timeout=30.0) for zk in clients]
+        await asyncio.gather(slow.enter(), others[0].enter())
+        with server.fault(delay(2.0), "multi", client=clients[0], strict=True):  # that deletes /b/ready
+            leaving = asyncio.create_task(slow.leave())
+            await others[0].leave()
+            container = server.tree()["/b"].czxid
+            await asyncio.gather(*[barrier.enter() for barrier in others[1:]])
+            await leaving
+
+        assert "/b/ready" in server.tree()
+        assert server.tree()["/b"].czxid == container
+        await asyncio.gather(*[barrier.leave() for barrier in others[1:]])
+
+    simulate_clients(main)
+
+
 def test_a_slow_member_does_not_remove_the_ready_of_the_next_round() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(4)]

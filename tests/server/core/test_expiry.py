@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from support.calls import REFUSED, at, connected, last_zxid, pass_time, ping, renew
+from support.calls import REFUSED, at, connected, last_zxid, pass_time, ping, renew, session_of
+from support.engine import make_engine
 from support.frames import request
 from support.numbers import EPHEMERAL
 from support.records import replace
@@ -135,3 +136,17 @@ def test_sasl_is_no_heartbeat_and_consumes_no_zxid(engine, peer):
     assert alive
     assert after == before
     assert silent.closed
+
+
+def test_nobody_expires_while_the_log_cannot_be_written() -> None:
+    engine = make_engine()
+    peer = connected(engine, timeout=6000)
+    engine.refuse_writes("the log cannot be written", frozen=True)
+    at(engine, 60_000)
+
+    engine.tick()
+    assert session_of(peer) in engine.sessions.alive
+
+    engine.refuse_writes("", frozen=False)
+    at(engine, 120_000)
+    assert session_of(peer) not in engine.sessions.alive

@@ -21,8 +21,11 @@ from zoolet.server.config import build
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
 from zoolet.server.storage import group_commit
+from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.directory import DataDir
+from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
+from zoolet.server.storage.live import snapshot_of
 from zoolet.server.storage.opening import OpenDirectory
 from zoolet.server.storage.settings import StorageSettings
 
@@ -341,3 +344,24 @@ async def test_the_epochs_of_a_member_of_an_ensemble_go_on_with_the_files(tmp_pa
 
     epoch = str(recovered(tmp_path).zxid >> 32)
     assert (inner / "acceptedEpoch").read_text() == (inner / "currentEpoch").read_text() == epoch
+
+
+def test_a_snapshot_that_appears_broken_keeps_what_older_ones_need(tmp_path: Path) -> None:
+    folder = tmp_path / "version-2"
+    folder.mkdir()
+    engine = Engine(build().settings, now=5, monotonic_ms=5, rng=Random(0))
+    for zxid in (1, 2, 3):
+        engine.zxid = zxid
+        (folder / f"snapshot.{zxid:x}").write_bytes(b"".join(snapshots.encode(snapshot_of(engine))))
+        (folder / f"log.{zxid:x}").touch()
+    for zxid in (4, 5):
+        (folder / f"snapshot.{zxid:x}").write_bytes(b"ZKSN broken")
+
+    deleted = DataDir.find(tmp_path).purge(3, (), Disk())
+
+    assert deleted == []
+    assert len(list(folder.iterdir())) == 8
+
+    for zxid in (1, 2, 3):
+        assert (folder / f"snapshot.{zxid:x}").exists()
+    assert [path.name for path in DataDir.find(tmp_path).purge(2, (), Disk())] == ["snapshot.1", "log.1"]
