@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
 # pip compiles what it copies, but not what it links to: without this a command starts in 160 ms instead of 100 where
 # Python may not write bytecode itself.
+# Comparisons with real servers: without Java, 3.8.0 or 3.9.4 they fail, they are not skipped.
+REAL := ZOOLET_REQUIRE_APACHE=1 ZOOLET_REQUIRE_APACHE_3_9=1
 COMPILE = $(BIN)/python -m compileall -q $(PACKAGE)
 PACKAGE := __init__.py __main__.py event_loop.py pem.py progress.py testing.py usage.py py.typed protocol server client
 
@@ -79,13 +81,13 @@ attacks: setup  ## exit 1 if a misbehaving client can delay, fill or stop the se
 	$(BIN)/python benchmarks/attacks.py $(ARGS)
 
 schedules: setup  ## the long runs: 1,000 fault schedules a recipe, 10,000 rounds beside kazoo's and Curator's locks
-	ZOOLET_SCHEDULES=1000 ZOOLET_ROUNDS=10000 $(BIN)/pytest tests/recipes $(ARGS)
+	ZOOLET_REQUIRE_APACHE=1 ZOOLET_SCHEDULES=1000 ZOOLET_ROUNDS=10000 $(BIN)/pytest tests/recipes $(ARGS)
 
 ensemble: setup  ## five minutes of locks on an Apache ensemble whose leaders are killed (ARGS=...)
 	ZOOLET_REQUIRE_APACHE=1 ZOOLET_ENSEMBLE_SECONDS=300 $(BIN)/pytest -s -n 0 tests/recipes/test_locks_on_an_ensemble.py $(ARGS)
 
-clusters: setup  ## 37 scripts of failover on three real servers of 3.8.0 and of 3.9.4, beside what a Cluster does, and 1,000 seeds of recipes: 10 minutes
-	ZOOLET_CLUSTERS=1 ZOOLET_SCHEDULES=1000 ZOOLET_REQUIRE_APACHE=1 $(BIN)/pytest --dist loadfile tests/cluster tests/checking $(ARGS)
+clusters: setup  ## 37 scripts of failover on three real servers of 3.8.0 and of 3.9.4, beside what a Cluster does; Curator's locks over 100 kills; 1,000 seeds of recipes: 10 minutes
+	$(REAL) ZOOLET_FULL=1 ZOOLET_CLUSTERS=1 ZOOLET_SCHEDULES=1000 $(BIN)/pytest --dist loadfile tests/cluster tests/checking $(ARGS)
 
 bench-compare: setup  ## CPU of every row in turns beside another commit, exit 1 if one is slower: ten minutes (REV=..., ARGS=...)
 	$(BIN)/python benchmarks/compare.py $(or $(REV),HEAD) $(ARGS)
@@ -112,12 +114,12 @@ apache-3.9: setup  ## Apache ZooKeeper 3.9.4 to compare with, into the cache fol
 
 differential: setup  ## 20,000 steps a seed beside a real ZooKeeper 3.8.0 and 3.9.4, one of the seeds never tried before
 	@echo "Three seeds, 20,000 steps each, beside each of two releases: about 4 minutes for each release."
-	ZOOLET_REQUIRE_APACHE=1 ZOOLET_DIFFERENTIAL_FRESH=1 ZOOLET_DIFFERENTIAL_STEPS=20000 \
+	$(REAL) ZOOLET_FULL=1 ZOOLET_DIFFERENTIAL_FRESH=1 ZOOLET_DIFFERENTIAL_STEPS=20000 \
 	    $(BIN)/pytest -s tests/differential $(ARGS)
 
 kills: setup  ## 1,000 kills of a daemon under load, 7,200 losses of power, a kill at each step: 15 to 20 minutes (KILLS=...)
 	ZOOLET_FULL=1 ZOOLET_LOSSES=40 $(BIN)/pytest -q tests/server/storage/test_store.py -k kills_and_losses
-	ZOOLET_KILLS=$(or $(KILLS),1000) $(BIN)/pytest -q tests/server/storage/test_kills.py
+	$(REAL) ZOOLET_KILLS=$(or $(KILLS),1000) $(BIN)/pytest -q tests/server/storage/test_kills.py
 
 kazoo-suite: setup  ## kazoo's own test suite against the daemon, and against a Cluster of three
 	$(INSTALL) pyopenssl pyjks pure-sasl gevent eventlet objgraph
@@ -133,9 +135,11 @@ soak: setup  ## a daemon with 2,000 sessions that come and go, for half an hour:
 	PYTHONPATH=tests $(BIN)/python benchmarks/soak.py $(if $(MINUTES),--minutes $(MINUTES))
 
 go-suite: setup  ## go-zookeeper's tests of clusters, unchanged, on a Cluster of three (SOURCES=a checkout of go-zookeeper/zk)
+	@test -f "$(SOURCES)/go.mod" || { echo 'SOURCES= has to be a checkout of go-zookeeper/zk' >&2; exit 2; }
 	cd $(SOURCES) && ZOOKEEPER_BIN_PATH=$(CURDIR)/tests/go_suite/bin go test -count=1 -run 'Cluster|Quorum|WaitForClose|BadSession' -v .
 
-fuzz: setup  ## 10,000,000 broken frames in process, 5 minutes over sockets, 8 by coverage (pip install atheris): FRAMES=, MINUTES=, SEED=
+fuzz: setup  ## 10,000,000 broken frames in process, 5 minutes over sockets, 9 by coverage: FRAMES=, MINUTES=, SEED=
+	$(INSTALL) atheris
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(if $(FRAMES),--frames $(FRAMES)) $(if $(MINUTES),--minutes $(MINUTES)) \
 	    $(if $(SEED),--seed $(SEED))
 

@@ -74,8 +74,8 @@ def test_a_holder_that_may_have_expired_is_no_second_one() -> None:
 
 
 def test_recordings_of_several_servers_are_checked_together() -> None:
-    write = answered(1, 5, OpCode.SET_DATA, r.SetDataRequest("/a", b"1", -1), r.StatResponse(_stat(5, 1)))
-    read = answered(1, 6, OpCode.EXISTS, r.ExistsRequest("/a", False), r.StatResponse(_stat(4, 0)))
+    write = answered(1, 5, OpCode.SET_DATA, r.SetDataRequest("/a", b"1", -1), r.StatResponse(stat_of(5, 1)))
+    read = answered(1, 6, OpCode.EXISTS, r.ExistsRequest("/a", False), r.StatResponse(stat_of(4, 0)))
     entries = joined([Recording([write]), Recording([read])])
 
     found = check(entries)
@@ -85,5 +85,5 @@ def test_recordings_of_several_servers_are_checked_together() -> None:
     assert "misses a write" in found.rule
 
 
-def _stat(mzxid: int, version: int) -> r.Stat:
+def stat_of(mzxid: int, version: int) -> r.Stat:
     return r.Stat(1, mzxid, 0, 0, version, 0, 0, 0, 0, 0, 1)

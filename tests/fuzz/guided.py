@@ -17,6 +17,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -47,7 +48,14 @@ Target = Callable[[bytes], object]
 TARGETS: Final[dict[str, Target]] = {}
 ROUNDS: Final = 200
 """Inputs after which a server is looked at as a whole, and replaced."""
-FILE: Final = Path(tempfile.mkdtemp(prefix="zoolet-guided-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+
+
+@cache
+def folder() -> Path:
+    """Return a folder of this process, in memory if there is one, which is deleted at its end."""
+    made = tempfile.mkdtemp(prefix="zoolet-guided-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return Path(made)
 
 
 def target(function: Target) -> Target:
@@ -125,9 +133,9 @@ def logs(data: bytes) -> None:
 @target
 def recordings(data: bytes) -> None:
     """A file of ``zoolet check``."""
-    (FILE / "recording").write_bytes(data)
+    (folder() / "recording").write_bytes(data)
     try:
-        recording = Recording.load(FILE / "recording")
+        recording = Recording.load(folder() / "recording")
     except ValueError:
         return
     with contextlib.suppress(UnreadableError):
@@ -137,9 +145,9 @@ def recordings(data: bytes) -> None:
 @target
 def dumped(data: bytes) -> None:
     """A file of ``zoolet load``."""
-    (FILE / "dump").write_bytes(data)
+    (folder() / "dump").write_bytes(data)
     with contextlib.suppress(dumps.FileError, ValueError):
-        list(dumps.read(FILE / "dump"))
+        list(dumps.read(folder() / "dump"))
 
 
 @target
@@ -161,8 +169,8 @@ def _recording() -> bytes:
     with Server() as server, server.recording() as recording, Client(server.hosts) as zk:
         zk.create("/a", b"1")
         zk.get("/a")
-    recording.save(FILE / "seed")
-    return (FILE / "seed").read_bytes()
+    recording.save(folder() / "seed")
+    return (folder() / "seed").read_bytes()
 
 
 def _snapshot() -> bytes:
@@ -188,12 +196,11 @@ def main() -> None:
     logging.disable(logging.WARNING)
     if name not in TARGETS:
         sys.exit(f"there is no target {name}; there are {', '.join(TARGETS)}")
-    corpus = FILE / "corpus"
+    corpus = folder() / "corpus"
     corpus.mkdir()
     for number, data in enumerate(SEEDS[name]() if name in SEEDS else [b""]):
         (corpus / str(number)).write_bytes(data)
     atheris.Setup([sys.argv[0], "-max_len=4096", *options, str(corpus)], TARGETS[name])
-    atexit.register(shutil.rmtree, FILE, ignore_errors=True)
     atheris.Fuzz()
 
 

@@ -21,6 +21,7 @@ RULES: Final[tuple[Callable[[Facts], Iterator[Violation]], ...]] = (
     clients.answers_to_closed_sessions,
     clients.ephemerals_of_closed_sessions,
     families.sequences_repeat,
+    nodes.answers_are_impossible,
     nodes.failures_have_changed,
     nodes.nodes_contradict,
     nodes.versions_are_lost,

@@ -58,6 +58,7 @@ class Change:
         expected: The version that was asked for, -1 for any.
         stat: The Stat in the reply; None for none.
         is_open: Whether everybody may read a node that was created.
+        asked: The path in the request, without the number that the server appends.
     """
 
     entry: RecordedRequest
@@ -70,6 +71,7 @@ class Change:
     expected: int = -1
     stat: r.Stat | None = None
     is_open: bool = True
+    asked: str = ""
 
     @property
     def exists(self) -> bool:
@@ -94,6 +96,7 @@ class Sight:
         stat: Its Stat; None if the answer has none.
         data: Its data; None if the answer has none.
         children: The names of its children; None if the answer has none.
+        listed: How many names the answer has.
     """
 
     entry: RecordedRequest
@@ -103,6 +106,7 @@ class Sight:
     stat: r.Stat | None = None
     data: bytes | None = None
     children: frozenset[str] | None = None
+    listed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +313,7 @@ def _sight(entry: RecordedRequest, zxid: int, op: int, path: str, code: int, rec
         children = getattr(record, "children", None)
         names = None if children is None else frozenset(children)
         data = getattr(record, "data", None) if op == OpCode.GET_DATA else None
-        yield Sight(entry, zxid, path, True, getattr(record, "stat", None), data, names)
+        yield Sight(entry, zxid, path, True, getattr(record, "stat", None), data, names, len(children or ()))
 
 
 def _changes(entry: RecordedRequest, zxid: int) -> Iterator[Change]:
@@ -339,7 +343,9 @@ def _change(entry: RecordedRequest, zxid: int, op: int, request: Record, result:
         data = getattr(request, "data", None) or b""
         mode = int(getattr(request, "flags", 0))
         if made is not None:
-            yield Change(entry, zxid, made, "create", mode, entry.session, data, stat=stat, is_open=is_open)
+            yield Change(
+                entry, zxid, made, "create", mode, entry.session, data, stat=stat, is_open=is_open, asked=path or ""
+            )
     elif isinstance(request, r.SetDataRequest) and path is not None:
         yield Change(entry, zxid, path, "set", data=request.data or b"", expected=request.version, stat=stat)
     elif isinstance(request, r.DeleteRequest) and path is not None:

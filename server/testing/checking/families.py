@@ -31,6 +31,10 @@ def lists_contradict(facts: Facts) -> Iterator[Violation]:
     for change in facts.changes:
         if change.kind in ("create", "delete") and change.path != "/":
             by_parent[paths.parent(change.path)].append(change)
+    listed = {sight.path for sight in lists}
+    for change in facts.changes:
+        if change.kind == "create" and change.path in listed:
+            by_parent[change.path].append(change)
     for sight in lists:
         if sight.path in by_parent:
             by_parent[sight.path].append(sight)
@@ -38,13 +42,20 @@ def lists_contradict(facts: Facts) -> Iterator[Violation]:
         moments.sort(key=lambda fact: (fact.zxid, isinstance(fact, Sight)))
         present: dict[str, Change] = {}
         gone: dict[str, Change] = {}
+        birth: Change | None = None
         for fact in moments:
-            if isinstance(fact, Change):
+            if isinstance(fact, Change) and fact.path == path:
+                birth, present, gone = fact, {}, {}
+            elif isinstance(fact, Change):
                 name = paths.name(fact.path)
                 (gone if fact.exists else present).pop(name, None)
                 (present if fact.exists else gone)[name] = fact
             else:
                 yield from _list(facts, path, fact, present, gone)
+                if birth is not None and facts.zxids.are_complete(birth.zxid, fact.zxid):
+                    for name in (fact.children or frozenset()) - present.keys() - gone.keys():
+                        rule = f"A list of the children of {path} has {name}, which nobody has created."
+                        yield Violation(rule, (birth.entry, fact.entry), NOBODY)
 
 
 def _list(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
+from zoolet.protocol.enums import EPHEMERAL_MODES, SEQUENTIAL_MODES, CreateMode
 from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.hexadecimal import hexadecimal
 from zoolet.protocol.operations import OpCode
@@ -14,6 +17,10 @@ from zoolet.server.testing.checking.facts import Change, Facts, Refusal, Sight
 from zoolet.server.testing.checking.violation import Violation
 from zoolet.server.testing.frames.requests import RecordedRequest
 
+NUMBER: Final = r"(-[0-9]{9,10}|[0-9]{10})"
+"""What the server appends to the path of a sequential node."""
+PLAIN_MODES: Final = EPHEMERAL_MODES | {CreateMode.PERSISTENT, CreateMode.PERSISTENT_SEQUENTIAL}
+"""Modes in which the owner of a node is its session, or nobody."""
 NOBODY = "All zxids between them are known, and no other write is among them."
 
 
@@ -131,8 +138,10 @@ def _check_change(facts: Facts, path: str, change: Change, known: _Known | None)
     pair = known.entry, change.entry
     if change.kind == "create" and known.exists:
         yield Violation(f"{path} was created twice, and nobody has deleted it.", pair, NOBODY)
-    elif change.kind in ("set", "check") and not known.exists:
+    elif change.kind in ("set", "check", "delete") and not known.exists:
         yield Violation(f"A write of {path} was accepted, and it did not exist.", pair, NOBODY)
+    elif change.kind == "set" and known.version is not None and change.version not in (None, known.version + 1):
+        yield Violation(f"The version of {path} does not grow by one.", pair, NOBODY)
     elif change.kind in ("check", "delete") and 0 <= change.expected and known.version not in (None, change.expected):
         yield Violation(
             f"{path} had another version than a request asked for that was accepted.",
@@ -158,6 +167,37 @@ def _check_refusal(facts: Facts, path: str, refusal: Refusal, known: _Known | No
             (known.entry, refusal.entry),
             NOBODY,
         )
+
+
+def answers_are_impossible(facts: Facts) -> Iterator[Violation]:
+    """Find answers that contradict themselves, their request, or the creation of the node that they show."""
+    created: dict[tuple[str, int], Change] = {}
+    for change in facts.changes:
+        if change.kind == "create":
+            created[change.path, change.zxid] = change
+            number = NUMBER if change.mode in SEQUENTIAL_MODES else ""
+            if not re.fullmatch(re.escape(change.asked) + number, change.path):
+                text = f"It was to be {change.asked}{', with a number' if number else ''}."
+                yield Violation(f"A create has made {change.path}, which it did not ask for.", (change.entry,), text)
+    for sight in facts.sights:
+        stat, path = sight.stat, sight.path
+        if sight.children is not None and (
+            sight.listed != len(sight.children) or (stat is not None and stat.numChildren != sight.listed)
+        ):
+            rule = f"A list of the children of {path} contradicts itself."
+            yield Violation(rule, (sight.entry,), "It has a name twice, or another number of names than its Stat says.")
+        if stat is None:
+            continue
+        if sight.data is not None and len(sight.data) != stat.dataLength:
+            text = f"It has {len(sight.data)} bytes, and its Stat says {stat.dataLength}."
+            yield Violation(f"A read of {path} contradicts itself.", (sight.entry,), text)
+        creation = created.get((path, stat.czxid))
+        if creation is not None and creation.mode in PLAIN_MODES:
+            owner = creation.session if creation.mode in EPHEMERAL_MODES else 0
+            if stat.ephemeralOwner != owner:
+                text = f"2 shows the owner {hexadecimal(stat.ephemeralOwner)} in place of {hexadecimal(owner)}."
+                pair = creation.entry, sight.entry
+                yield Violation(f"A read of {path} shows another owner than has created it.", pair, text)
 
 
 def versions_are_lost(facts: Facts) -> Iterator[Violation]:
