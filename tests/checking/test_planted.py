@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 from checking import histories as h
+from checking.rates import rates
 from checking.test_locks import answered, stat_of
 from support.effort import effort
 
@@ -490,3 +491,10 @@ def test_each_rule_has_a_violation_here_or_among_the_locks() -> None:
     tried = {rule for _, rule in PLANTS} | {rule for _, rule, _ in BY_HAND}
 
     assert set(RULES) - tried == {families.locks_are_shared}
+
+
+@pytest.mark.slow
+def test_most_of_what_is_changed_blindly_is_found() -> None:
+    shares = rates(tries=12, seed=1)
+
+    assert sum(shares.values()) / len(shares) > 0.6, shares

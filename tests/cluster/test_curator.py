@@ -31,6 +31,6 @@ def test_one_leads_and_one_holds_while_leaders_are_killed() -> None:
             process.stdin.flush()
             words = next(line for line in process.stdout if line.startswith("rounds")).split()
     outcome = dict(zip(words[::2], map(int, words[1::2]), strict=True))
-    assert outcome["rounds"] >= 5  # Curator waits long after a failure
+    assert outcome["rounds"] >= 2  # Curator waits long after a failure
     assert outcome["leaders"] > 0
     assert (outcome["overlaps"], outcome["two"]) == (0, 0)

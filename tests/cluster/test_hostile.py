@@ -305,7 +305,7 @@ def test_nobody_is_added_without_a_leader(cluster: Cluster) -> None:
     for _ in range(3):
         with pytest.raises(RuntimeError, match="no leader"):
             cluster.add()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # those of the killed members are closed a moment later
     cluster[0].start()
     assert cluster.add().index == 3
 

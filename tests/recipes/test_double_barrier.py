@@ -335,7 +335,7 @@ def test_a_number_that_changes_during_a_round_does_not_disturb_it(size: int) -> 
     simulate_clients(main)
 
 
-def test_a_slow_member_does_not_remove_the_ready_of_the_next_round_in_the_same_container() -> None:
+def test_a_slow_member_does_not_remove_the_ready_of_a_round_in_the_same_container() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(4)]
         slow, *others = [DoubleBarrier(zk, "/b", 2, timeout=30.0) for zk in clients]
