@@ -27,7 +27,7 @@ DEVIATIONS = """\
 | a null path inside a multi, the zxid of the reply | 3.8.0: the previous zxid | the zxid that the multi took | clients cannot distinguish the two |
 | a client that does not read its events | memory grows | disconnected at 64 MiB; its session survives | the server would run out of memory |
 | a request that would keep all others waiting, or take all memory: see [security](security.md) | applied | ThrottledOp, or the connection is closed | one client must not stop the others |
-| a session's password | computed from its id | computed from its id and a secret key; `--compat 3.8`: from the id | the id is not secret |
+| a session's password | computed from its id | computed from its id and a secret key; `--compat 3.8`, or with a data directory unless `zoolet.keyedPasswords=true`: from the id | the id is not secret |
 | a server that was paused for longer than a session timeout | every session expires | what arrived meanwhile is read first | the clients are not at fault |
 | allowSaslFailedClients: another SASL exchange on a connection whose login failed | null tokens, without end | a new exchange with a new nonce | a client may correct its credentials |
 | a container that a multi of 3.9 creates with the flag of an ephemeral node, as a parent | NoChildrenForEphemerals in the same multi | may have children | outside a multi it may, in both servers |

@@ -81,13 +81,23 @@ def recorded(path: Path, *, is_late: bool) -> Path:
 
 def test_a_file_in_order_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(recorded(tmp_path / "a", is_late=False))]) == 0
-    assert capsys.readouterr().out == "3 requests of 1 sessions: in order\n"
+    assert capsys.readouterr().out == "3 requests of 1 session: in order\n"
 
 
 def test_a_violation_exits_with_1_and_the_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [str(recorded(tmp_path / "a", is_late=False)), str(recorded(tmp_path / "b", is_late=True))]
     assert main(["check", *files[1:]]) == 1
     assert capsys.readouterr().out.startswith("A client is given data before the event of /a")
+
+
+def test_a_recording_of_nothing_is_not_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Server() as server:
+        with server.recording() as recording:
+            pass
+    recording.save(tmp_path / "a")
+
+    assert main(["check", str(tmp_path / "a")]) == 2
+    assert "a has no request: a recorder writes when it is stopped" in capsys.readouterr().err
 
 
 def test_what_is_no_recording_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
