@@ -41,6 +41,16 @@ def test_an_illegal_path_is_refused_at_once(path: str) -> None:
         Config(Client("127.0.0.1:1"), path)
 
 
+def test_a_publisher_has_its_own_value_at_once() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Config(zk, "/c") as config:
+            for value in (1, 2):
+                await config.publish(value)
+                assert (config.value, config.version) == (value, value - 1)
+
+    with_client(main)
+
+
 def test_a_codec_that_is_none_is_refused_at_once() -> None:
     with pytest.raises(TypeError):
         Config(Client("127.0.0.1:1"), "/c", serializer="json")  # type: ignore[arg-type]

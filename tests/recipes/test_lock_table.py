@@ -272,3 +272,13 @@ def test_many_that_wait_are_looked_through_quickly(shape: str) -> None:
     began = time.process_time()
     assert find_circles(lines) == []
     assert time.process_time() - began < 1.0
+
+
+def test_the_shortest_circle_is_found_though_one_waits_for_several() -> None:
+    def line(path: str, holders: list[int], waiter: int) -> LockLine:
+        held = [LockEntry(f"{path}/{session}", True, session, b"", 0.0, True) for session in holders]
+        return LockLine(path, "kazoo", (*held, LockEntry(f"{path}/{waiter}", False, waiter, b"", 0.0, False)))
+
+    (circle,) = find_circles([line("/1", [2], 1), line("/2", [3, 1], 2), line("/3", [1], 3)])
+
+    assert [(wait.entry.session_id, wait.behind.session_id) for wait in circle] == [(1, 2), (2, 1)]

@@ -262,3 +262,15 @@ def test_who_am_i_shows_of_a_digest_only_the_user(peer):
     peer.auth("digest", b"justuser")
 
     assert who_am_i(peer) == [("digest", "justuser"), ("digest", "u"), ("ip", "127.0.0.1")]
+
+
+@pytest.mark.parametrize(
+    ("op", "taken"), [(OpCode.SET_DATA, 1), (OpCode.MULTI, 1), (OpCode.EXISTS, 0), (OpCode.PING, 0), (99, 0)]
+)
+def test_an_error_that_is_injected_takes_a_zxid_where_a_write_would(op: int, taken: int) -> None:
+    peer = connected(make_engine())
+    before = peer.engine.zxid
+
+    peer.connection.answer_with_error(5, op, ErrorCode.NO_NODE)
+
+    assert peer.engine.zxid == before + taken

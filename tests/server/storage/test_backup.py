@@ -129,3 +129,14 @@ def test_the_names_of_a_copy_outlive_a_loss_of_power(tmp_path: Path, monkeypatch
     back_up(tmp_path / "data", tmp_path / "copy")
 
     assert {path.name for path in synced} >= {layout.SUBFOLDER}
+
+
+@pytest.mark.slow
+def test_a_copy_leaves_no_file_open(tmp_path: Path) -> None:
+    with DaemonProcess("--data-dir", str(tmp_path / "data")) as daemon, Client(daemon.hosts) as zk:
+        zk.create("/a")
+    before = len(os.listdir("/proc/self/fd"))
+
+    back_up(tmp_path / "data", tmp_path / "copy")
+
+    assert len(os.listdir("/proc/self/fd")) == before

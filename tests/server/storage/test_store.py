@@ -142,6 +142,7 @@ async def test_writes_are_refused_while_no_space_can_be_reserved(
         await until(lambda: not server.engine.refusal)
         await client.set("/a", b"after")
         assert "writes are accepted again" in caplog.text
+        assert caplog.text.count("no space for") == 1
         expected = state_of(server.engine)
         assert state_of(recovered(tmp_path)) == expected
         await client.aclose()
