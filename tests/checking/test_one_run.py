@@ -71,9 +71,11 @@ async def on_a_machine(sim: Simulation, *, fsync: str = "always") -> None:
     power is lost with what was not synced.
     """
     with TemporaryDirectory() as folder:
-        machine = Machine(sim, Path(folder), Random(f"disk {sim.seed}"), fsync)
-        await machine.start()
-        async with sim.proxy(f"127.0.0.1:{machine.port}") as proxy:
+        rng = Random(f"disk {sim.seed}")
+        async with (
+            Machine(sim, Path(folder), rng, fsync) as machine,
+            sim.proxy(f"127.0.0.1:{machine.port}") as proxy,
+        ):
             trouble = Trouble(proxy, schedule_of(sim.network))
             acts = {**acts_of_the_network(sim, proxy), **acts_of_a_machine(machine)}
             with proxy.checked() as recording:
@@ -81,7 +83,6 @@ async def on_a_machine(sim: Simulation, *, fsync: str = "always") -> None:
                     await live_all(proxy.hosts, sim)
                 trouble.end()
                 await check_usable(proxy.hosts)
-        await machine.stop()
     check_size(recording)
 
 

@@ -13,7 +13,7 @@ from concurrent.futures import Executor, Future
 from math import inf
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from support.stored import RememberingDisk, StoredServer
 
@@ -39,6 +39,7 @@ class Machine:
         disk: The present disk.
         clock: Its clock.
         losses: How often the power was lost.
+        is_running: Whether the server runs.
     """
 
     disk: VirtualDisk
@@ -52,6 +53,16 @@ class Machine:
         self._server: StoredServer
         self.port = 0
         self.losses = 0
+        self.is_running = False
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop the server gracefully, if it runs."""
+        if self.is_running:
+            await self._server.__aexit__(None, None, None)
 
     async def start(self) -> None:
         """Start a server on what the disk has."""
@@ -65,10 +76,7 @@ class Machine:
         self._server = StoredServer(folder, self.disk, clock=self.clock, port=self.port, turn=inf, **self._settings)
         await self._server.__aenter__()
         self.port = self._server.daemon.port
-
-    async def stop(self) -> None:
-        """Stop the server gracefully."""
-        await self._server.__aexit__(None, None, None)
+        self.is_running = True
 
     def set_clock(self, seconds: float) -> None:
         """Set the wall clock ahead of what it was at first, or back."""
@@ -88,6 +96,7 @@ class Machine:
         self._sim.network.refuse_connections(self.port)
         disk.lose_power()
         steps = len(disk.steps)
+        self.is_running = False
         await server.__aexit__(None, None, None)  # it cannot write, and reaches nobody
         self.losses += 1
         folder = self._folder / str(self.losses)
@@ -108,7 +117,6 @@ class VirtualDisk(RememberingDisk):
     Attributes:
         full: Whether no space can be reserved or written; a part of what is written is there all the same.
         syncs: Whether syncs succeed.
-        failures: How many operations have failed for one of these reasons.
     """
 
     def __init__(self, folder: Path, rng: Random) -> None:
@@ -118,7 +126,6 @@ class VirtualDisk(RememberingDisk):
         self._left = inf  # how many operations remain until the power is lost
         self.full = False
         self.syncs = True
-        self.failures = 0
 
     def executor(self, name: str) -> Executor:
         """Return an executor in virtual time."""
@@ -138,10 +145,6 @@ class VirtualDisk(RememberingDisk):
             raise OSError(errno.EIO, "the power is lost")
         self._left -= 1
 
-    def _fail(self, number: int) -> OSError:
-        self.failures += 1
-        return OSError(number, os.strerror(number))
-
     def create(self, path: Path) -> int:
         """Create a file, with the power on."""
         self._use()
@@ -152,14 +155,14 @@ class VirtualDisk(RememberingDisk):
         self._use()
         if self.full:
             super().write(descriptor, data[: len(data) // 2], offset)
-            raise self._fail(errno.ENOSPC)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         super().write(descriptor, data, offset)
 
     def reserve(self, descriptor: int, offset: int, size: int) -> None:
         """Reserve, or fail."""
         self._use()
         if self.full:
-            raise self._fail(errno.ENOSPC)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         super().reserve(descriptor, offset, size)
 
     def truncate(self, descriptor: int, size: int) -> None:
@@ -171,7 +174,7 @@ class VirtualDisk(RememberingDisk):
         """Sync, or fail."""
         self._use()
         if not self.syncs:
-            raise self._fail(errno.EIO)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         super().sync(descriptor)
 
     def rename(self, source: Path, target: Path) -> None:
@@ -188,7 +191,7 @@ class VirtualDisk(RememberingDisk):
         """Sync the names of a folder, or fail."""
         self._use()
         if not self.syncs:
-            raise self._fail(errno.EIO)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         super().sync_folder(path)
 
 

@@ -163,15 +163,18 @@ def _decorate(plan: _Plan, test: Test) -> Callable[..., None]:
 @contextmanager
 def _silence() -> Iterator[None]:
     """Log nothing of zoolet's."""
-    loggers = [logging.getLogger(name) for name in ("zoolet.client", "zoolet.server")]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
+
+    def is_foreign(record: logging.LogRecord) -> bool:
+        return not f"{record.name}.".startswith("zoolet.")
+
+    handlers = list(logging.getLogger().handlers)
+    for handler in handlers:
+        handler.addFilter(is_foreign)
     try:
         yield
     finally:
-        for logger, was_disabled in zip(loggers, before, strict=True):
-            logger.disabled = was_disabled
+        for handler in handlers:
+            handler.removeFilter(is_foreign)
 
 
 class _Run:

@@ -9,6 +9,7 @@ from typing import Any, Final, Self, TypeVar
 
 from zoolet.server.testing.cluster.cluster import Cluster
 from zoolet.server.testing.cluster.member import Member
+from zoolet.server.testing.endpoint import Endpoint
 from zoolet.server.testing.frames.actions import delay, drop_request, lose_reply
 from zoolet.server.testing.frames.requests import OpView
 from zoolet.server.testing.server import Server
@@ -33,11 +34,19 @@ class Trouble:
     """The trouble of one run, from the beginning until :meth:`end`; ``with trouble:`` begins and ends it again.
 
     Args:
-        server: Where it happens.
+        server: Where it happens: a server, a cluster or a proxy.
         schedule: Decides what happens.
+
+    Raises:
+        ValueError: Sessions are to expire, or members to fail, and this cannot be had there.
     """
 
-    def __init__(self, server: Server, schedule: Schedule) -> None:
+    def __init__(self, server: Endpoint, schedule: Schedule) -> None:
+        if schedule.can_happen("expire_sessions") and not isinstance(server, Server):
+            raise ValueError(f"expire_sessions is for a server; {server!r} is none")
+        for kind in OF_A_CLUSTER:
+            if schedule.can_happen(kind) and not isinstance(server, Cluster):
+                raise ValueError(f"{kind} is for a cluster; {server!r} is none")
         self._server = server
         self._schedule = schedule
         self._loop = asyncio.get_running_loop()
@@ -151,10 +160,13 @@ class Trouble:
             self._server.drop(session)
 
     def _expire(self, session: int, seconds: float) -> None:
-        with suppress(LookupError, RuntimeError):  # RuntimeError: a cluster without a quorum expires nobody
-            self._server.expire(session)
+        if isinstance(self._server, Server):
+            with suppress(LookupError, RuntimeError):  # RuntimeError: a cluster without a quorum expires nobody
+                self._server.expire(session)
 
     def _pause(self, session: int, seconds: float) -> None:
+        if session in self._paused:  # the end of one pause would end another
+            return
         with suppress(LookupError):
             self._server.pause(session)
             self._paused.add(session)
