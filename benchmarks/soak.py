@@ -19,12 +19,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import socket
 import struct
 import sys
 import tempfile
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -82,7 +83,6 @@ class Member(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Go on when the session is open, and watch again when a watch has fired."""
         for payload in self._frames.feed(data):
-            self._crowd.count["replies"] += 1
             if not self._opened:
                 self._opened = True
                 path = f"/soak/e/{self._number}"
@@ -92,6 +92,8 @@ class Member(asyncio.Protocol):
             elif payload[:4] == b"\xff\xff\xff\xff":
                 self._crowd.count["events"] += 1
                 self._watch()
+            else:
+                self._crowd.count["replies"] += 1
 
     def _watch(self) -> None:
         self.send(request(OpCode.GET_DATA, r.GetDataRequest(f"/soak/w/{self._number % WATCHED}", True)))
@@ -102,7 +104,7 @@ class Member(asyncio.Protocol):
             self.transport.write(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Note it."""
+        """Count it, unless we have closed it."""
         self._crowd.lost(self._number, self)
 
 
@@ -155,7 +157,8 @@ class Crowd:
             self._end(member)
         for member in chosen[CLOSED + EXPIRED :]:
             assert member.transport is not None
-            member.transport.get_extra_info("socket").setsockopt(1, 13, LINGER_RESET)  # SO_LINGER
+            link = member.transport.get_extra_info("socket")
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
             self._end(member, abort=True)
 
     def _end(self, member: Member, data: bytes = b"", *, abort: bool = False) -> None:
@@ -231,11 +234,11 @@ async def lock(hosts: str, name: str, holders: Holders, until: float) -> None:
                 holders.leave()
 
 
-def lock_by_kazoo(hosts: str, holders: Holders, until: float) -> None:
+def lock_by_kazoo(hosts: str, holders: Holders, stop: threading.Event) -> None:
     """Take the lock again and again, with kazoo; in a thread."""
     zk = KazooClient(hosts, timeout=10.0)
     zk.start()
-    while time.monotonic() < until:
+    while not stop.is_set():
         with zk.Lock("/soak-lock", "kazoo"):
             holders.enter("kazoo")
             time.sleep(0.01)
@@ -280,8 +283,8 @@ async def _use(hosts: str, rng: Random, until: float) -> None:
             await asyncio.sleep(0.02)
 
 
-async def watch_memory(target: Target, until: float, samples: deque[float], crowd: Crowd) -> None:
-    """Sample the memory every second, and say each minute how it is."""
+async def watch_memory(target: Target, until: float, samples: list[float], crowd: Crowd) -> None:
+    """Sample the memory every second, and print it every minute."""
     began = time.monotonic()
     while time.monotonic() < until:
         samples.append(target.memory("VmRSS"))
@@ -310,23 +313,34 @@ async def run(target: DurableTarget, minutes: float, seed: int) -> list[str]:
     before = descriptors(target)
     until = time.monotonic() + minutes * 60
     crowd, holders = Crowd(target.port, Random(seed)), Holders()
-    memory: deque[float] = deque()
+    memory: list[float] = []
     stories: list[str] = []
     neighbour = Neighbour(target.port)
     began = time.monotonic()
-    thread = asyncio.to_thread(lock_by_kazoo, hosts, holders, until)
-    *_, checked = await asyncio.gather(
-        crowd.run(until), write(hosts, until, crowd.count), watch_memory(target, until, memory, crowd), thread,
-        lock(hosts, "one", holders, until), lock(hosts, "two", holders, until),
-        *(read_nothing(target.port, until) for _ in range(SLOW_READERS)), sample(target.port, until, seed, stories),
-    )  # fmt: skip
-    latencies = [latency for start, latency in neighbour.stop() if start > began + WARM_UP / 2 * minutes * 60]
+    stop = threading.Event()
+    thread = threading.Thread(target=lock_by_kazoo, args=(hosts, holders, stop))
+    thread.start()
+    try:
+        async with asyncio.TaskGroup() as group:
+            for job in (
+                crowd.run(until), write(hosts, until, crowd.count), watch_memory(target, until, memory, crowd),
+                lock(hosts, "one", holders, until), lock(hosts, "two", holders, until),
+                *(read_nothing(target.port, until) for _ in range(SLOW_READERS)),
+            ):  # fmt: skip
+                group.create_task(job)
+            sampling = group.create_task(sample(target.port, until, seed, stories))
+    finally:
+        stop.set()
+        measured = neighbour.stop()
+    await asyncio.to_thread(thread.join)
+    checked = sampling.result()
+    latencies = [latency for start, latency in measured if start > began + WARM_UP / 2 * minutes * 60]
     await asyncio.sleep(TIMEOUT_MS / 1000 + 3)
     after = descriptors(target)
     fifth = max(round(len(memory) * WARM_UP), 1)
-    warm, last = max(list(memory)[fifth : 2 * fifth]), max(list(memory)[-fifth:])
-    worst = max(latencies, default=float("inf"))
+    warm, last = max(memory[fifth : 2 * fifth]), max(memory[-fifth:])
     latencies.sort()
+    worst = latencies[-1]
     print(f"\nmemory {warm:.1f} MB after the warm-up, {last:.1f} MB at the end: {last / warm - 1:+.1%}")
     print(f"descriptors {before} before, {after} after; {target.snapshots()} snapshots kept")
     print(f'exists("/") worst {worst * 1000:.1f} ms, 99.9 % {latencies[len(latencies) * 999 // 1000] * 1000:.1f} ms')
@@ -365,6 +379,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    if options.minutes < 0.5:
+        parser.error("--minutes must be 0.5 at least")
     print(f"this takes {options.minutes:g} minutes", flush=True)
     with tempfile.TemporaryDirectory(prefix="zoolet-soak-") as folder, DurableTarget(folder) as target:
         wrong = asyncio.run(run(target, options.minutes, options.seed))

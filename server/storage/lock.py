@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.layout import LOCK, SUBFOLDER
 
@@ -24,6 +25,7 @@ class Lock:
 
     Args:
         path: The directory.
+        disk: The operations on files.
 
     Attributes:
         was_clean: Whether the previous server stopped cleanly, or there was none.
@@ -35,7 +37,8 @@ class Lock:
         OSError: The file cannot be created.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Disk | None = None) -> None:
+        self._disk = disk or Disk()
         self._path = path.resolve() / LOCK
         self._is_new = not self._path.exists()
         self._folder = os.open(path, os.O_RDONLY)
@@ -46,6 +49,9 @@ class Lock:
             self._before = os.read(self._descriptor, 200)
             facts = dict(_FACT.findall(self._before.decode(errors="replace")))
             fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.was_clean = self._is_new or ("zxid" in facts and "pid" not in facts)
+            self.zxid, self.session_id = int(facts.get("zxid", 0)), int(facts.get("session", 0))
+            self.note_session(self.session_id)  # or the end of the last server would look clean after a crash
         except BlockingIOError:
             self.release()
             where = str(path).removesuffix(f"/{SUBFOLDER}")
@@ -54,10 +60,6 @@ class Lock:
         except BaseException:
             self.release()
             raise
-        self.was_clean = self._is_new or ("zxid" in facts and "pid" not in facts)
-        self.zxid, self.session_id = int(facts.get("zxid", 0)), int(facts.get("session", 0))
-        self.note_session(self.session_id)
-        os.fsync(self._descriptor)  # or the end of the server before this one would look clean after a loss of power
 
     @property
     def name(self) -> str:
@@ -65,8 +67,13 @@ class Lock:
         return self._path.name
 
     def note_session(self, session_id: int) -> None:
-        """Note the highest session id that was given, while the server runs."""
+        """Note the highest session id that was given, while the server runs; it outlives a loss of power.
+
+        Raises:
+            OSError: It may not.
+        """
         self._write(b"pid %d\nsession %d\n" % (os.getpid(), session_id))
+        self._disk.sync(self._descriptor)
 
     def note_clean_end(self, zxid: int, session_id: int) -> None:
         """Note that the server has stopped cleanly, with its last zxid and the highest session id."""

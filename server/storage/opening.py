@@ -57,10 +57,10 @@ class OpenDirectory:
             for path in paths:
                 if path in new:
                     layout.create(path)
-                self._locks.append(Lock(path / layout.SUBFOLDER))
+                self._locks.append(Lock(path / layout.SUBFOLDER, self.disk))
             if self._log_path is None and noted is not None:
                 self._log_path = noted
-                self._locks.append(Lock(noted / layout.SUBFOLDER))
+                self._locks.append(Lock(noted / layout.SUBFOLDER, self.disk))
             self.directory = DataDir.find(paths[0], self._log_path)
         except BaseException:
             self.release()

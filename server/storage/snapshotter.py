@@ -133,6 +133,9 @@ class Snapshotter:
             written = await file.write(pieces, lambda: self._ending)
             try:
                 await self._commits.on_disk(zxid, self._engine.zxid)  # what it has seen while it was written
+                # Sessions that have begun and ended before it will be in no file, and no id may be given again.
+                highest = self._engine.sessions.highest_id
+                await self._loop.run_in_executor(self._thread, self._note_session, highest)
                 await file.publish()
             except BaseException:
                 file.discard()
@@ -140,7 +143,6 @@ class Snapshotter:
             self.zxid, self._problem = zxid, ""
             self._size = written
             self._valid.add(file.path)
-            self._note_session(self._engine.sessions.highest_id)
             seconds = perf_counter() - started
             self._engine.metrics.summaries["snapshottime"].observe(seconds * 1000)
             _log.info("wrote snapshot.%x: %d bytes in %.1f s", zxid, written, seconds)

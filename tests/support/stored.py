@@ -185,6 +185,7 @@ class RememberingDisk(Disk):
     def __init__(self, folder: Path) -> None:
         self.steps: list[Step] = []
         self._files: dict[int, int] = {}
+        self.lock = b"pid 1\n"  # what the file of the lock had when it was synced last
         before = (path for path in (folder / SUBFOLDER).glob("*") if path.name != LOCK)
         self._before = dict(enumerate(sorted(before), 1))
         self._contents = {number: path.read_bytes() for number, path in self._before.items()}
@@ -226,7 +227,10 @@ class RememberingDisk(Disk):
     def sync(self, descriptor: int) -> None:
         """Sync."""
         super().sync(descriptor)
-        self._add("sync", descriptor)
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith(LOCK):
+            self.lock = os.pread(descriptor, 200, 0)
+        else:
+            self._add("sync", descriptor)
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename."""
@@ -259,7 +263,7 @@ class RememberingDisk(Disk):
     def _write(self, folder: Path, names: dict[Path, int], steps: list[Step], random: Random, share: float) -> None:
         inner = folder / SUBFOLDER
         inner.mkdir(parents=True)
-        (inner / LOCK).write_text("pid 1\n")
+        (inner / LOCK).write_bytes(self.lock)
         for path, file in names.items():
             (inner / path.name).write_bytes(self._content(steps, file, random, share))
 
