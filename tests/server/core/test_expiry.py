@@ -150,3 +150,11 @@ def test_nobody_expires_while_the_log_cannot_be_written() -> None:
     engine.refuse_writes("", frozen=False)
     at(engine, 120_000)
     assert session_of(peer) not in engine.sessions.alive
+
+
+def test_the_highest_session_id_is_the_last_one_that_was_given() -> None:
+    sessions = make_engine().sessions
+    first = sessions.highest_id
+
+    assert [sessions.new_id() - first, sessions.new_id() - first] == [1, 2]
+    assert sessions.highest_id - first == 2

@@ -183,3 +183,20 @@ def test_the_stats_of_a_quota_keep_the_numbers_that_are_not_counted(
     peer.create("/a/b", b"22")
 
     assert peer.get(STATS)[0] == after
+
+
+def test_a_soft_limit_is_exceeded_by_the_one_above_it() -> None:
+    logged: list[str] = []
+    engine = make_engine(Settings(enforce_quota=True), log=lambda text, *values: logged.append(text % values))
+    peer = connected(engine)
+    for path in ("/a", "/zookeeper/quota/a"):
+        peer.create(path)
+    peer.create("/zookeeper/quota/a/zookeeper_limits", b"count=3,bytes=-1")
+    peer.create("/zookeeper/quota/a/zookeeper_stats", b"")
+
+    peer.create("/a/b")
+    peer.create("/a/c")
+    assert logged == []
+
+    peer.create("/a/d")
+    assert logged == ["quota exceeded: 4 nodes below /a; the limit is 3"]
