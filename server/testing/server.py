@@ -30,9 +30,9 @@ from zoolet.server.testing.frames.frame_queue import Executor, FrameQueue
 from zoolet.server.testing.frames.interceptor import Interceptor
 from zoolet.server.testing.run import arguments, clients
 from zoolet.server.testing.run.named_waits import NamedWaits
-from zoolet.server.testing.signatures import ClockName, CompatName, Who
+from zoolet.server.testing.signatures import ClockName, CompatName, Timer, Who
 from zoolet.server.testing.state import changes, report, views
-from zoolet.server.testing.state.clock import ManualClock, SkewedClock, Timer, advance
+from zoolet.server.testing.state.clock import ManualClock, SkewedClock, advance
 from zoolet.server.testing.state.history import History, Snapshot
 from zoolet.server.testing.state.populate import populate
 

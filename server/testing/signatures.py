@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 # A type checker needs them spelled out; tests/testing/test_signatures.py compares them with the table of operations.
@@ -25,6 +26,18 @@ CompatName = Literal["3.8", "3.9"]
 
 Direction = Literal["both", "requests", "replies"]
 """The direction that a pause stops: from clients, to clients, or both."""
+
+
+class Timer(Protocol):
+    """A timer of an event loop or of a manual clock."""
+
+    def cancel(self) -> object:
+        """Do nothing when it is due."""
+        ...
+
+
+CallLater = Callable[[float, Callable[[], object]], Timer]
+"""Calls a function after some seconds."""
 
 
 class HasSession(Protocol):

@@ -36,7 +36,7 @@ from zoolet.server.testing.cluster.network import Network
 from zoolet.server.testing.cluster.preparing import GONE, Forwarded, Preparing
 from zoolet.server.testing.cluster.replica import Replica, Status
 from zoolet.server.testing.cluster.voting import Voting
-from zoolet.server.testing.state.clock import CallLater, Timer
+from zoolet.server.testing.signatures import CallLater, Timer
 
 MAX_LOG: Final = 10_000
 """Transactions that are kept for members that are behind; a member that needs older ones is given the whole state."""

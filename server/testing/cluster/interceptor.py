@@ -8,8 +8,7 @@ from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.testing.frames.faults import Fault
 from zoolet.server.testing.frames.interceptor import Intercepted, Interceptor
 from zoolet.server.testing.frames.requests import RecordedRequest, Request
-from zoolet.server.testing.signatures import Direction
-from zoolet.server.testing.state.clock import CallLater
+from zoolet.server.testing.signatures import CallLater, Direction
 
 
 class ClusterInterceptor(Interceptor):

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.ops.replay import Applied, replay
-from zoolet.server.testing.state.clock import Timer
+from zoolet.server.testing.signatures import Timer
 
 CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 Answered = Callable[[int, bytes], object]

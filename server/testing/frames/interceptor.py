@@ -33,8 +33,7 @@ from zoolet.protocol.records import ErrorResponse, ReplyHeader
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.testing.frames.faults import Fault
 from zoolet.server.testing.frames.requests import CONNECT, Entry, RecordedEvent, RecordedRequest, Request
-from zoolet.server.testing.signatures import Direction
-from zoolet.server.testing.state.clock import CallLater
+from zoolet.server.testing.signatures import CallLater, Direction
 
 MAX_SEEN: Final = 1000
 """The most requests that are kept."""

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from zoolet.server.testing.state.clock import CallLater
+from zoolet.server.testing.signatures import CallLater
 
 PIECES_PER_SECOND: Final = 20
 """In how many pieces a second a slow reply is sent, at most."""

@@ -8,21 +8,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from zoolet.server.net.clock import Clock
+from zoolet.server.testing.signatures import Timer
 
 MANUAL_CLOCK_START: Final = 1_600_000_000_000
 """The start of a seeded manual clock: 2020-09-13 12:26:40 UTC, in milliseconds since the epoch."""
-
-
-class Timer(Protocol):
-    """A timer of an event loop or of a manual clock."""
-
-    def cancel(self) -> object:
-        """Do nothing when it is due."""
-        ...
-
-
-CallLater = Callable[[float, Callable[[], object]], Timer]
-"""Calls a function after some seconds."""
 
 
 @dataclass(slots=True)
