@@ -9,6 +9,7 @@ from zoolet.server.admin.four_letter import four_letter_commands
 from zoolet.server.app import assemble
 from zoolet.server.config import Config
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.journal import Journal
 from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.core.settings import Settings
 from zoolet.server.net.clock import Clock, RealClock
@@ -51,3 +52,10 @@ def make_daemon(
 def assemble_daemon(config: Config, clock: Clock | None = None) -> Daemon:
     """Return a daemon as the command line assembles it, but with repeatable randomness and zxids."""
     return assemble(config, clock=clock or RealClock(), rng=Random(0), initial_zxid=0)
+
+
+def keep_log(engine: Engine) -> Journal:
+    """Keep what an engine would write to a log from now on, and return it."""
+    journal = Journal(engine.zxid)
+    engine.use_journal(journal)
+    return journal

@@ -1,4 +1,4 @@
-"""Who votes, what a quorum is, and who is elected."""
+"""Votes, quorums and elections."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class ControlServer:
             return json_response({"result": await self._control.execute(name, parameters)})
         except TimeoutError as error:
             raise HttpError(504, str(error)) from None
-        except REFUSALS as error:
-            raise HttpError(400, f"{type(error).__name__}: {error}") from None
         except RecursionError:
             raise HttpError(400, "the body is nested too deeply") from None
+        except REFUSALS as error:
+            raise HttpError(400, f"{type(error).__name__}: {error}") from None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from support.calls import connected, engine_with, last_zxid, renew, settings_of, who_am_i
-from support.engine import make_engine
+from support.engine import keep_log, make_engine
 from support.frames import long, request, string, unhex
 from support.log import Log
 from support.logins import SUPER, USERS
@@ -274,3 +274,13 @@ def test_an_error_that_is_injected_takes_a_zxid_where_a_write_would(op: int, tak
     peer.connection.answer_with_error(5, op, ErrorCode.NO_NODE)
 
     assert peer.engine.zxid == before + taken
+
+
+def test_a_zxid_that_was_taken_for_nothing_is_logged() -> None:
+    engine = make_engine(zxid=5)
+    log = keep_log(engine)
+
+    engine.take_zxid(7, 3, ErrorCode.NO_NODE)
+
+    assert [(entry[0], entry[1], entry[2], entry[4]) for entry in log.pop_all()] == [(7, 3, 6, -1)]
+    assert log.zxid == 6
