@@ -86,7 +86,7 @@ schedules: setup  ## the long runs: 1,000 fault schedules a recipe, 10,000 round
 ensemble: setup  ## five minutes of locks on an Apache ensemble whose leaders are killed (ARGS=...)
 	ZOOLET_REQUIRE_APACHE=1 ZOOLET_ENSEMBLE_SECONDS=300 $(BIN)/pytest -s -n 0 tests/recipes/test_locks_on_an_ensemble.py $(ARGS)
 
-clusters: setup  ## 37 scripts of failover on three real servers of 3.8.0 and of 3.9.4, beside what a Cluster does; Curator's locks over 100 kills; 1,000 seeds of recipes: 10 minutes
+clusters: setup  ## 38 scripts of failover on three real servers of 3.8.0 and of 3.9.4, beside what a Cluster does; Curator's locks over 100 kills; 1,000 seeds of recipes: 15 minutes
 	$(REAL) ZOOLET_FULL=1 ZOOLET_CLUSTERS=1 ZOOLET_SCHEDULES=1000 $(BIN)/pytest --dist loadfile tests/cluster tests/checking $(ARGS)
 
 bench-compare: setup  ## CPU of every row in turns beside another commit, exit 1 if one is slower: ten minutes (REV=..., ARGS=...)
