@@ -35,7 +35,8 @@ def test_a_port_that_is_taken_is_an_os_error() -> None:
         with pytest.raises(OSError, match=str(first.port)):
             second.start()
 
-        assert (threading.active_count(), descriptors()) == (threads, open_before)
+        assert threading.active_count() == threads
+        assert descriptors() <= open_before  # those of an earlier server may be closed a moment later
         assert ruok(first.port) == b"imok"
         second.stop()
 
@@ -48,7 +49,7 @@ async def test_a_port_that_is_taken_is_an_os_error_in_a_loop_too() -> None:
                 pass
 
         assert len(asyncio.all_tasks()) <= tasks  # one of the first server may have ended meanwhile
-        assert descriptors() == open_before
+        assert descriptors() <= open_before
         assert await ruok_from_here(first.port) == b"imok"
 
 
