@@ -159,6 +159,8 @@ class Tree:
         if children is None:
             children = parent.children = Children()
         if self._undo is not None:
+            if owner and owner not in self.ephemerals:
+                self._undo.append((_forget_owner, owner))  # after the node is gone: undo records are applied backwards
             self._undo.append((_detach, path, parent, node, parent.creates, parent.pzxid))
         children[path[path.rindex("/") + 1 :]] = node
         children.encoding = None
@@ -323,11 +325,19 @@ class Tree:
 def _detach(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> UndoRecord:
     undo_record = (_attach, path, parent, node, parent.creates, parent.pzxid)
     tree._detach(path, parent, node)  # noqa: SLF001 - a part of Tree
-    if node.owner in tree.ephemerals and not tree.ephemerals[node.owner]:
-        del tree.ephemerals[node.owner]  # the session has created none
     parent.creates, parent.pzxid = creates, pzxid
     parent.encoding = None
     return undo_record
+
+
+def _forget_owner(tree: Tree, owner: int) -> UndoRecord:
+    if owner in tree.ephemerals and not tree.ephemerals[owner]:
+        del tree.ephemerals[owner]  # the session has created none
+    return (_know_owner, owner)
+
+
+def _know_owner(tree: Tree, owner: int) -> UndoRecord:
+    return (_forget_owner, owner)  # attaching its node does the rest
 
 
 def _attach(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> UndoRecord:

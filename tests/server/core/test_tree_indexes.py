@@ -7,7 +7,7 @@ import time
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.calls import connected
+from support.calls import connected, session_of
 from support.engine import make_engine
 from support.numbers import CONTAINER, EPHEMERAL, SEQUENTIAL
 from support.peer import Peer
@@ -261,3 +261,18 @@ def test_ephemerals_that_were_undone_are_not_found(undo: str) -> None:
     UNDOES[undo](peer)
 
     assert ephemerals(peer, "/a") == ["/a1"]
+
+
+def test_a_failed_transaction_leaves_a_session_that_had_ephemeral_nodes_in_the_index() -> None:
+    peer = connected(make_engine())
+    peer.create("/e", flags=EPHEMERAL)
+    peer.delete("/e")
+    before = dict(peer.engine.tree.ephemerals)
+
+    peer.multi(
+        (OpCode.CREATE, r.CreateRequest("/e", b"", OPEN_ACL_UNSAFE, EPHEMERAL)),
+        (OpCode.DELETE, r.DeleteRequest("/no", -1)),
+    )
+
+    assert session_of(peer) in before
+    assert peer.engine.tree.ephemerals.keys() == before.keys()
