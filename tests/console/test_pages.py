@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -270,3 +272,18 @@ async def test_only_so_many_pages_listen_at_a_time() -> None:
         assert stream is not None
         await stream.aclose()
     assert (await console.ask("/console/api/events")).stream is not None
+
+
+def test_a_search_keeps_no_object_for_each_child_of_a_large_node() -> None:
+    console = Console()
+    peer = connected(console.engine)
+    peer.create("/t")
+    for number in range(5000):
+        peer.create(f"/t/{number}")
+    gc.collect()
+    walk = console.source._walk("/t")
+    before = sys.getallocatedblocks()
+
+    assert [next(walk)[0], next(walk)[0]] == ["/t", "/t/0"]
+
+    assert sys.getallocatedblocks() - before < 2500
