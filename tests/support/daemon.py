@@ -89,12 +89,12 @@ class Running:
         self.process = process
         self._unread: dict[int, bytes] = {}
 
-    def read_line(self, number: int) -> str:
-        """Wait for a line of stdout (1) or stderr (2); empty at the end."""
+    def read_line(self, number: int, within: float = STOP_S) -> str:
+        """Wait so many seconds for a line of stdout (1) or stderr (2); empty at the end."""
         pipe = self.process.stdout if number == 1 else self.process.stderr
         assert pipe is not None
         text = self._unread.pop(number, b"")
-        deadline = time.monotonic() + STOP_S
+        deadline = time.monotonic() + within
         while b"\n" not in text:
             assert select.select([pipe], [], [], max(0, deadline - time.monotonic()))[0], f"no line; so far {text!r}"
             more = os.read(pipe.fileno(), 65_536)
@@ -110,9 +110,9 @@ class Running:
             assert line, f"the log ended without {text!r}"
         return line
 
-    def port(self) -> int:
-        """Wait for the next ready line; return its port."""
-        line = self.read_line(1)
+    def port(self, within: float = STOP_S) -> int:
+        """Wait so many seconds for the next ready line; return its port."""
+        line = self.read_line(1, within)
         assert line.startswith("zoolet ready "), line
         return int(line.rpartition(":")[2])
 
