@@ -234,11 +234,12 @@ def test_histories_are_in_order_whatever_happens(kind: str) -> None:
     run(kind, effort(6, 20))
 
 
-def test_a_server_that_answers_before_the_disk_has_it_is_noticed() -> None:
+def test_a_server_that_answers_before_the_disk_has_it_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(sim: Simulation) -> None:
         await on_a_machine(sim, fsync="never")
 
-    with pytest.raises(AssertionError, match="misses a write"):
+    monkeypatch.setattr("zoolet.server.testing.sim.schedules.reduce", lambda keys, _: keys)  # the shortest takes long
+    with pytest.raises(AssertionError, match="misses a write|was deleted before"):
         zoolet_schedules(20)(story)()
 
 
