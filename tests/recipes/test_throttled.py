@@ -165,6 +165,20 @@ def test_a_call_that_waits_for_a_busy_server_ends_with_its_client() -> None:
     with_client(main)
 
 
+def test_the_time_that_a_busy_server_takes_is_not_taken_from_the_wait_for_a_connection() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with server.fault(throttled(), "getData", client=zk):
+            waiting = zk.for_recipe().get("/")
+            await asyncio.sleep(19)
+        server.refuse_connections()
+        server.drop("all")
+        await asyncio.sleep(11)
+        server.accept_connections()
+        assert await waiting
+
+    with_client(main, timeout=60.0, operation_timeout=20.0)
+
+
 def test_a_user_sees_that_the_server_was_too_busy() -> None:
     async def main(server: Server, zk: Client) -> None:
         with server.fault(throttled(), "getData", client=zk, times=1), pytest.raises(ThrottledOpError):

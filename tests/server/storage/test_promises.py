@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import re
@@ -165,6 +166,23 @@ async def test_nobody_sees_the_end_of_a_session_that_could_not_be_logged(tmp_pat
         assert await read is None
         await reader.aclose()
     await owner.aclose()
+
+
+async def test_a_probe_is_answered_although_a_change_of_the_server_s_own_cannot_be_logged(tmp_path: Path) -> None:
+    disk = FullDisk()
+    async with StoredServer(tmp_path, disk) as server:
+        client = await client_of(server)
+        disk.syncs = False
+        server.engine.take_zxid()
+        server.daemon.connections.deliver()
+        await until(lambda: server.engine.frozen)
+        reader, writer = await asyncio.open_connection(*server.hosts.split(":"))
+        writer.write(b"srvr")
+
+        assert b"Writes refused" in await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        disk.syncs = True
+        await client.aclose()
 
 
 async def test_a_directory_that_was_deleted_is_not_written_to(tmp_path: Path) -> None:
