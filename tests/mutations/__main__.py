@@ -1,9 +1,10 @@
 """Plant defects one by one, and run tests until one fails: ``make mutations``.
 
-Each defect is planted in a copy of the project, so that the sources stay as they are. The test files that are named
-after the module come first, then the quick tests of its part and of the parts above it, and at last the slow ones, all
-as ``make test`` has them without Java. What no test finds is listed at the end; ``--again`` with such a list tries only
-those.
+Each defect is planted in a copy of the project, so that the sources stay as they are. At first all tests run without
+one, as ``make test`` has them without Java, and note which lines they execute. Then each defect meets those that
+execute its statement: the files that are named after its module first, then the others, and at last those that start
+other processes. A test that fails has to fail twice. What no test finds is listed at the end; ``--again`` with such a
+list tries only those.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import SimpleQueue
@@ -27,64 +29,41 @@ from typing import Final, NamedTuple
 import pytest
 
 from mutations.mutants import Mutant, mutants_of
+from mutations.plugin import ONLY, TRACE_INTO, Trace, read_traces
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ("__init__.py", "__main__.py", "event_loop.py", "pem.py", "progress.py", "testing.py", "usage.py",
                   "py.typed", "protocol", "server", "client")  # fmt: skip
+TESTS: Final = ("tests/server", "tests/model", "tests/client", "tests/recipes", "tests/fuzz", "tests/checking",
+                "tests/cluster/test_cluster.py", "tests/testing/test_data_dir.py")  # fmt: skip
+"""What is run; the others of ``make test`` find few defects of these parts, or take long."""
 TIMES_AS_LONG: Final = 4
 """How many times as long as without a defect tests may take; then it counts as found, as they would never end."""
-QUICK: Final = "not slow"
-SLOW: Final = "slow"
+START_S: Final = 15
+"""What pytest takes to start, at most."""
 
 
 class Part(NamedTuple):
-    """A part of the sources, and what tests it.
+    """A part of the sources.
 
     Args:
         name: Its name.
         files: Its modules, as globs.
         share: How many of a hundred defects are planted here.
-        tests: What is run, one after the other: its own tests, and those of what uses it.
+        processes: Where tests lie that run it in another process.
     """
 
     name: str
     files: tuple[str, ...]
     share: int
-    tests: tuple[tuple[str, ...], ...]
+    processes: tuple[str, ...]
 
 
-class Stage(NamedTuple):
-    """Some tests that are run at once.
-
-    Args:
-        tests: Files and folders.
-        marks: Which of them, as pytest's ``-m`` has it.
-    """
-
-    tests: tuple[str, ...]
-    marks: str
-
-    def __str__(self) -> str:
-        return f"{' '.join(self.tests)} ({self.marks})"
-
-
-ABOVE_CORE: Final = ("tests/model", "tests/server/net", "tests/server/admin", "tests/cluster/test_cluster.py")
-ABOVE_STORAGE: Final = ("tests/server/cli", "tests/server/test_app.py", "tests/testing/test_data_dir.py")
 PARTS: Final = (
-    Part(
-        "core",
-        ("server/core/*.py", "server/core/ops/*.py"),
-        40,
-        (("tests/server/core",), ABOVE_CORE, ("tests/client", "tests/fuzz")),
-    ),
-    Part("storage", ("server/storage/*.py",), 20, (("tests/server/storage",), ABOVE_STORAGE)),
-    Part(
-        "session",
-        ("client/aio/*.py", "client/wire/*.py", "client/*.py"),
-        20,
-        (("tests/client",), ("tests/recipes", "tests/fuzz")),
-    ),
-    Part("recipes", ("client/recipes/*.py",), 20, (("tests/recipes",), ("tests/client",))),
+    Part("core", ("server/core/*.py", "server/core/ops/*.py"), 40, ("tests/server/net", "tests/server/cli")),
+    Part("storage", ("server/storage/*.py",), 20, ("tests/server/storage", "tests/server/cli", "tests/testing")),
+    Part("session", ("client/aio/*.py", "client/wire/*.py", "client/*.py"), 20, ("tests/client",)),
+    Part("recipes", ("client/recipes/*.py",), 20, ("tests/recipes",)),
 )
 
 
@@ -105,9 +84,8 @@ def main() -> int:
           f"{10 + len(chosen) * 20 // arguments.jobs // 60} minutes", flush=True)  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="zoolet-mutations-") as name:
         trial = Trial(Path(name), arguments.jobs)
-        broken = trial.measure({stage for part, _ in chosen for stage in stages(part)})
-        if broken:
-            print(f"these tests fail without a defect: {', '.join(map(str, broken))}")
+        if broken := trial.trace():
+            print(f"these tests fail without a defect: {', '.join(sorted(broken))}")
             return 2
         alive = trial.run(chosen)
     found = len(chosen) - len(alive)
@@ -131,18 +109,6 @@ def choose(count: int, rng: Random, only: str | None) -> list[tuple[Part, Mutant
     return chosen
 
 
-def stages(part: Part) -> list[Stage]:
-    """Return what is run for each defect of a part, the quick tests first."""
-    return [*(Stage(tests, QUICK) for tests in part.tests), *(Stage(tests, SLOW) for tests in part.tests[:2])]
-
-
-def nearest(mutant: Mutant, part: Part) -> list[Stage]:
-    """Return the test files that are named after the module of a defect, as they are the likeliest to find it."""
-    stem = Path(mutant.file).stem.lstrip("_")
-    files = {file for folder in part.tests[0] for file in (ROOT / folder).glob(f"test_{stem}*.py")}
-    return [Stage(tuple(sorted(str(file.relative_to(ROOT)) for file in files)), QUICK)] if files else []
-
-
 class Trial:
     """Copies of the project in which defects are planted.
 
@@ -152,28 +118,29 @@ class Trial:
     """
 
     def __init__(self, folder: Path, jobs: int) -> None:
+        self._folder = folder
         self._at_once = jobs
-        self._seconds: dict[Stage, float] = {}  # that the tests take without a defect
+        self._trace = Trace({}, [], {})
         self._times = itertools.count(int(time.time()))  # of files: each another, or bytecode would be taken for fresh
         self._copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(jobs):
             self._copies.put(_copy(folder / str(number)))
 
-    def measure(self, wanted: set[Stage]) -> list[Stage]:
-        """Run tests without a defect, and return those that fail."""
-        with ThreadPoolExecutor(self._at_once) as pool:
-            return [stage for stage in pool.map(self._measure_one, wanted) if stage is not None]
-
-    def _measure_one(self, stage: Stage) -> Stage | None:
+    def trace(self) -> set[str]:
+        """Run all tests without a defect and note what they execute; return those that fail."""
+        into = self._folder / "traces"
+        into.mkdir()
         folder = self._copies.get()
         began = time.monotonic()
-        try:
-            failed = fails(folder, stage, 1200)
-        finally:
-            self._copies.put(folder)
-        self._seconds[stage] = seconds = time.monotonic() - began
-        print(f"{seconds:4.0f} s without a defect: {stage}", flush=True)
-        return stage if failed else None
+        options = ["-n", str(self._at_once), "--dist", "loadfile", "-p", "mutations.plugin", *TESTS]
+        failed = run(folder, options, {TRACE_INTO: str(into)}, 3600)
+        self._trace = read_traces(into)
+        if not self._trace.seconds:
+            raise RuntimeError(f"no test has run: {' '.join(options)}")
+        print(f"{time.monotonic() - began:.0f} s without a defect: {len(self._trace.seconds)} tests", flush=True)
+        broken = {test for test in failed.tests if self._fails(folder, [test])}  # tracing makes tests slow
+        self._copies.put(folder)
+        return broken
 
     def run(self, chosen: list[tuple[Part, Mutant]]) -> list[Mutant]:
         """Try defects; return those that no test finds."""
@@ -197,13 +164,49 @@ class Trial:
         before = file.read_text()
         try:
             self._write(file, mutant.source(folder))
-            return any(
-                fails(folder, stage, TIMES_AS_LONG * (self._seconds.get(stage, 10) + 10))
-                for stage in [*nearest(mutant, part), *stages(part)]
-            )
+            return any(self._fails(folder, tests) for tests in self._tests(part, mutant))
         finally:
             self._write(file, before)
             self._copies.put(folder)
+
+    def _tests(self, part: Part, mutant: Mutant) -> list[list[str]]:
+        """Return what is run for a defect, one list after the other."""
+        lines = self._trace.lines.get(mutant.file, {})
+        executing = {test for line in mutant.lines for test in lines.get(str(line), ())}
+        stem = Path(mutant.file).stem.lstrip("_")
+        near = {test for test in executing if f"/test_{stem}" in test}
+        elsewhere = {test for test in self._trace.processes if test.startswith(part.processes)}
+        quick = {test for test in executing if self._trace.seconds[test] < 0.5}
+        parts = [near & quick, quick - near, executing - quick, elsewhere - executing]
+        return [self._by_file(tests) for tests in parts if tests]
+
+    def _by_file(self, tests: Iterable[str]) -> list[str]:
+        """Order tests by their files, the quickest file first."""
+        files: dict[str, list[str]] = {}
+        for test in sorted(tests):
+            files.setdefault(test.partition("::")[0], []).append(test)
+        return list(itertools.chain(*sorted(files.values(), key=self._seconds)))
+
+    def _seconds(self, tests: Iterable[str]) -> float:
+        return sum(self._trace.seconds[test] for test in tests)
+
+    def _fails(self, folder: Path, tests: list[str]) -> bool:
+        """Return whether one of some tests fails twice, or whether they do not end in time."""
+        while tests:
+            result = self._run(folder, tests)
+            if not result.failed:
+                return False
+            if not result.tests or self._run(folder, sorted(result.tests)).failed:
+                return True
+            tests = [test for test in tests if test not in result.tests]  # one that fails at times says nothing
+        return False
+
+    def _run(self, folder: Path, tests: list[str]) -> Result:
+        only = folder.with_suffix(".only")
+        only.write_text("\n".join(tests))
+        files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
+        seconds = TIMES_AS_LONG * (self._seconds(tests) + START_S)
+        return run(folder, ["-x", "-n", "0", "-p", "mutations.plugin", *files], {ONLY: str(only)}, seconds)
 
     def _write(self, file: Path, source: str) -> None:
         file.write_text(source)
@@ -224,28 +227,45 @@ def _copy(folder: Path) -> Path:
     return folder
 
 
-def fails(folder: Path, stage: Stage, seconds: float) -> bool:
-    """Return whether one of some tests fails, or whether they do not end in time."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
-    process = subprocess.Popen(
-        [*command, "-m", stage.marks, *stage.tests],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": f"{folder / '.typing'}:{folder / 'tests'}", "ZOOLET_NO_APACHE": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        return process.wait(seconds) not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-    except subprocess.TimeoutExpired:
-        return True
-    finally:
+class Result(NamedTuple):
+    """How tests ended.
+
+    Args:
+        failed: Whether one failed, could not be imported, or did not end in time.
+        tests: Which ones failed.
+    """
+
+    failed: bool
+    tests: frozenset[str]
+
+
+def run(folder: Path, options: list[str], settings: dict[str, str], seconds: float) -> Result:
+    """Run tests in a copy of the project."""
+    output = folder.with_suffix(".out")
+    with output.open("wb") as stdout:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", *options],
+            cwd=folder,
+            env=os.environ
+            | {"PYTHONPATH": f"{folder / '.typing'}:{folder / 'tests'}", "ZOOLET_NO_APACHE": "1", "COLUMNS": "1000"}
+            | settings,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
+            failed = process.wait(seconds) not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        except subprocess.TimeoutExpired:
+            return Result(True, frozenset())
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+    tests = re.findall(r"^(?:FAILED|ERROR) (\S*?::.*?)(?: - .*)?$", output.read_text(errors="replace"), re.MULTILINE)
+    return Result(failed, frozenset(tests) if failed else frozenset())
 
 
 if __name__ == "__main__":

@@ -35,12 +35,14 @@ class Mutant:
         line: Where.
         what: What is changed.
         number: Its number among those of the module.
+        lines: The lines of its statement, of one with a body those above the body.
     """
 
     file: str
     line: int
     what: str
     number: int
+    lines: range
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.what}"
@@ -59,7 +61,21 @@ def mutants_of(root: Path, file: Path) -> list[Mutant]:
     """Return all defects of a module."""
     name = file.relative_to(root).as_posix()
     tree = ast.parse(file.read_text())
-    return [Mutant(name, line, what, number) for number, (line, what, _) in enumerate(_changes(tree))]
+    statements = [
+        _lines(node) for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case)
+    ]
+    return [
+        Mutant(name, line, what, number, min((lines for lines in statements if line in lines), key=len))
+        for number, (line, what, _) in enumerate(_changes(tree))
+    ]
+
+
+def _lines(node: ast.stmt | ast.ExceptHandler | ast.match_case) -> range:
+    """Return the lines of a statement without its body."""
+    first = node.pattern.lineno if isinstance(node, ast.match_case) else node.lineno
+    body: list[ast.stmt] = getattr(node, "body", [])
+    last = max(first, body[0].lineno - 1) if body else getattr(node, "end_lineno", None) or first
+    return range(first, last + 1)
 
 
 class _Change:

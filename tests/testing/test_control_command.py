@@ -22,8 +22,6 @@ from zoolet.server.testing.control.commands import control_of
 
 DEADLINE_S: Final = 60.0  # only ever reached on failure
 ZOOLET: Final = [sys.executable, "-m", "zoolet.server"]
-TAKEN: Final = socket.create_server(("127.0.0.1", 0))
-"""A port that is in use."""
 EXPIRE: Final = """
 import json, os, urllib.request
 from kazoo.client import KazooClient
@@ -143,11 +141,13 @@ def test_a_control_api_that_is_not_there_is_one_line(
         (["proxy", "a:1", "--record", "/nowhere/x", "--", "true"], "/nowhere/x: No such file or directory"),
         (["proxy", "nowhere"], "proxy: servers is 'nowhere'; it must be host:port"),
         (["proxy", "-Dtick=1", "a:1"], "proxy has no settings: -Dtick=1"),
-        (["proxy", "a:1", "--port", str(TAKEN.getsockname()[1])], "cannot listen on 127.0.0.1:"),
+        (["proxy", "a:1", "--port", "TAKEN"], "cannot listen on 127.0.0.1:"),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], message: str) -> None:
-    ran = zoolet(*words)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ran = zoolet(*(port if word == "TAKEN" else word for word in words))
 
     assert ran.returncode == (1 if {"--record", "--port"} & {*words} else 2)
     assert ran.stderr.startswith(f"zoolet: {message}")

@@ -1,0 +1,130 @@
+"""A pytest plugin: note which tests execute which lines of the sources, or run the tests of a list.
+
+``TRACE_INTO`` names a folder: each process that runs tests writes a `Trace` there. ``ONLY`` names a file with the ids
+of the tests to run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+TRACE_INTO: Final = "ZOOLET_MUTATIONS_TRACE_INTO"
+ONLY: Final = "ZOOLET_MUTATIONS_ONLY"
+TRACED: Final = ("server/core", "server/storage", "client")
+
+
+class Trace(NamedTuple):
+    """What tests did.
+
+    Args:
+        seconds: How long each test took.
+        processes: Tests that started another process, whose lines are not known.
+        lines: By module and line, the tests that executed it; of what an import executes, none.
+    """
+
+    seconds: dict[str, float]
+    processes: list[str]
+    lines: dict[str, dict[str, list[str]]]
+
+
+def read_traces(folder: Path) -> Trace:
+    """Return what all processes wrote into a folder, as one."""
+    seconds: dict[str, float] = {}
+    processes: list[str] = []
+    lines: dict[str, dict[str, list[str]]] = {}
+    for file in folder.iterdir():
+        one = Trace(*json.loads(file.read_text()))
+        seconds |= one.seconds
+        processes += one.processes
+        for module, tests_of in one.lines.items():
+            known = lines.setdefault(module, {})
+            for line, tests in tests_of.items():
+                known.setdefault(line, []).extend(tests)
+    return Trace(seconds, processes, lines)
+
+
+class Tracing:
+    """Note lines, seconds and processes.
+
+    Args:
+        root: The folder of the project.
+        into: The folder of traces.
+    """
+
+    def __init__(self, root: Path, into: Path) -> None:
+        import coverage  # only `make mutations` installs it
+
+        self._root, self._into = root, into
+        self._seconds: dict[str, float] = {}
+        self._processes: set[str] = set()
+        self._test = ""
+        include = [str(root / folder / "*") for folder in TRACED]
+        self._coverage = coverage.Coverage(data_file=None, config_file=False, include=include)
+        self._coverage.start()
+        sys.addaudithook(self._note_process)
+
+    def _note_process(self, event: str, _: tuple[object, ...]) -> None:
+        if event in ("subprocess.Popen", "os.posix_spawn", "os.fork") and self._test:
+            self._processes.add(self._test)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Call what follows this test's."""
+        self._test = item.nodeid
+        self._coverage.switch_context(item.nodeid)
+        try:
+            return (yield)
+        finally:
+            self._test = ""
+            self._coverage.switch_context("")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add a step of a test to its time."""
+        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        """Write what was noted."""
+        self._coverage.stop()
+        data = self._coverage.get_data()
+        lines = {
+            Path(file).relative_to(self._root).as_posix(): {
+                str(line): [test for test in tests if test] for line, tests in data.contexts_by_lineno(file).items()
+            }
+            for file in data.measured_files()
+        }
+        trace = Trace(self._seconds, sorted(self._processes), lines)
+        (self._into / f"{os.getpid()}.json").write_text(json.dumps(trace))
+
+
+class Only:
+    """Run the tests of a list.
+
+    Args:
+        tests: Their ids.
+    """
+
+    def __init__(self, tests: frozenset[str]) -> None:
+        self._tests = tests
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave the others out."""
+        items[:] = [item for item in items if item.nodeid in self._tests]
+
+
+# As early as this module is imported: what imports execute belongs to no test.
+_TRACING: Final = Tracing(Path.cwd(), Path(os.environ[TRACE_INTO])) if TRACE_INTO in os.environ else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Do what the environment asks for."""
+    if _TRACING is not None:
+        config.pluginmanager.register(_TRACING)
+    if only := os.environ.get(ONLY):
+        config.pluginmanager.register(Only(frozenset(Path(only).read_text().splitlines())))
