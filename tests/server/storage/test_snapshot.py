@@ -68,6 +68,21 @@ def test_sections_of_later_releases_may_be_missing(options: dict[str, bool]) -> 
     assert (again.nodes, again.sessions, again.acls) == (SOME.nodes, SOME.sessions, SOME.acls)
 
 
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        Snapshot(1, [ROOT], dict.fromkeys(range(1000), 4000)),
+        Snapshot(1, [ROOT], {}, {number: () for number in range(1000)}),
+        Snapshot(1, [ROOT], {}, {1: (ACL(1, Id("", "")),) * 1000}),
+    ],
+    ids=["sessions", "lists", "ACLs"],
+)
+def test_as_many_as_fit_into_the_file_are_read(snapshot: Snapshot) -> None:
+    again = snapshots.parse(encoded(snapshot, digest=False, last_zxid=False), 1)
+
+    assert (again.sessions, again.acls) == (snapshot.sessions, snapshot.acls)
+
+
 def test_the_first_bytes_are_as_they_are_specified() -> None:
     data = encoded(Snapshot(0, [ROOT]), digest=False, last_zxid=False)
 
