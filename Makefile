@@ -128,8 +128,10 @@ kazoo-suite: setup  ## kazoo's own test suite against the daemon, and against a 
 	cd /tmp && ZOOKEEPER_CLUSTER_SIZE=3 PYTHONPATH=$(CURDIR)/tests $(CURDIR)/$(BIN)/python -m pytest -p kazoo_suite.adapter \
 	    --pyargs kazoo.tests -q -rs -p no:cacheprovider -p no:asyncio $(ARGS)
 
-mutations: setup  ## 300 planted defects, one by one: how many of them the tests find, about an hour (COUNT=, SEED=, JOBS=)
-	PYTHONPATH=tests $(BIN)/python -m mutations $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))
+mutations: setup  ## 300 planted defects, one by one: how many of them the tests find, about an hour (COUNT=, SEED=, JOBS=, AGAIN=)
+	$(INSTALL) coverage
+	PYTHONPATH=tests $(BIN)/python -m mutations $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) \
+	    $(if $(JOBS),--jobs $(JOBS)) $(if $(AGAIN),--again $(AGAIN))
 
 soak: setup  ## a daemon with 2,000 sessions that come and go, for half an hour: memory, descriptors, latency, histories (MINUTES=)
 	PYTHONPATH=tests $(BIN)/python benchmarks/soak.py $(if $(MINUTES),--minutes $(MINUTES))

@@ -4,13 +4,14 @@ Each defect is planted in a copy of the project, so that the sources stay as the
 one, as ``make test`` has them without Java, and note which lines they execute. Then each defect meets those that
 execute its statement: the files that are named after its module first, then the others, and at last those that start
 other processes. A test that fails has to fail twice. What no test finds is listed at the end; ``--again`` with such a
-list tries only those.
+list tries only those, as long as the sources stay as they are, and notes lines only of tests that were changed since.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import re
 import shutil
@@ -29,7 +30,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from mutations.mutants import Mutant, mutants_of
-from mutations.plugin import ONLY, TRACE_INTO, Trace, read_traces
+from mutations.plugin import ONLY, TRACE_INTO, Trace, merged, read_traces
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ("__init__.py", "__main__.py", "event_loop.py", "pem.py", "progress.py", "testing.py", "usage.py",
@@ -39,6 +40,8 @@ TESTS: Final = ("tests/server", "tests/model", "tests/client", "tests/recipes", 
 """What is run; the others of ``make test`` find few defects of these parts, or take long."""
 TIMES_AS_LONG: Final = 4
 """How many times as long as without a defect tests may take; then it counts as found, as they would never end."""
+NOTES: Final = ROOT / "build" / "mutations.json"
+"""What tests execute, of the run before."""
 START_S: Final = 15
 """What pytest takes to start, at most."""
 
@@ -60,8 +63,8 @@ class Part(NamedTuple):
 
 
 PARTS: Final = (
-    Part("core", ("server/core/*.py", "server/core/ops/*.py"), 40, ("tests/server/net", "tests/server/cli")),
-    Part("storage", ("server/storage/*.py",), 20, ("tests/server/storage", "tests/server/cli", "tests/testing")),
+    Part("core", ("server/core/*.py", "server/core/ops/*.py"), 40, ("tests/server/cli/test_data_dir",)),
+    Part("storage", ("server/storage/*.py",), 20, ("tests/server/storage", "tests/server/cli/test_data_dir")),
     Part("session", ("client/aio/*.py", "client/wire/*.py", "client/*.py"), 20, ("tests/client",)),
     Part("recipes", ("client/recipes/*.py",), 20, ("tests/recipes",)),
 )
@@ -84,7 +87,7 @@ def main() -> int:
           f"{10 + len(chosen) * 20 // arguments.jobs // 60} minutes", flush=True)  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="zoolet-mutations-") as name:
         trial = Trial(Path(name), arguments.jobs)
-        if broken := trial.trace():
+        if broken := trial.trace(since=arguments.again is not None):
             print(f"these tests fail without a defect: {', '.join(sorted(broken))}")
             return 2
         alive = trial.run(chosen)
@@ -126,18 +129,36 @@ class Trial:
         for number in range(jobs):
             self._copies.put(_copy(folder / str(number)))
 
-    def trace(self) -> set[str]:
-        """Run all tests without a defect and note what they execute; return those that fail."""
-        into = self._folder / "traces"
-        into.mkdir()
+    def trace(self, *, since: bool) -> set[str]:
+        """Run all tests without a defect and note what they execute; return those that fail.
+
+        Args:
+            since: Only those of files that were changed since the run before.
+        """
+        tests = list(TESTS)
+        known = Trace({}, [], {})
+        if since:
+            known = Trace(*json.loads(NOTES.read_text()))
+            files = [
+                file for each in TESTS for file in [ROOT / each, *(ROOT / each).rglob("test_*.py")] if file.is_file()
+            ]
+            tests = [str(file.relative_to(ROOT)) for file in files if file.stat().st_mtime > NOTES.stat().st_mtime]
         folder = self._copies.get()
         began = time.monotonic()
-        options = ["-n", str(self._at_once), "--dist", "loadfile", "-p", "mutations.plugin", *TESTS]
-        failed = run(folder, options, {TRACE_INTO: str(into)}, 3600)
-        self._trace = read_traces(into)
-        if not self._trace.seconds:
-            raise RuntimeError(f"no test has run: {' '.join(options)}")
-        print(f"{time.monotonic() - began:.0f} s without a defect: {len(self._trace.seconds)} tests", flush=True)
+        failed = Result(False, frozenset())
+        if tests:
+            into = self._folder / "traces"
+            into.mkdir()
+            options = ["-n", str(self._at_once), "--dist", "loadfile", "-p", "mutations.plugin", *tests]
+            failed = run(folder, options, {TRACE_INTO: str(into)}, 3600)
+            new = read_traces(into)
+            if not new.seconds:
+                raise RuntimeError(f"no test has run: {' '.join(options)}")
+            print(f"{time.monotonic() - began:.0f} s without a defect: {len(new.seconds)} tests", flush=True)
+            known = merged([known, new])
+        self._trace = known
+        NOTES.parent.mkdir(exist_ok=True)
+        NOTES.write_text(json.dumps(known))
         broken = {test for test in failed.tests if self._fails(folder, [test])}  # tracing makes tests slow
         self._copies.put(folder)
         return broken
@@ -172,7 +193,8 @@ class Trial:
     def _tests(self, part: Part, mutant: Mutant) -> list[list[str]]:
         """Return what is run for a defect, one list after the other."""
         lines = self._trace.lines.get(mutant.file, {})
-        executing = {test for line in mutant.lines for test in lines.get(str(line), ())}
+        every = list(self._trace.seconds)
+        executing = {every[test] for line in mutant.lines for test in lines.get(str(line), ())}
         stem = Path(mutant.file).stem.lstrip("_")
         near = {test for test in executing if f"/test_{stem}" in test}
         elsewhere = {test for test in self._trace.processes if test.startswith(part.processes)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,28 +26,34 @@ class Trace(NamedTuple):
     Args:
         seconds: How long each test took.
         processes: Tests that started another process, whose lines are not known.
-        lines: By module and line, the tests that executed it; of what an import executes, none.
+        lines: By module and line, the tests that executed it, as their places in ``seconds``; for imports, none.
     """
 
     seconds: dict[str, float]
     processes: list[str]
-    lines: dict[str, dict[str, list[str]]]
+    lines: dict[str, dict[str, list[int]]]
 
 
 def read_traces(folder: Path) -> Trace:
     """Return what all processes wrote into a folder, as one."""
+    return merged([Trace(*json.loads(file.read_text())) for file in folder.iterdir()])
+
+
+def merged(traces: Iterable[Trace]) -> Trace:
+    """Return several as one."""
     seconds: dict[str, float] = {}
-    processes: list[str] = []
-    lines: dict[str, dict[str, list[str]]] = {}
-    for file in folder.iterdir():
-        one = Trace(*json.loads(file.read_text()))
+    processes: set[str] = set()
+    lines: dict[str, dict[str, list[int]]] = {}
+    for one in traces:
         seconds |= one.seconds
-        processes += one.processes
+        processes |= set(one.processes)
+        place = {test: number for number, test in enumerate(seconds)}
+        moved = [place[test] for test in one.seconds]
         for module, tests_of in one.lines.items():
             known = lines.setdefault(module, {})
             for line, tests in tests_of.items():
-                known.setdefault(line, []).extend(tests)
-    return Trace(seconds, processes, lines)
+                known.setdefault(line, []).extend(moved[test] for test in tests)
+    return Trace(seconds, sorted(processes), lines)
 
 
 class Tracing:
@@ -78,7 +84,8 @@ class Tracing:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Call what follows this test's."""
         self._test = item.nodeid
-        self._coverage.switch_context(item.nodeid)
+        self._coverage.switch_context(str(len(self._seconds)))
+        self._seconds[item.nodeid] = 0.0
         try:
             return (yield)
         finally:
@@ -87,7 +94,8 @@ class Tracing:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add a step of a test to its time."""
-        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
+        if report.nodeid in self._seconds:  # otherwise another process has run it
+            self._seconds[report.nodeid] += report.duration
 
     def pytest_sessionfinish(self) -> None:
         """Write what was noted."""
@@ -95,7 +103,8 @@ class Tracing:
         data = self._coverage.get_data()
         lines = {
             Path(file).relative_to(self._root).as_posix(): {
-                str(line): [test for test in tests if test] for line, tests in data.contexts_by_lineno(file).items()
+                str(line): [int(test) for test in tests if test]
+                for line, tests in data.contexts_by_lineno(file).items()
             }
             for file in data.measured_files()
         }
