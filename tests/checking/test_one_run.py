@@ -239,7 +239,7 @@ def test_a_server_that_answers_before_the_disk_has_it_is_noticed(monkeypatch: py
         await on_a_machine(sim, fsync="never")
 
     monkeypatch.setattr("zoolet.server.testing.sim.schedules.reduce", lambda keys, _: keys)  # the shortest takes long
-    with pytest.raises(AssertionError, match="misses a write|was deleted before"):
+    with pytest.raises(AssertionError, match=r"misses a write|was deleted before"):
         zoolet_schedules(20)(story)()
 
 

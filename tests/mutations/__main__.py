@@ -35,9 +35,11 @@ from mutations.plugin import ONLY, TRACE_INTO, Trace, merged, read_traces
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ("__init__.py", "__main__.py", "event_loop.py", "pem.py", "progress.py", "testing.py", "usage.py",
                   "py.typed", "protocol", "server", "client")  # fmt: skip
-TESTS: Final = ("tests/server", "tests/model", "tests/client", "tests/recipes", "tests/fuzz", "tests/checking",
-                "tests/cluster/test_cluster.py", "tests/testing/test_data_dir.py")  # fmt: skip
-"""What is run; the others of ``make test`` find few defects of these parts, or take long."""
+TESTS: Final = tuple(
+    f"tests/{folder}"
+    for folder in "server model client recipes fuzz checking cluster testing console compat protocol".split()
+)
+"""What is run; the others of ``make test`` need Java, or look at the sources and the docs."""
 TIMES_AS_LONG: Final = 4
 """How many times as long as without a defect tests may take; then it counts as found, as they would never end."""
 NOTES: Final = ROOT / "build" / "mutations.json"
@@ -65,7 +67,7 @@ class Part(NamedTuple):
 PARTS: Final = (
     Part("core", ("server/core/*.py", "server/core/ops/*.py"), 40, ("tests/server/cli/test_data_dir",)),
     Part("storage", ("server/storage/*.py",), 20, ("tests/server/storage", "tests/server/cli/test_data_dir")),
-    Part("session", ("client/aio/*.py", "client/wire/*.py", "client/*.py"), 20, ("tests/client",)),
+    Part("session", ("client/aio/*.py", "client/wire/*.py", "client/*.py"), 20, ("tests/client/test_",)),
     Part("recipes", ("client/recipes/*.py",), 20, ("tests/recipes",)),
 )
 
@@ -133,7 +135,7 @@ class Trial:
         """Run all tests without a defect and note what they execute; return those that fail.
 
         Args:
-            since: Only those of files that were changed since the run before.
+            since: Only those of files that were changed since the run before, or that it did not have.
         """
         tests = list(TESTS)
         known = Trace({}, [], {})

@@ -164,6 +164,16 @@ def test_deleting_a_container_the_internal_way_is_refused_and_ends_the_connectio
     assert other.children("/") == ["c", "zookeeper"]
 
 
+def test_in_3_8_deleting_a_container_the_internal_way_is_a_bad_argument_and_takes_a_zxid():
+    peer = connected(make_engine(Settings(compat=V3_8)))
+    before = last_zxid(peer)
+
+    raw = peer.feed(request(9, OpCode.DELETE_CONTAINER, string("/c")))
+
+    assert raw == unhex("00000010 00000009") + (before + 1).to_bytes(8, "big") + unhex("fffffff8")
+    assert not peer.closed
+
+
 @pytest.mark.parametrize("compat", [{}, {"compat": V3_8}])
 @pytest.mark.parametrize("path", ["/", "/none"])
 def test_a_check_outside_a_multi_is_refused_and_ends_the_connection(compat, path):

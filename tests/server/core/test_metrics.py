@@ -113,6 +113,12 @@ def test_a_quantile_is_exact_to_six_percent(values: list[float], part: float) ->
     assert observed(*values).quantile(part) == pytest.approx(exact, rel=0.0625, abs=0.001)
 
 
+def test_a_quantile_of_small_numbers_is_exact_to_six_percent_too() -> None:
+    for thousandths in range(200):
+        value = thousandths / 1000
+        assert observed(0.0, value, 1000.0).quantile(0.5) == pytest.approx(value, rel=0.063, abs=1e-9)
+
+
 def test_a_quantile_of_nothing_is_not_a_number() -> None:
     assert isnan(Summary().quantile(0.5))
 

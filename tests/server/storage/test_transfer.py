@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from support.calls import connected, engine_with
 from support.engine import make_engine
 from support.stored import FullDisk, StoredServer, client_of, recovered, state_of
+from support.waiting import until
 
 from zoolet.client import acl as acls
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
@@ -80,6 +82,22 @@ async def test_a_process_that_is_given_up_is_ended_at_once() -> None:
 
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+async def test_a_process_keeps_no_descriptor_of_the_server_s_but_its_pipe() -> None:
+    engine = filled()
+    connected(engine).create("/large", bytes(300_000))  # more than a pipe takes, so that it waits
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
+    for descriptor in held[-3:-1]:  # for the pipe, right below one of the server's
+        os.close(descriptor)
+    process = SnapshotProcess(engine)
+    try:
+        await until(lambda: len({*os.listdir(f"/proc/{process.pid}/fd")} - {"0", "1", "2"}) == 1)
+    finally:
+        await process.end()
+        for descriptor in (*held[:-3], held[-1]):
+            os.close(descriptor)
 
 
 async def test_a_process_that_dies_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
