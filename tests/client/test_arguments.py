@@ -10,6 +10,7 @@ from support.bad_paths import BAD_PATHS
 
 from zoolet.client import Client
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.errors import BadVersionError
 
 Do = Callable[[Client], Any]
 TAKE_PATHS: dict[str, Callable[[Client, Any], Any]] = {
@@ -119,6 +120,12 @@ async def test_an_argument_that_is_invalid_is_refused_at_the_call(
         do(embedded)
 
     assert embedded.statistics() == before
+
+
+@pytest.mark.parametrize("version", [-(1 << 31), (1 << 31) - 1])
+async def test_the_lowest_and_the_highest_version_are_sent(embedded: Client, version: int) -> None:
+    with pytest.raises(BadVersionError):
+        await embedded.set("/", b"", version)
 
 
 @pytest.mark.parametrize(
