@@ -306,8 +306,7 @@ def test_a_client_that_was_not_started_has_statistics_too() -> None:
 @pytest.mark.parametrize("name", ["\0b", "\u0001", "\ud800b", "."])
 def test_each_character_of_a_name_below_a_known_parent_is_checked(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
-        await zk.create("/known")
-        await zk.create("/known/a")
+        assert await zk.exists("/known") is None  # reads remember the paths that they have checked
 
         with pytest.raises(ValueError, match="known"):
             await zk.exists(f"/known/{name}")

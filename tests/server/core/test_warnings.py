@@ -68,6 +68,23 @@ def test_kinds_beyond_a_thousand_take_no_memory(log: Log) -> None:
     assert len(warnings._last) <= 1_000
 
 
+def test_kinds_that_may_have_a_line_again_make_room_for_others(log: Log) -> None:
+    now = 0
+    warnings = Warnings(log, lambda: now)
+    for number in range(500):
+        warnings.warn(f"old {number}", "it")
+    now += 5_000
+    for number in range(499):
+        warnings.warn(f"recent {number}", "it")
+    now += PAUSE_MS - 5_000
+
+    for number in range(20):
+        warnings.warn(f"new {number}", "%d", number)
+        warnings.warn(f"recent {number}", "too early")
+
+    assert log[999:] == [str(number) for number in range(20)]
+
+
 def test_kinds_beyond_a_thousand_do_not_fill_the_log(log: Log) -> None:
     warnings = Warnings(log)
 
