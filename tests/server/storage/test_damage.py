@@ -467,6 +467,18 @@ def test_the_new_name_of_a_snapshot_that_is_set_aside_is_synced(tmp_path: Path) 
     assert Watched.synced == [tmp_path]
 
 
+async def test_a_repair_that_finds_nothing_leaves_a_clean_end_clean(tmp_path: Path) -> None:
+    async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
+        await client.create("/a", b"")
+    lock = tmp_path / "version-2" / "zoolet.lock"
+    before = lock.read_bytes()
+    assert before.startswith(b"zxid ")
+
+    assert repair(tmp_path) == []
+
+    assert lock.read_bytes() == before
+
+
 def test_a_repair_that_fails_leaves_the_lock_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def serve() -> None:
         async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:

@@ -147,6 +147,15 @@ def test_a_multi_is_applied_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     assert server.tree.get("/c") is None
 
 
+@pytest.mark.parametrize("digest", [b"", struct.pack(">iQ", 2, 7)], ids=["without a digest", "with one"])
+def test_the_end_of_a_session_may_have_no_record_as_before_3_6(digest: bytes) -> None:
+    ended = header(1, t.CloseSessionTxn([]))
+    body = ended.encode() + digest
+    data = txnlog.encode_header() + struct.pack(">qi", zlib.adler32(body), len(body)) + body + b"B"
+
+    assert list(txnlog.Log(data)) == [txnlog.LogEntry(ended, (t.CloseSessionTxn([]),))]
+
+
 def test_ephemerals_of_sessions_that_are_closed_or_unknown_are_deleted(tmp_path: Path) -> None:
     nodes = [ROOT, StoredNode("/unknown", b"", -1, 1, 1, 0, 0, 0, 0, 0, 99, 1)]
     write(
