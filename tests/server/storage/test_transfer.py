@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,16 @@ async def test_a_process_keeps_no_descriptor_of_the_server_s_but_its_pipe() -> N
         await process.end()
         for descriptor in (*held[:-3], held[-1]):
             os.close(descriptor)
+
+
+async def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoolet.server.storage.transfer._encode", lambda engine, pipe: signal.pause())
+    process = SnapshotProcess(filled())
+    try:
+        await asyncio.wait_for(process.end(), 10)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
 
 
 async def test_a_process_that_dies_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
