@@ -349,6 +349,17 @@ def test_auth_cannot_stand_for_more_entries_than_a_thousand() -> None:
         peer.create("/b", acl=acl)
 
 
+def test_auth_cannot_stand_for_more_bytes_than_a_request_may_have() -> None:
+    peer = connected(make_engine(Settings(max_frame=10_000)))
+    for number in range(10):
+        peer.auth("digest", f"{number}{'u' * 400}:p".encode())
+    acl = tuple(ACL(number, Id("auth", "")) for number in range(3))
+
+    peer.create("/a", acl=acl[:2])
+    with pytest.raises(InvalidACLError):
+        peer.create("/b", acl=acl)
+
+
 def test_a_multi_whose_lists_are_long_together_is_refused_and_rolled_back() -> None:
     peer = connected(make_engine())
     for number in range(100):
