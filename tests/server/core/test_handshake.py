@@ -156,3 +156,16 @@ def test_handshakes_and_resumed_sessions_are_counted(engine, peer):
     renew(peer)
 
     assert (engine.metrics.connects, engine.metrics.resumed) == (3, 2)
+
+
+def test_who_listens_is_told_what_becomes_of_a_session(engine):
+    seen = []
+    engine.on_session = lambda what, session_id, client: seen.append((what, session_id, client is not None))
+
+    peer = connected(engine)
+    renewed = renew(peer)
+    renewed.close()
+    renew(peer)
+
+    session_id = session_of(peer)
+    assert seen == [(what, session_id, True) for what in ("opened", "resumed", "closed", "refused")]

@@ -168,6 +168,16 @@ async def test_nobody_sees_the_end_of_a_session_that_could_not_be_logged(tmp_pat
     await owner.aclose()
 
 
+async def test_nobody_waits_for_a_zxid_that_nothing_has(tmp_path: Path) -> None:
+    async with StoredServer(tmp_path) as server:
+        client = await client_of(server)
+        await client.create("/a")
+
+        await asyncio.wait_for(server.store.on_disk(0, server.engine.zxid + 5), 5)
+
+        await client.aclose()
+
+
 async def test_a_probe_is_answered_although_a_change_of_the_server_s_own_cannot_be_logged(tmp_path: Path) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
