@@ -41,9 +41,7 @@ def reconfig(
 
 
 def test_the_configuration_at_the_start_has_version_0(ensemble: Peer) -> None:
-    assert ensemble.get("/zookeeper/config")[0] == (
-        b"server.1=localhost:2888:3888:participant;0.0.0.0:2181\nversion=0"
-    )
+    assert ensemble.get("/zookeeper/config")[0] == (b"server.1=localhost:2888:3888:participant;0.0.0.0:2181\nversion=0")
 
 
 def test_an_observer_joins_and_leaves(ensemble: Peer) -> None:
