@@ -168,7 +168,7 @@ def test_ephemerals_of_sessions_that_are_closed_or_unknown_are_deleted(tmp_path:
 
     server, _ = recovered(tmp_path)
 
-    assert (server.tree.size, dict(server.sessions.alive)) == (4, {})
+    assert (server.tree.size, dict(server.sessions.alive), dict(server.tree.ephemerals)) == (4, {}, {})
 
 
 def test_a_last_transaction_that_was_not_written_completely_is_left_out(tmp_path: Path) -> None:
