@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import suppress
 
 import pytest
@@ -11,6 +12,7 @@ from support.simulation import Connect, simulate_clients, with_client
 
 from zoolet.client import Client, ConnectionLossError, NoNodeError
 from zoolet.client.recipes import LockLostError, TryLock
+from zoolet.client.recipes._owned_node import delete_both
 from zoolet.server import Server
 from zoolet.server.testing import Simulation, drop_request, lose_reply
 
@@ -169,5 +171,20 @@ def test_a_path_whose_proof_node_somebody_deletes_is_released_all_the_same() -> 
             await lease.release()
         await asyncio.sleep(1)
         assert "/t" not in server.tree()
+
+    with_client(main)
+
+
+def test_a_delete_whose_end_nobody_awaits_fails_silently() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        complaints: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+
+        delete_both(zk, "/none", "/none-either").close()
+        await zk.sync()
+        await asyncio.sleep(0.1)
+        gc.collect()
+
+        assert complaints == []
 
     with_client(main)

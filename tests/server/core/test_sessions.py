@@ -25,6 +25,7 @@ from zoolet.protocol.handshake import ConnectRequest
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.compat import V3_8
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.node import CONTAINER_OWNER, is_session, ttl_owner
 from zoolet.server.core.sessions import first_session_id, password_of
 from zoolet.server.core.settings import Settings
 from zoolet.server.core.state import first_zxid
@@ -283,3 +284,20 @@ def test_the_first_zxid_leaves_20_bits_for_a_count() -> None:
     begin_of_2020 = 1_577_836_800_000
     assert first_zxid(begin_of_2020 + 7) == 7 << 20
     assert first_zxid(begin_of_2020 - 7) == 0
+
+
+@pytest.mark.parametrize(
+    ("owner", "is_one"),
+    [
+        (0, False),
+        (1, True),
+        (0x7FFFFFFFFFFFFFFF, True),
+        (CONTAINER_OWNER, False),
+        (CONTAINER_OWNER + 1, True),
+        (ttl_owner(0) - 1, True),
+        (ttl_owner(1), False),
+        (-1, False),
+    ],
+)
+def test_an_owner_is_a_session_a_container_or_a_time(owner: int, is_one: bool) -> None:
+    assert is_session(owner) is is_one
