@@ -394,6 +394,18 @@ def test_a_task_that_is_withdrawn_while_it_is_assigned_harms_no_other(after: flo
     crewed(main)
 
 
+def test_a_task_that_is_done_before_it_is_assigned_does_not_delay_the_next() -> None:
+    async def main(crew: Crew) -> None:
+        zk = await crew.client()
+        crew.server.populate({"/jobs/tasks/b": "", "/jobs/assigned/w": "", "/jobs/results": ""})
+        assigned: dict[str, str] = {}
+        async with zk.lock("/leader") as leadership:
+            assert await Master(zk, "/jobs")._assign_all(leadership, assigned, ["w"], {"a": b"1", "b": b"2"})
+        assert assigned == {"b": "w"}
+
+    crewed(main)
+
+
 def test_a_heartbeat_goes_on_after_an_error_that_passes() -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()

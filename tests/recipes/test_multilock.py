@@ -89,7 +89,7 @@ def test_a_transaction_is_refused_when_any_part_is_gone(which: int) -> None:
     simulate_clients(main)
 
 
-@pytest.mark.parametrize("step", range(0, 60, 3))
+@pytest.mark.parametrize("step", range(0, 230, 8))
 def test_anyone_is_cancelled_at_any_moment_leaves_nothing(step: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
@@ -99,6 +99,23 @@ def test_anyone_is_cancelled_at_any_moment_leaves_nothing(step: int) -> None:
         await asyncio.wait([task])
         if not task.cancelled():
             await task.result().release()
+        await nothing_left(server)
+
+    simulate_clients(main, step)
+
+
+@pytest.mark.parametrize("step", range(30, 230, 8))
+def test_an_attempt_that_is_cancelled_at_any_moment_leaves_nothing(step: int) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        task = asyncio.create_task(MultiLock(zk, PATHS).attempt())
+        await asyncio.sleep(step * 0.0005)
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            lease = task.result()
+            assert lease is not None
+            await lease.release()
         await nothing_left(server)
 
     simulate_clients(main, step)
