@@ -144,6 +144,15 @@ def test_a_soft_limit_that_is_exceeded_again_and_again_is_logged_once_in_ten_sec
     assert "/q" in log[0]
 
 
+def test_what_has_no_limit_is_not_logged() -> None:
+    log = Log()
+    peer = limited(b"bytes=1000", log)
+    for number in range(3):
+        peer.create(f"/q/{number}", b"x")
+
+    assert log == []
+
+
 def test_a_soft_limit_that_stays_exceeded_is_logged_with_how_often() -> None:
     log = Log()
     peer = limited(b"count=1", log)

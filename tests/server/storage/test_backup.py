@@ -12,10 +12,14 @@ import pytest
 from support.daemon import DaemonProcess
 
 from zoolet.client.blocking import Client
+from zoolet.protocol.txns import ErrorTxn
 from zoolet.server.storage import backup, layout
 from zoolet.server.storage.backup import back_up
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
+from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode
+from zoolet.server.storage.txnlog import encode as encode_entries
+from zoolet.server.storage.txnlog import encode_header
 
 
 @pytest.mark.slow
@@ -47,6 +51,20 @@ def test_a_copy_made_while_the_server_writes_has_what_was_acknowledged_before(tm
         found = set(zk.children("/"))
         assert zk.exists(zk.create("/later", b"")).czxid >> 32 > copies[-1][1].zxid >> 32  # a new epoch
         assert {path[1:] for path in acknowledged[: copies[-1][0]]} <= found
+
+
+def test_a_copy_has_no_log_that_the_snapshot_does_not_need(tmp_path: Path) -> None:
+    inner = tmp_path / "data" / "version-2"
+    inner.mkdir(parents=True)
+    root = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    (inner / "snapshot.5").write_bytes(b"".join(encode(Snapshot(5, [root]))))
+    for first, count in ((1, 4), (5, 3)):
+        entries = [(0, 0, zxid, 5, -1, ErrorTxn(0)) for zxid in range(first, first + count)]
+        (inner / f"log.{first:x}").write_bytes(encode_header() + encode_entries(entries))
+
+    back_up(tmp_path / "data", tmp_path / "copy")
+
+    assert {file.name for file in (tmp_path / "copy" / "version-2").glob("*.?")} == {"snapshot.5", "log.5"}
 
 
 def test_a_target_with_something_in_it_is_refused(tmp_path: Path) -> None:
