@@ -141,10 +141,10 @@ class Trial:
         known = Trace({}, [], {})
         if since:
             known = Trace(*json.loads(NOTES.read_text()))
-            files = [
-                file for each in TESTS for file in [ROOT / each, *(ROOT / each).rglob("test_*.py")] if file.is_file()
-            ]
-            tests = [str(file.relative_to(ROOT)) for file in files if file.stat().st_mtime > NOTES.stat().st_mtime]
+            noted, had = NOTES.stat().st_mtime, {test.partition("::")[0] for test in known.seconds}
+            files = [file for each in TESTS for file in (ROOT / each).rglob("test_*.py")]
+            names = {str(file.relative_to(ROOT)): file.stat().st_mtime for file in files}
+            tests = [name for name, changed in names.items() if changed > noted or name not in had]
         folder = self._copies.get()
         began = time.monotonic()
         failed = Result(False, frozenset())
