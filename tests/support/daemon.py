@@ -15,6 +15,7 @@ from typing import IO, Final, Self
 
 READY_S: Final = 20.0  # only ever reached on failure
 STOP_S: Final = 10.0
+LINE_S: Final = 30.0  # for a line; only ever reached on failure
 SERVE: Final = (sys.executable, "-m", "zoolet.server", "serve")
 
 
@@ -89,7 +90,7 @@ class Running:
         self.process = process
         self._unread: dict[int, bytes] = {}
 
-    def read_line(self, number: int, within: float = STOP_S) -> str:
+    def read_line(self, number: int, within: float = LINE_S) -> str:
         """Wait so many seconds for a line of stdout (1) or stderr (2); empty at the end."""
         pipe = self.process.stdout if number == 1 else self.process.stderr
         assert pipe is not None
@@ -110,7 +111,7 @@ class Running:
             assert line, f"the log ended without {text!r}"
         return line
 
-    def port(self, within: float = STOP_S) -> int:
+    def port(self, within: float = LINE_S) -> int:
         """Wait so many seconds for the next ready line; return its port."""
         line = self.read_line(1, within)
         assert line.startswith("zoolet ready "), line

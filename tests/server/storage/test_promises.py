@@ -173,7 +173,7 @@ async def test_nobody_waits_for_a_zxid_that_nothing_has(tmp_path: Path) -> None:
         client = await client_of(server)
         await client.create("/a")
 
-        await asyncio.wait_for(server.store.on_disk(0, server.engine.zxid + 5), 5)
+        await asyncio.wait_for(server.store.on_disk(0, server.engine.zxid + 5), 20)
 
         await client.aclose()
 
@@ -189,7 +189,7 @@ async def test_a_probe_is_answered_although_a_change_of_the_server_s_own_cannot_
         reader, writer = await asyncio.open_connection(*server.hosts.split(":"))
         writer.write(b"srvr")
 
-        assert b"Writes refused" in await asyncio.wait_for(reader.read(), 5)
+        assert b"Writes refused" in await asyncio.wait_for(reader.read(), 20)
         writer.close()
         disk.syncs = True
         await client.aclose()
