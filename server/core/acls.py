@@ -353,6 +353,9 @@ def _ip6(address: str) -> int | None:
 
 
 def _decimal(text: str) -> int | None:
-    """Parse a number as Java's Integer.parseInt does."""
+    """Parse a number below 10**9 as Java's Integer.parseInt does: any number of zeros may precede it."""
     digits = text[1:] if text[:1] in ("+", "-") else text
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
+    if not digits.isascii() or not digits.isdigit():
+        return None
+    number = digits.lstrip("0") or "0"
+    return int(text[: -len(digits)] + number) if len(number) < 10 else None

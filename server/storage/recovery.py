@@ -164,7 +164,6 @@ def _apply_record(engine: Engine, record: Record, session_id: int) -> None:
         engine.sessions.skip_id(session_id)
         for path in {**dict.fromkeys(record.paths2Delete), **dict.fromkeys(tree.ephemerals.get(session_id, ()))}:
             _apply_record(engine, t.DeleteTxn(path), session_id)
-        tree.ephemerals.pop(session_id, None)
         if (session := engine.sessions.alive.get(session_id)) is not None:
             engine.sessions.close(session)
 

@@ -2,14 +2,16 @@
 
 Each defect is planted in a copy of the project, so that the sources stay as they are. At first all tests run without
 one, as ``make test`` has them without Java, and note which lines they execute. Then each defect meets those that
-execute its statement: the files that are named after its module first, then the others, and at last those that start
-other processes. A test that fails has to fail twice. What no test finds is listed at the end; ``--again`` with such a
-list tries only those, as long as the sources stay as they are, and notes lines only of tests that were changed since.
+execute its statement: the files that are named after its module first, then the others, the slow ones, and at last some
+that start other processes. A test that fails has to fail twice with the defect, and to pass without it. What no test
+finds is listed at the end; ``--again`` with such a list tries only those, and notes lines only of tests that were
+changed since.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
 import json
 import os
@@ -63,6 +65,11 @@ class Part(NamedTuple):
     share: int
     processes: tuple[str, ...]
 
+    def mutants(self) -> list[Mutant]:
+        """Return all defects that can be planted here."""
+        files = sorted({file for pattern in self.files for file in ROOT.glob(pattern)})
+        return [mutant for file in files for mutant in mutants_of(ROOT, file)]
+
 
 PARTS: Final = (
     Part("core", ("server/core/*.py", "server/core/ops/*.py"), 40, ("tests/server/cli/test_data_dir",)),
@@ -81,11 +88,17 @@ def main() -> int:
     parser.add_argument("--part", choices=[part.name for part in PARTS])
     parser.add_argument("--again", type=Path, help="a file with lines «not found: ...» of a run before: only those")
     arguments = parser.parse_args()
-    chosen = choose(arguments.count, Random(arguments.seed), arguments.part)
-    if arguments.again is not None:
-        listed = set(re.findall(r"not found: (.*)", arguments.again.read_text()))
-        chosen = [(part, mutant) for part, mutant in chosen if str(mutant) in listed]
-    print(f"{len(chosen)} defects of seed {arguments.seed}, {arguments.jobs} at a time; this takes about "
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended, too
+    if arguments.again is None:
+        chosen = choose(arguments.count, Random(arguments.seed), arguments.part)
+    else:
+        listed = dict.fromkeys(re.findall(r"not found: (.*)", arguments.again.read_text()))
+        every = {str(mutant): (part, mutant) for part in PARTS for mutant in part.mutants()}
+        if gone := [line for line in listed if line not in every]:
+            print("the sources have no such place any more:", *gone, sep="\n  ")
+            return 2
+        chosen = [every[line] for line in listed]
+    print(f"{len(chosen)} defects, {arguments.jobs} at a time; this takes about "
           f"{10 + len(chosen) * 20 // arguments.jobs // 60} minutes", flush=True)  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="zoolet-mutations-") as name:
         trial = Trial(Path(name), arguments.jobs)
@@ -94,6 +107,7 @@ def main() -> int:
             return 2
         alive = trial.run(chosen)
     found = len(chosen) - len(alive)
+    assert chosen, "there is nothing to try"
     print(f"\n{found} of {len(chosen)} found, {100 * found / len(chosen):.1f} %")
     for mutant in sorted(alive, key=str):
         print(f"  not found: {mutant}")
@@ -106,8 +120,7 @@ def choose(count: int, rng: Random, only: str | None) -> list[tuple[Part, Mutant
     for part in PARTS:
         if only not in (None, part.name):
             continue
-        files = sorted({file for pattern in part.files for file in ROOT.glob(pattern)})
-        every = [mutant for file in files for mutant in mutants_of(ROOT, file)]
+        every = part.mutants()
         wanted = count if only else count * part.share // 100
         chosen += [(part, mutant) for mutant in rng.sample(every, min(wanted, len(every)))]
     rng.shuffle(chosen)
@@ -126,6 +139,7 @@ class Trial:
         self._folder = folder
         self._at_once = jobs
         self._trace = Trace({}, [], {})
+        self._sound: set[str] = set()  # tests that have passed here without a defect
         self._times = itertools.count(int(time.time()))  # of files: each another, or bytecode would be taken for fresh
         self._copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(jobs):
@@ -135,33 +149,33 @@ class Trial:
         """Run all tests without a defect and note what they execute; return those that fail.
 
         Args:
-            since: Only those of files that were changed since the run before, or that it did not have.
+            since: Only those of files that are not as they were in the run before.
         """
-        tests = list(TESTS)
-        known = Trace({}, [], {})
-        if since:
-            known = Trace(*json.loads(NOTES.read_text()))
-            noted, had = NOTES.stat().st_mtime, {test.partition("::")[0] for test in known.seconds}
-            files = [file for each in TESTS for file in (ROOT / each).rglob("test_*.py")]
-            names = {str(file.relative_to(ROOT)): file.stat().st_mtime for file in files}
-            tests = [name for name, changed in names.items() if changed > noted or name not in had]
         folder = self._copies.get()
-        began = time.monotonic()
-        failed = Result(False, frozenset())
-        if tests:
+        files = {
+            str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
+            for each in TESTS
+            for file in (folder / each).rglob("test_*.py")
+        }
+        self._trace, before = Trace({}, [], {}), {}
+        if since:
+            before, noted = json.loads(NOTES.read_text())
+            self._trace = Trace(*noted).without({name for name in before if before[name] != files.get(name)})
+        end = End(0, frozenset(), "")
+        if tests := [name for name in files if files[name] != before.get(name)]:
+            began = time.monotonic()
             into = self._folder / "traces"
             into.mkdir()
-            options = ["-n", str(self._at_once), "--dist", "loadfile", "-p", "mutations.plugin", *tests]
-            failed = run(folder, options, {TRACE_INTO: str(into)}, 3600)
+            options = ["-n", str(self._at_once), "--dist", "loadfile", "-p", "mutations.plugin"]
+            end = run(folder, [*options, *(tests if since else TESTS)], {TRACE_INTO: str(into)}, 3600)
             new = read_traces(into)
-            if not new.seconds:
-                raise RuntimeError(f"no test has run: {' '.join(options)}")
+            if not new.seconds or not (end.passed or end.failed):
+                raise RuntimeError(f"the tests could not be run: {end.output}")
             print(f"{time.monotonic() - began:.0f} s without a defect: {len(new.seconds)} tests", flush=True)
-            known = merged([known, new])
-        self._trace = known
+            self._trace = merged([self._trace, new])
         NOTES.parent.mkdir(exist_ok=True)
-        NOTES.write_text(json.dumps(known))
-        broken = {test for test in failed.tests if self._fails(folder, [test])}  # tracing makes tests slow
+        NOTES.write_text(json.dumps((files, self._trace)))
+        broken = {test for test in end.failed if not self._run(folder, [test]).passed}  # tracing makes tests slow
         self._copies.put(folder)
         return broken
 
@@ -169,36 +183,70 @@ class Trial:
         """Try defects; return those that no test finds."""
         alive: list[Mutant] = []
         began = time.monotonic()
-        with ThreadPoolExecutor(self._at_once) as pool:
-            running = {pool.submit(self._is_found, part, mutant): mutant for part, mutant in chosen}
+        pool = ThreadPoolExecutor(self._at_once)
+        try:
+            running = {pool.submit(self._finder, part, mutant): mutant for part, mutant in chosen}
             for number, done in enumerate(as_completed(running), 1):
                 mutant = running[done]
-                if not done.result():
+                if finder := done.result():
+                    print(f"found: {mutant}: {finder}", flush=True)
+                else:
                     alive.append(mutant)
                     print(f"not found: {mutant}", flush=True)
                 if number % 10 == 0:
                     minutes = (time.monotonic() - began) / 60
                     print(f"{number} of {len(chosen)} tried, {len(alive)} not found, {minutes:.0f} minutes", flush=True)
+        finally:  # interrupted, too
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(LIVE):
+                _kill(process)
         return alive
 
-    def _is_found(self, part: Part, mutant: Mutant) -> bool:
+    def _finder(self, part: Part, mutant: Mutant) -> str:
+        """Plant a defect; return what finds it, empty if nothing does."""
         folder = self._copies.get()
         file = folder / mutant.file
-        before = file.read_text()
+        before, planted = file.read_text(), mutant.source(folder)
+        shutil.rmtree(folder / ".hypothesis", ignore_errors=True)  # what failed with another defect
         try:
-            self._write(file, mutant.source(folder))
-            return any(self._fails(folder, tests) for tests in self._tests(part, mutant))
+            self._write(file, planted)
+            for tests in self._tests(part, mutant):
+                while tests:
+                    end = self._run(folder, tests)
+                    if end.passed:
+                        break
+                    if not end.failed:
+                        return "no end in time" if end.code is None else f"exit code {end.code} of pytest"
+                    failed = sorted(end.failed)
+                    if not self._run(folder, failed).passed:
+                        self._write(file, before)
+                        if self._is_sound(folder, failed):
+                            return failed[0]
+                        self._write(file, planted)
+                    tests = [test for test in tests if end.failed.isdisjoint((test, test.partition("::")[0]))]
+            return ""
         finally:
             self._write(file, before)
             self._copies.put(folder)
+
+    def _is_sound(self, folder: Path, tests: list[str]) -> bool:
+        """Return whether tests pass without a defect, run as they are with one."""
+        if not self._sound.issuperset(tests):
+            if not self._run(folder, tests).passed:
+                print(f"fails without a defect: {tests}", flush=True)
+                return False
+            self._sound.update(tests)
+        return True
 
     def _tests(self, part: Part, mutant: Mutant) -> list[list[str]]:
         """Return what is run for a defect, one list after the other."""
         lines = self._trace.lines.get(mutant.file, {})
         every = list(self._trace.seconds)
-        executing = {every[test] for line in mutant.lines for test in lines.get(str(line), ())}
         stem = Path(mutant.file).stem.lstrip("_")
-        near = {test for test in executing if f"/test_{stem}" in test}
+        near = {test for test in every if f"/test_{stem}" in test}
+        executing = {every[test] for line in mutant.lines for test in lines.get(str(line), ())}
+        executing = executing or near  # what an import executes
+        near &= executing
         elsewhere = {test for test in self._trace.processes if test.startswith(part.processes)}
         quick = {test for test in executing if self._trace.seconds[test] < 0.5}
         parts = [near & quick, quick - near, executing - quick, elsewhere - executing]
@@ -212,20 +260,9 @@ class Trial:
         return list(itertools.chain(*sorted(files.values(), key=self._seconds)))
 
     def _seconds(self, tests: Iterable[str]) -> float:
-        return sum(self._trace.seconds[test] for test in tests)
+        return sum(self._trace.seconds.get(test, 1.0) for test in tests)  # or a file that cannot be imported
 
-    def _fails(self, folder: Path, tests: list[str]) -> bool:
-        """Return whether one of some tests fails twice, or whether they do not end in time."""
-        while tests:
-            result = self._run(folder, tests)
-            if not result.failed:
-                return False
-            if not result.tests or self._run(folder, sorted(result.tests)).failed:
-                return True
-            tests = [test for test in tests if test not in result.tests]  # one that fails at times says nothing
-        return False
-
-    def _run(self, folder: Path, tests: list[str]) -> Result:
+    def _run(self, folder: Path, tests: list[str]) -> End:
         only = folder.with_suffix(".only")
         only.write_text("\n".join(tests))
         files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
@@ -251,19 +288,30 @@ def _copy(folder: Path) -> Path:
     return folder
 
 
-class Result(NamedTuple):
-    """How tests ended.
+class End(NamedTuple):
+    """How a run of pytest ended.
 
     Args:
-        failed: Whether one failed, could not be imported, or did not end in time.
-        tests: Which ones failed.
+        code: Its exit code; None if it did not end in time.
+        failed: The tests that failed, and files that could not be imported.
+        output: The end of its output.
     """
 
-    failed: bool
-    tests: frozenset[str]
+    code: int | None
+    failed: frozenset[str]
+    output: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether all tests passed."""
+        return self.code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
-def run(folder: Path, options: list[str], settings: dict[str, str], seconds: float) -> Result:
+LIVE: Final[set[subprocess.Popen[bytes]]] = set()
+"""The processes that run."""
+
+
+def run(folder: Path, options: list[str], settings: dict[str, str], seconds: float) -> End:
     """Run tests in a copy of the project."""
     output = folder.with_suffix(".out")
     with output.open("wb") as stdout:
@@ -275,21 +323,29 @@ def run(folder: Path, options: list[str], settings: dict[str, str], seconds: flo
             | settings,
             stdin=subprocess.DEVNULL,
             stdout=stdout,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        LIVE.add(process)
         try:
-            failed = process.wait(seconds) not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+            code = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            return Result(True, frozenset())
+            code = None
         finally:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
-    tests = re.findall(r"^(?:FAILED|ERROR) (\S*?::.*?)(?: - .*)?$", output.read_text(errors="replace"), re.MULTILINE)
-    return Result(failed, frozenset(tests) if failed else frozenset())
+            _kill(process)
+            LIVE.discard(process)
+    text = output.read_text(errors="replace")
+    failed = re.findall(r"^(?:FAILED|ERROR) (tests/\S+\.py(?:::.*?)?)(?: - .*)?$", text, re.MULTILINE)
+    return End(code, frozenset(failed if code else ()), text[-2000:])
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process and those that it has started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class Mutant:
     lines: range
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.what}"
+        return f"{self.file}:{self.line} ({self.number}): {self.what}"
 
     def source(self, root: Path) -> str:
         """Return the module with the defect."""
@@ -118,7 +118,11 @@ def _changes(tree: ast.AST) -> Iterator[tuple[int, str, _Change]]:
             yield line, f"left out: {ast.unparse(node)[:60]}", _Change(parent, field, ast.Pass(), place)
         elif isinstance(node, ast.Break | ast.Continue):
             other_node = ast.Continue() if isinstance(node, ast.Break) else ast.Break()
-            yield line, f"{type(node).__name__.lower()} becomes another", _Change(parent, field, other_node, place)
+            yield (
+                line,
+                f"{type(node).__name__} becomes {type(other_node).__name__}".lower(),
+                _Change(parent, field, other_node, place),
+            )
 
 
 def _is_nothing(node: ast.AST) -> bool:

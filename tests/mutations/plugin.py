@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -32,6 +32,23 @@ class Trace(NamedTuple):
     seconds: dict[str, float]
     processes: list[str]
     lines: dict[str, dict[str, list[int]]]
+
+    def without(self, files: Collection[str]) -> Trace:
+        """Return it without the tests of some files."""
+        kept = [test for test in self.seconds if test.partition("::")[0] not in files]
+        place = {test: number for number, test in enumerate(kept)}
+        moved = [place.get(test) for test in self.seconds]
+        return Trace(
+            {test: self.seconds[test] for test in kept},
+            [test for test in self.processes if test in place],
+            {
+                module: {
+                    line: [number for test in tests if (number := moved[test]) is not None]
+                    for line, tests in tests_of.items()
+                }
+                for module, tests_of in self.lines.items()
+            },
+        )
 
 
 def read_traces(folder: Path) -> Trace:

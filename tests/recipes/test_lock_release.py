@@ -134,3 +134,13 @@ def test_a_multilock_says_that_the_release_of_a_part_is_refused() -> None:
         await nothing_left(server)
 
     simulate_clients(main)
+
+
+def test_a_lease_that_was_released_wakes_nobody_up() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        lease = await Lock(await connect(), "/a").acquire()
+        await lease.release()
+
+        assert lease._timer.cancelled()
+
+    simulate_clients(main)

@@ -11,7 +11,7 @@ from support.simulation import Connect, simulate_clients
 from zoolet.client import Client
 from zoolet.client.recipes import LockLostError, MultiLock
 from zoolet.server import Server
-from zoolet.server.testing import Simulation
+from zoolet.server.testing import Simulation, hold
 
 PATHS = ["/c", "/a", "/b"]
 
@@ -46,6 +46,22 @@ def test_if_one_cannot_be_had_none_is_kept() -> None:
                 await MultiLock(one, PATHS).acquire(0.5)
             async with two.lock("/a", timeout=1.0), two.lock("/c", timeout=1.0):
                 pass
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_an_attempt_that_loses_a_race_for_one_keeps_none() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        with server.fault(hold(), "create2", "/b/*", client=one) as held:
+            attempt = asyncio.create_task(MultiLock(one, PATHS).attempt())
+            await server.until(lambda: held.hits, timeout=10)
+            async with two.lock("/b"):
+                held.release()
+                assert await attempt is None
+        async with two.lock("/a", timeout=1.0):
+            pass
         await nothing_left(server)
 
     simulate_clients(main)

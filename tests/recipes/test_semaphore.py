@@ -68,6 +68,24 @@ def test_a_number_of_leases_that_is_invalid_is_refused(leases: object) -> None:
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
+@pytest.mark.parametrize(("count", "lists"), [(1, 1), (2, 2)])
+def test_a_lease_of_one_costs_no_second_list(naming: str, count: int, lists: int) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        pool = Semaphore(zk, "/pool", 3, naming=naming)
+        await (await pool.acquire()).release()
+        await asyncio.sleep(1)
+        before = server.op_count()
+        lease = await pool.acquire(count=count)
+        asked = [op.path for op in server.ops(since=before) if op.op.startswith("getChildren")]
+        await lease.release()
+
+        assert len([path for path in asked if path == pool._parent]) == lists
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("naming", NAMINGS)
 def test_the_end_of_a_lease_wakes_the_first_in_line_only(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(6)]

@@ -76,6 +76,8 @@ def test_a_null_id_of_the_world_is_a_marshalling_error_that_takes_a_zxid(peer):
         ("ip", "10.0.0.0/8", OK),
         ("ip", "10.0.0.0/0", OK),
         ("ip", "10.0.0.0/32", OK),
+        ("ip", f"10.0.0.0/{'0' * 5000}24", OK),
+        ("ip", f"10.0.0.0/{'9' * 5000}", INVALID_ACL),
         ("ip", "10.0.0.0/33", INVALID_ACL),
         ("ip", "10.0.0.0/-1", INVALID_ACL),
         ("ip", "10.0.0.0/x", INVALID_ACL),

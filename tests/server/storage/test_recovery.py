@@ -171,6 +171,16 @@ def test_ephemerals_of_sessions_that_are_closed_or_unknown_are_deleted(tmp_path:
     assert (server.tree.size, dict(server.sessions.alive), dict(server.tree.ephemerals)) == (4, {}, {})
 
 
+def test_an_ephemeral_node_that_has_a_child_when_its_session_ends_can_be_deleted_later(tmp_path: Path) -> None:
+    """No server writes such a log; but what reads logs must not fail on any."""
+    records = [t.CreateSessionTxn(30_000), create("/a", ephemeral=True), create("/a/b"), t.CloseSessionTxn(["/a"])]
+    write(tmp_path, *records, t.DeleteTxn("/a/b"), t.DeleteTxn("/a"))
+
+    server, _ = recovered(tmp_path)
+
+    assert (server.tree.get("/a"), dict(server.tree.ephemerals)) == (None, {})
+
+
 def test_a_last_transaction_that_was_not_written_completely_is_left_out(tmp_path: Path) -> None:
     log = write(tmp_path, create("/a"), create("/b", 2))
     data = log.read_bytes().rstrip(b"\0")
