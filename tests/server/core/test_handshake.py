@@ -158,7 +158,7 @@ def test_handshakes_and_resumed_sessions_are_counted(engine, peer):
     assert (engine.metrics.connects, engine.metrics.resumed) == (3, 2)
 
 
-def test_who_listens_is_told_what_becomes_of_a_session(engine):
+def test_a_listener_is_notified_of_what_becomes_of_a_session(engine):
     seen = []
     engine.on_session = lambda what, session_id, client: seen.append((what, session_id, client is not None))
 
