@@ -165,7 +165,7 @@ def test_a_call_that_waits_for_a_busy_server_ends_with_its_client() -> None:
     with_client(main)
 
 
-def test_the_time_that_a_busy_server_takes_is_not_taken_from_the_wait_for_a_connection() -> None:
+def test_what_a_busy_server_takes_is_not_taken_from_the_wait_for_a_connection() -> None:
     async def main(server: Server, zk: Client) -> None:
         with server.fault(throttled(), "getData", client=zk):
             waiting = zk.for_recipe().get("/")

@@ -178,7 +178,7 @@ async def test_nobody_waits_for_a_zxid_that_nothing_has(tmp_path: Path) -> None:
         await client.aclose()
 
 
-async def test_a_probe_is_answered_although_a_change_of_the_server_s_own_cannot_be_logged(tmp_path: Path) -> None:
+async def test_a_probe_is_answered_while_a_change_of_the_server_s_cannot_be_logged(tmp_path: Path) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
         client = await client_of(server)
