@@ -164,7 +164,7 @@ def test_deleting_a_container_the_internal_way_is_refused_and_ends_the_connectio
     assert other.children("/") == ["c", "zookeeper"]
 
 
-def test_in_3_8_deleting_a_container_the_internal_way_is_a_bad_argument_and_takes_a_zxid():
+def test_in_3_8_deleting_a_container_the_internal_way_takes_a_zxid():
     peer = connected(make_engine(Settings(compat=V3_8)))
     before = last_zxid(peer)
 
