@@ -53,6 +53,9 @@ async def test_recipes_of_every_kind_are_found_by_both(naming: Any) -> None:
             shared = described(*await Overview(a, "/").look())["shared"]
             if sum(len(line["waiters"]) for line in shared) == 2:
                 break
+        lines, _ = await Overview(a, "/").look()
+        assert all(entry.holds for line in lines for entry in line.holders)
+        assert not any(entry.holds for line in lines for entry in line.waiters)
         assert server.admin_url is not None
         url = f"{server.admin_url}console/api/locks"
         shown = json.loads(await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=5).read()))
