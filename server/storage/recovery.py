@@ -95,11 +95,16 @@ def load_tree(engine: Engine, snapshot: Snapshot) -> None:
 
 
 def _finish(engine: Engine) -> None:
-    """Delete the ephemeral nodes of sessions that are not there, and count what quotas limit."""
-    for owner in [owner for owner in engine.tree.ephemerals if owner not in engine.sessions.alive]:
-        for node_path in sorted(engine.tree.ephemerals[owner], key=len, reverse=True):
-            engine.tree.delete(node_path, engine.tree.parent_of(node_path), engine.zxid)
-        del engine.tree.ephemerals[owner]
+    """Delete the ephemeral nodes of sessions that are not there, and what malformed files have below them. Count what
+    quotas limit.
+    """
+    tree = engine.tree
+    for owner in [owner for owner in tree.ephemerals if owner not in engine.sessions.alive]:
+        for node_path in list(tree.ephemerals[owner]):
+            below = [path for path, _ in tree.walk(node_path)] if tree.get(node_path) is not None else []
+            for path in reversed(below):
+                tree.delete(path, tree.parent_of(path), engine.zxid)
+        del tree.ephemerals[owner]
     engine.quota.recount_all()
 
 

@@ -30,7 +30,7 @@ SESSIONS: Final = 5_000
 WORST: Final = 0.25
 """Seconds that a client may wait; on an idle machine it is 0.02."""
 LOADED_WITHIN: Final = 60.0
-"""Seconds that the server may take to read the snapshot; on an idle machine it takes four."""
+"""Seconds that the server may take to read the snapshot; on an idle machine it takes six."""
 ROOT: Final = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from support.leftovers import nothing_left
@@ -106,32 +107,16 @@ def test_a_transaction_is_refused_when_any_part_is_gone(which: int) -> None:
 
 
 @pytest.mark.parametrize("step", range(0, 230, 8))
-def test_anyone_is_cancelled_at_any_moment_leaves_nothing(step: int) -> None:
+@pytest.mark.parametrize("take", [MultiLock.acquire, MultiLock.attempt], ids=["acquire", "attempt"])
+def test_anyone_is_cancelled_at_any_moment_leaves_nothing(take: Any, step: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
-        task = asyncio.create_task(MultiLock(zk, PATHS).acquire())
+        task = asyncio.create_task(take(MultiLock(zk, PATHS)))
         await asyncio.sleep(step * 0.0005)
         task.cancel()
         await asyncio.wait([task])
         if not task.cancelled():
             await task.result().release()
-        await nothing_left(server)
-
-    simulate_clients(main, step)
-
-
-@pytest.mark.parametrize("step", range(30, 230, 8))
-def test_an_attempt_that_is_cancelled_at_any_moment_leaves_nothing(step: int) -> None:
-    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
-        zk = await connect()
-        task = asyncio.create_task(MultiLock(zk, PATHS).attempt())
-        await asyncio.sleep(step * 0.0005)
-        task.cancel()
-        await asyncio.wait([task])
-        if not task.cancelled():
-            lease = task.result()
-            assert lease is not None
-            await lease.release()
         await nothing_left(server)
 
     simulate_clients(main, step)

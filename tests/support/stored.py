@@ -23,11 +23,12 @@ from zoolet.server.net.turns import TURN
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.layout import LOCK, SUBFOLDER
 from zoolet.server.storage.opening import OpenDirectory
-from zoolet.server.storage.recovery import recover
+from zoolet.server.storage.recovery import Recovered, recover
 from zoolet.server.storage.settings import StorageSettings
 from zoolet.server.storage.store import Store
 
 SECTOR: Final = 512
+WRITES: Final = 6
 
 
 class StoredServer:
@@ -92,6 +93,32 @@ async def client_of(server: StoredServer) -> Client:
     client = Client(server.hosts, timeout=20.0)
     await client.start()
     return client
+
+
+async def files_with(folder: Path, *, preallocated: int = 0) -> tuple[Path, Path]:
+    """Write six transactions with a server; return the snapshot before them and the log."""
+    async with StoredServer(folder, preallocated=preallocated) as server, Client(server.hosts, timeout=20.0) as client:
+        for number in range(WRITES):
+            await client.create(f"/n{number}", b"data")
+        inner = folder / "version-2"
+        log, snapshot = sorted(path for path in inner.iterdir() if not path.name.startswith("zoolet"))
+        whole = log.read_bytes()
+    log.write_bytes(whole)  # without what the end has added, as if the server had been killed
+    log.with_name("zoolet.lock").write_text("pid 1\n")
+    return snapshot, log
+
+
+def recover_leniently(folder: Path) -> tuple[Engine, Recovered]:
+    """Recover as a daemon does."""
+    engine = Engine(build().settings, now=5, monotonic_ms=5, rng=Random(0))
+    return engine, recover(engine, folder, lenient=True)
+
+
+def writes_in(engine: Engine) -> int:
+    """Return how many of the writes of :func:`files_with` are there; those that are, are the first."""
+    there = [engine.tree.get(f"/n{number}") is not None for number in range(WRITES)]
+    assert there == sorted(there, reverse=True), there
+    return sum(there)
 
 
 def recovered(folder: Path) -> Engine:

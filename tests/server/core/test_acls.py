@@ -338,24 +338,18 @@ def test_a_stranger_is_refused_through_the_whole_server() -> None:
     assert owner.get("/a")[0] == b"secret"
 
 
-def test_auth_cannot_stand_for_more_entries_than_a_thousand() -> None:
-    peer = connected(make_engine())
-    for number in range(101):
-        peer.auth("digest", f"u{number}:p".encode())
-    acl = tuple(ACL(number, Id("auth", "")) for number in range(10))
+@pytest.mark.parametrize(
+    ("settings", "name", "identities", "entries"),
+    [(Settings(), "u", 101, 9), (Settings(max_frame=10_000), "u" * 400, 10, 2)],
+    ids=["a thousand entries", "as many bytes as a request may have"],
+)
+def test_auth_cannot_stand_for_more_than(settings: Settings, name: str, identities: int, entries: int) -> None:
+    peer = connected(make_engine(settings))
+    for number in range(identities):
+        peer.auth("digest", f"{number}{name}:p".encode())
+    acl = tuple(ACL(number, Id("auth", "")) for number in range(entries + 1))
 
-    peer.create("/a", acl=acl[:9])
-    with pytest.raises(InvalidACLError):
-        peer.create("/b", acl=acl)
-
-
-def test_auth_cannot_stand_for_more_bytes_than_a_request_may_have() -> None:
-    peer = connected(make_engine(Settings(max_frame=10_000)))
-    for number in range(10):
-        peer.auth("digest", f"{number}{'u' * 400}:p".encode())
-    acl = tuple(ACL(number, Id("auth", "")) for number in range(3))
-
-    peer.create("/a", acl=acl[:2])
+    peer.create("/a", acl=acl[:entries])
     with pytest.raises(InvalidACLError):
         peer.create("/b", acl=acl)
 

@@ -2,66 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import struct
 import zlib
 from pathlib import Path
-from random import Random
 from typing import ClassVar
 
 import pytest
 from support.effort import effort
-from support.stored import StoredServer, recovered
+from support.stored import WRITES, StoredServer, files_with, recover_leniently, recovered, writes_in
 
-from zoolet.__main__ import main
 from zoolet.client import Client, acl
 from zoolet.protocol.records import Stat
 from zoolet.protocol.txns import ErrorTxn
-from zoolet.server.config import build
-from zoolet.server.core.engine import Engine
 from zoolet.server.storage import live, txnlog
 from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.lock import Lock
-from zoolet.server.storage.recovery import Recovered, recover
-from zoolet.server.storage.repair import repair
 from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode, encode_growing, parse
 from zoolet.server.storage.txnlog import Log, encode_header
-
-WRITES = 6
-
-
-async def files_with(folder: Path, *, preallocated: int = 0) -> tuple[Path, Path]:
-    """Write six transactions with a server; return the snapshot before them and the log."""
-    async with StoredServer(folder, preallocated=preallocated) as server, Client(server.hosts, timeout=20.0) as client:
-        for number in range(WRITES):
-            await client.create(f"/n{number}", b"data")
-        inner = folder / "version-2"
-        log, snapshot = sorted(path for path in inner.iterdir() if not path.name.startswith("zoolet"))
-        whole = log.read_bytes()
-    log.write_bytes(whole)  # without what the end has added, as if the server had been killed
-    log.with_name("zoolet.lock").write_text("pid 1\n")
-    return snapshot, log
-
-
-def recover_leniently(folder: Path) -> tuple[Engine, Recovered]:
-    """Recover as a daemon does."""
-    engine = Engine(build().settings, now=5, monotonic_ms=5, rng=Random(0))
-    return engine, recover(engine, folder, lenient=True)
 
 
 def files_in(folder: Path) -> dict[Path, bytes]:
     """Return all files below a folder."""
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def count(engine: Engine) -> int:
-    """Return how many of the writes are there; those that are, are the first."""
-    there = [engine.tree.get(f"/n{number}") is not None for number in range(WRITES)]
-    assert there == sorted(there, reverse=True), there
-    return sum(there)
 
 
 async def test_every_flipped_byte_of_a_log_is_refused_unless_it_is_in_the_last_transaction(tmp_path: Path) -> None:
@@ -83,7 +48,7 @@ async def test_every_flipped_byte_of_a_log_is_refused_unless_it_is_in_the_last_t
         assert at > whole.index(b"/n5") - 60
         assert result.problems, at
         assert all(str(log) in problem for problem in result.problems)
-        counts.add(count(engine))
+        counts.add(writes_in(engine))
     assert counts == {WRITES - 1, WRITES}
     assert refused > 5 * 60 // effort(3, 1)
 
@@ -94,7 +59,7 @@ async def test_a_log_that_is_truncated_anywhere_keeps_what_precedes(tmp_path: Pa
     counts = []
     for size in range(1, len(whole) + 1):
         log.write_bytes(whole[:size])
-        counts.append(count(recover_leniently(tmp_path)[0]))
+        counts.append(writes_in(recover_leniently(tmp_path)[0]))
     assert counts == sorted(counts)
     assert (counts[0], counts[-1]) == (0, WRITES)
     log.write_bytes(b"")
@@ -120,7 +85,7 @@ async def test_every_flipped_byte_of_a_snapshot_is_reported_and_the_one_before_i
                 assert str(newest) in result.problems[0]
             else:  # it ends behind a seal, as those of releases without the sections that follow
                 assert damaged in (whole[:-54], whole[:-21])
-            assert count(engine) == WRITES
+            assert writes_in(engine) == WRITES
 
 
 async def test_a_server_keeps_what_it_does_not_use_and_takes_no_zxid_twice(
@@ -219,7 +184,7 @@ async def test_the_version_and_the_database_of_a_log_do_not_matter(tmp_path: Pat
 
     engine, result = recover_leniently(tmp_path)
 
-    assert (count(engine), result.problems) == (WRITES, [])
+    assert (writes_in(engine), result.problems) == (WRITES, [])
 
 
 async def test_zxids_may_be_left_out_within_a_file(tmp_path: Path) -> None:  # 3.8.0 does it for a malformed multi
@@ -234,24 +199,6 @@ async def test_zxids_may_be_left_out_within_a_file(tmp_path: Path) -> None:  # 3
     assert engine.tree.get("/n2") is None
     assert engine.tree.get("/n3") is not None
     assert result.problems == []
-
-
-async def test_repair_sets_aside_what_follows_a_damage_and_a_server_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, log = await files_with(tmp_path)
-    log.write_bytes(log.read_bytes().replace(b"/n3", b"/x3"))
-    with pytest.raises(StorageError, match="valid ones follow"):
-        recover_leniently(tmp_path)
-
-    assert main(["datadir", "repair", str(tmp_path)]) == 0
-
-    assert f"{log}: cut at byte" in capsys.readouterr().out
-    async with StoredServer(tmp_path) as server:
-        assert count(server.engine) == 3
-    assert b"/n4" in next(log.parent.glob("zoolet-remainder-*")).read_bytes()
-    assert main(["datadir", "repair", str(tmp_path)]) == 0
-    assert "need no repair" in capsys.readouterr().out
 
 
 async def test_a_snapshot_that_has_seen_more_than_the_logs_have_is_not_used(tmp_path: Path) -> None:
@@ -353,21 +300,6 @@ async def test_a_flipped_bit_is_noticed_wherever_in_its_sector_the_transaction_b
         recover_leniently(tmp_path)
 
 
-async def test_what_a_repair_gives_up_gives_its_zxids_up_too(tmp_path: Path) -> None:
-    _, log = await files_with(tmp_path)
-    whole, taken = log.read_bytes(), Log.open(log).last_zxid() or 0
-    at = whole.index(b"/n2")
-    log.write_bytes(whole[:at] + b"?" + whole[at + 1 :])
-
-    repair(tmp_path)
-
-    async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
-        await client.create("/again", b"")
-        stat = await client.exists("/again")
-        assert stat is not None
-        assert stat.czxid >> 32 == (taken >> 32) + 1
-
-
 def test_a_lock_file_is_never_empty_and_an_empty_one_is_no_clean_end(tmp_path: Path) -> None:
     lock = Lock(tmp_path)
     assert lock.was_clean
@@ -465,37 +397,3 @@ def test_the_new_name_of_a_snapshot_that_is_set_aside_is_synced(tmp_path: Path) 
 
     assert not bad.exists()
     assert Watched.synced == [tmp_path]
-
-
-async def test_a_repair_that_finds_nothing_leaves_a_clean_end_clean(tmp_path: Path) -> None:
-    async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
-        await client.create("/a", b"")
-    lock = tmp_path / "version-2" / "zoolet.lock"
-    before = lock.read_bytes()
-    assert before.startswith(b"zxid ")
-
-    assert repair(tmp_path) == []
-
-    assert lock.read_bytes() == before
-
-
-def test_a_repair_that_fails_leaves_the_lock_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def serve() -> None:
-        async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
-            await client.create("/a")
-
-    def fail(*arguments: object) -> None:
-        raise OSError("planted")
-
-    asyncio.run(serve())
-    file = next(tmp_path.rglob("zoolet.lock"))
-    before = file.read_bytes()
-    monkeypatch.setattr("zoolet.server.storage.repair._damage", fail)
-
-    with pytest.raises(OSError, match="planted"):
-        repair(tmp_path)
-
-    assert file.read_bytes() == before
-    lock = Lock(file.parent)
-    assert lock.was_clean
-    lock.release()

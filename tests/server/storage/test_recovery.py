@@ -171,14 +171,19 @@ def test_ephemerals_of_sessions_that_are_closed_or_unknown_are_deleted(tmp_path:
     assert (server.tree.size, dict(server.sessions.alive), dict(server.tree.ephemerals)) == (4, {}, {})
 
 
-def test_an_ephemeral_node_with_a_child_can_outlive_its_session_in_a_log(tmp_path: Path) -> None:
-    """No server writes such a log; but what reads logs must not fail on any."""
-    records = [t.CreateSessionTxn(30_000), create("/a", ephemeral=True), create("/a/b"), t.CloseSessionTxn(["/a"])]
-    write(tmp_path, *records, t.DeleteTxn("/a/b"), t.DeleteTxn("/a"))
+@pytest.mark.parametrize("later", [(), (t.DeleteTxn("/a/b"), t.DeleteTxn("/a"))], ids=["no more", "deletes"])
+def test_what_no_server_writes_below_an_ephemeral_node_is_deleted_with_it(
+    tmp_path: Path, later: tuple[Record, ...]
+) -> None:
+    children = create("/a/b"), create("/a/c", ephemeral=True)
+    write(
+        tmp_path, t.CreateSessionTxn(30_000), create("/a", ephemeral=True), *children, t.CloseSessionTxn(["/a"]), *later
+    )
 
     server, _ = recovered(tmp_path)
 
-    assert (server.tree.get("/a"), dict(server.tree.ephemerals)) == (None, {})
+    assert [path for path, _ in server.tree.walk()] == ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"]
+    assert (server.tree.size, dict(server.tree.ephemerals)) == (4, {})
 
 
 def test_a_last_transaction_that_was_not_written_completely_is_left_out(tmp_path: Path) -> None:
