@@ -21,6 +21,13 @@ NAMES: Final = {
     ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in", ast.Add: "+", ast.Sub: "-", ast.Mult: "*",
     ast.FloorDiv: "//", ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|",
 }  # fmt: skip
+SOURCES: Final = {
+    "core": ("server/core/*.py", "server/core/ops/*.py"),
+    "storage": ("server/storage/*.py",),
+    "session": ("client/aio/*.py", "client/wire/*.py", "client/*.py"),
+    "recipes": ("client/recipes/*.py",),
+}
+"""The parts in which defects are planted, as globs."""
 SILENT: Final = frozenset({"__repr__", "__str__", "__hash__"})
 """Functions whose results are for people, or have no meaning of their own."""
 LOGS: Final = frozenset({"debug", "info", "warning", "error", "exception", "log"})

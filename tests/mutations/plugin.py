@@ -15,9 +15,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from mutations.mutants import SOURCES
+
 TRACE_INTO: Final = "ZOOLET_MUTATIONS_TRACE_INTO"
 ONLY: Final = "ZOOLET_MUTATIONS_ONLY"
-TRACED: Final = ("server/core", "server/storage", "client")
 
 
 class Trace(NamedTuple):
@@ -88,7 +89,7 @@ class Tracing:
         self._seconds: dict[str, float] = {}
         self._processes: set[str] = set()
         self._test = ""
-        include = [str(root / folder / "*") for folder in TRACED]
+        include = [str(root / pattern) for patterns in SOURCES.values() for pattern in patterns]
         self._coverage = coverage.Coverage(data_file=None, config_file=False, include=include)
         self._coverage.start()
         sys.addaudithook(self._note_process)

@@ -107,11 +107,11 @@ def test_a_transaction_is_refused_when_any_part_is_gone(which: int) -> None:
 
 
 @pytest.mark.parametrize("step", range(0, 230, 8))
-@pytest.mark.parametrize("take", [MultiLock.acquire, MultiLock.attempt], ids=["acquire", "attempt"])
-def test_anyone_is_cancelled_at_any_moment_leaves_nothing(take: Any, step: int) -> None:
+@pytest.mark.parametrize("obtain", [MultiLock.acquire, MultiLock.attempt], ids=["acquire", "attempt"])
+def test_anyone_is_cancelled_at_any_moment_leaves_nothing(obtain: Any, step: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
-        task = asyncio.create_task(take(MultiLock(zk, PATHS)))
+        task = asyncio.create_task(obtain(MultiLock(zk, PATHS)))
         await asyncio.sleep(step * 0.0005)
         task.cancel()
         await asyncio.wait([task])
