@@ -1,7 +1,7 @@
 """The operations on files that must not be lost: each returns when it is done, or raises OSError.
 
 They are methods, so that a test can record them and work out what a power loss may leave; and what runs them beside the
-event loop is the disk's, so that a test can run them in virtual time.
+event loop is the disk's, and so is the clock, so that a test can run them in virtual time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import errno
 import os
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
+from time import perf_counter
 from typing import Final
 
 _CANNOT_RESERVE: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV})
@@ -22,6 +23,10 @@ class Disk:
     def executor(self, name: str) -> Executor:
         """Return what runs operations one after the other, beside the event loop: a thread of that name."""
         return ThreadPoolExecutor(1, name)
+
+    def now(self) -> float:
+        """Return the seconds of a clock that measures how long something takes."""
+        return perf_counter()
 
     def create(self, path: Path) -> int:
         """Create a file, or empty it, and return its descriptor."""

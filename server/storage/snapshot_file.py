@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
 from pathlib import Path
-from time import perf_counter
 from typing import Final
 
 from zoolet.server.storage.disk import Disk
@@ -59,7 +58,7 @@ class SnapshotFile:
             while more:
                 if stopping():
                     raise OSError("the server stops")
-                data, more = _some(pieces, SLICE)
+                data, more = _some(pieces, SLICE, disk.now)
                 await asyncio.gather(asyncio.sleep(SLICE), self._in_thread(disk.write, descriptor, data, size))
                 size += len(data)
                 if size - synced > SYNC_BYTES or not more:
@@ -86,16 +85,16 @@ class SnapshotFile:
         await asyncio.get_running_loop().run_in_executor(self._executor, lambda: function(*arguments))
 
 
-def _some(pieces: Iterator[bytes], seconds: float) -> tuple[bytes, bool]:
+def _some(pieces: Iterator[bytes], seconds: float, now: Callable[[], float]) -> tuple[bytes, bool]:
     """Return what can be encoded in some time, and whether there is more."""
     some: list[bytes] = []
-    until = perf_counter() + seconds
+    until = now() + seconds
     unchecked = 0
     for piece in pieces:
         some.append(piece)
         unchecked += BYTES_A_PIECE + len(piece)
         if unchecked > CHECK_EVERY:
-            if perf_counter() > until:
+            if now() > until:
                 return b"".join(some), True
             unchecked = 0
     return b"".join(some), False

@@ -133,6 +133,10 @@ class VirtualDisk(RememberingDisk):
         self._executors.append(executor)
         return executor
 
+    def now(self) -> float:
+        """Return virtual time."""
+        return asyncio.get_running_loop().time()
+
     def lose_power(self) -> None:
         """Do no more than a few operations of what was asked for, and fail from then on."""
         self._left = self._rng.randrange(6)
